@@ -140,7 +140,7 @@ def test_the_area_under_risk_and_coverage_counts_groups():
     alone = risk_coverage(confidences, correct)
     groups = np.repeat(np.arange(200), COPIES)
     found = risk_coverage(np.repeat(confidences, COPIES), np.repeat(correct, COPIES), groups=groups)
-    assert found.area_high - found.area_low == pytest.approx(alone.area_high - alone.area_low, rel=0.05)
+    assert found.area.high - found.area.low == pytest.approx(alone.area.high - alone.area.low, rel=0.05)
 
 
 def test_the_bootstrap_draws_groups():

@@ -64,15 +64,42 @@ def test_risk_against_coverage_by_hand():
     curve = risk_coverage(np.array([0.9, 0.8, 0.8, 0.1]), np.array([True, False, True, False]))
     assert curve.coverage.tolist() == [0.25, 0.75, 1.0]
     assert curve.risk.tolist() == pytest.approx([0.0, 1 / 3, 0.5])
-    assert curve.area == pytest.approx((0 + 1 / 3 + 1 / 3 + 0.5) / 4)
-    assert curve.area_low <= curve.area <= curve.area_high
+    assert curve.area.value == pytest.approx((0 + 1 / 3 + 1 / 3 + 0.5) / 4)
+    assert curve.area.low < curve.area.value < curve.area.high
     assert curve.low[0] == 0.0
     assert curve.high[0] == pytest.approx(0.975)  # no error in one image
 
 
 def test_sorting_by_confidence_lowers_the_area_below_the_error():
     highest, correct = world(np.random.default_rng(3), 2000)
-    assert risk_coverage(highest, correct).area < 1 - correct.mean()
+    assert risk_coverage(highest, correct).area.value < 1 - correct.mean()
+
+
+def test_the_interval_of_the_area_has_a_width_without_an_error():
+    """The percentiles of a bootstrap were 0 to 0, and missed the truth in half of the test sets."""
+    area = risk_coverage(np.linspace(0.9, 0.99, 20), np.ones(20, bool)).area
+    assert (area.value, area.low) == (0.0, 0.0) and 0.1 < area.high < 0.4
+
+
+@pytest.mark.parametrize("count", [25, 100, 1000])
+def test_the_interval_of_the_area_contains_the_truth(count):
+    draws, random, truth = 400, np.random.default_rng(8), 0.0104  # of a million images
+    missed = 0
+    for _ in range(draws):
+        confidences = random.beta(8, 1, count)
+        area = risk_coverage(confidences, random.random(count) < 1 - (1 - confidences) / 4).area
+        missed += not area.low <= truth <= area.high
+    assert missed <= binom.ppf(0.999, draws, 0.05)
+
+
+def test_the_variance_of_the_area_is_that_of_a_bootstrap():
+    random = np.random.default_rng(9)
+    confidences = random.random(3000).round(2)  # with ties
+    correct = random.random(3000) < confidences
+    drawn = [random.integers(0, 3000, 3000) for _ in range(300)]
+    areas = [risk_coverage(confidences[own], correct[own]).area.value for own in drawn]
+    area = risk_coverage(confidences, correct).area
+    assert (area.high - area.low) / 2 / 1.96 == pytest.approx(np.std(areas), rel=0.15)
 
 
 def grouped_world(generator, num_groups, size, alike, uneven=False):

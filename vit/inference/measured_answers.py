@@ -87,7 +87,7 @@ class MeasuredAnswers:
 
     Attributes:
         num_validation: number of validation images of the fit.
-        area: area under the curve of risk against coverage (AURC), with a 95 % interval of the bootstrap.
+        area: area under the curve of risk against coverage (AURC), with its 95 % interval.
         thresholds: one for each target accuracy.
         sets: one for each method and coverage.
         novelty: how many images are unlike the training images; None where it was not computed.
@@ -132,12 +132,12 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
     Args:
         scored: labeled images that are not validation images.
         scores: scores of the validation images.
-        seed: seed of the bootstrap and of the random draws of "aps".
+        seed: seed of the random draws of "aps".
     """
-    curve = risk_coverage(scored.confidences, scored.correct, seed, scored.groups)
+    curve = risk_coverage(scored.confidences, scored.correct, scored.groups)
     return MeasuredAnswers(
         len(scores),
-        Metric(curve.area, curve.area_low, curve.area_high),
+        curve.area,
         [_measured_threshold(target, scored, scores) for target in TARGETS],
         [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
         None if scored.novelty is None else MeasuredNovelty.of(scored.novelty, scored.groups),

@@ -1,8 +1,8 @@
 """Metrics of a multilabel classifier on labeled images: with 95 % intervals over images, and for every label
 
 A cell of an unknown label is in no metric. Intervals come from 1,000 bootstrap samples of whole images, because the
-labels of one image are not independent. Those of average precisions, and of means over labels, have the variance of
-these samples and `class_means`; the others have their percentiles.
+labels of one image are not independent. Those of F1, of average precisions, and of means over labels, have the variance
+of these samples and `class_means`; that of the log-loss has their percentiles.
 """
 
 from collections.abc import Sequence
@@ -165,12 +165,16 @@ def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled)
     either = sums.predicted + sums.positive
     with np.errstate(invalid="ignore"):
         f1 = 2 * sums.tp / np.where(either > 0, either, np.nan)
-    micro = 2 * sums.tp.sum(axis=1) / np.maximum(either.sum(axis=1), 1)
+        cells = either.sum(axis=1, keepdims=True)
+        micro = 2 * sums.tp.sum(axis=1, keepdims=True) / np.where(cells > 0, cells, np.nan)
     judged = scored.known.any(axis=1)
-    predicted, units = scored.predicted(thresholds) & scored.known, _units(scored.labels == PRESENT, scored.groups)
+    predicted, present = scored.predicted(thresholds) & scored.known, scored.labels == PRESENT
+    units = _units(present, scored.groups)
+    # The cells of an image are not independent, and an image with many labels is no more than one.
+    trials = np.minimum(_units((predicted | present).any(axis=1, keepdims=True), scored.groups), cells[0] / 2)
     return MultilabelMetrics(
         map=_mean(sums.ap, units),
-        micro_f1=_interval(micro) or _NOTHING,
+        micro_f1=_mean(micro, trials) or _NOTHING,
         macro_f1=_mean(f1, (units + _units(predicted, scored.groups)) / 2) or _NOTHING,
         exact_match=Metric.share(
             scored.exact(thresholds)[judged], None if scored.groups is None else scored.groups[judged]

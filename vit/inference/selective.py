@@ -11,17 +11,17 @@ images in groups").
 
 import math
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
 from vit.data.samples import Labels
-from vit.inference.image_groups import bootstrap
+from vit.inference.class_means import class_mean
+from vit.inference.image_groups import variance_of_sum
+from vit.inference.intervals import Metric
 
 CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one that was asked for
-RESAMPLES = 1000
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -55,18 +55,14 @@ class RiskCoverage:
         risk: (m,) fraction of wrong predictions among them.
         low: (m,) lower end of the 95 % interval of the risk.
         high: (m,) upper end.
-        area: area under the curve (AURC): mean risk over all coverages.
-        area_low: lower end of the 95 % interval of the area.
-        area_high: upper end.
+        area: area under the curve (AURC), which is the mean risk over all coverages, with its 95 % interval.
     """
 
     coverage: npt.NDArray[np.float64]
     risk: npt.NDArray[np.float64]
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
-    area: float
-    area_low: float
-    area_high: float
+    area: Metric
 
 
 def threshold_for(
@@ -170,28 +166,16 @@ def fewest_images(target: float) -> int:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(target))
 
 
-def risk_coverage(
-    confidences: Confidences, correct: Bools, seed: int = 0, groups: Labels | None = None
-) -> RiskCoverage:
+def risk_coverage(confidences: Confidences, correct: Bools, groups: Labels | None = None) -> RiskCoverage:
     """The curve of n images.
 
     Args:
-        seed: seed of the bootstrap of the images, or of their groups.
         groups: (n,) as of `image_groups.numbered`.
     """
-    _, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
     above = _Above.of(confidences, correct, groups)
     low, high = _exact_interval(above.risk, above.equal_units)
-    levels = len(above.values)
-    wrong_at = level + levels * ~correct  # right images of a confidence, and wrong ones, are counted apart
-    areas = []
-    for times in islice(bootstrap(len(correct), groups, seed), RESAMPLES):
-        drawn = np.bincount(wrong_at, times, 2 * levels).astype(np.int64)
-        areas.append(_area(drawn[:levels] + drawn[levels:], drawn[levels:]))
-    area_low, area_high = np.percentile(areas, (2.5, 97.5))
-    area = _area(np.diff(above.images, prepend=0), np.diff(above.errors, prepend=0))
     coverage = above.images / len(correct)
-    return RiskCoverage(coverage, above.risk, low, high, area, float(area_low), float(area_high))
+    return RiskCoverage(coverage, above.risk, low, high, _area(above, confidences, correct, groups))
 
 
 def _exact_interval(risk: Floats, units: Floats) -> tuple[Floats, Floats]:
@@ -199,7 +183,24 @@ def _exact_interval(risk: Floats, units: Floats) -> tuple[Floats, Floats]:
     return 1 - _highest_risk(1 - risk, units, 0.975), _highest_risk(risk, units, 0.975)
 
 
-def _area(images: npt.NDArray[np.number], errors: npt.NDArray[np.number]) -> float:
-    """Mean risk over all coverages, from the images and errors of each distinct confidence, highest first."""
-    kept = np.maximum(np.cumsum(images), 1)
-    return float((images * np.cumsum(errors) / kept).sum() / kept[-1])
+def _area(above: _Above, confidences: Confidences, correct: Bools, groups: Labels | None) -> Metric:
+    """The mean risk over all coverages.
+
+    It is a sum of the errors with weights that fall with the confidence. The interval is that of the mean of one class
+    (`class_mean`) with as many images as the weights leave, about half of them. So it has a width without any error,
+    too. What each image adds to the sum is linearized: its error, and the change of all risks below its confidence.
+    docs/measurements.md, "Area under risk and coverage", has simulations.
+    """
+    level = np.searchsorted(-above.values, -np.asarray(confidences, dtype=np.float64))
+    images = np.diff(above.images, prepend=0)
+
+    def below(values: Floats) -> Floats:
+        """(n,) sums of values (m,) from the confidence of each image to the lowest one."""
+        return np.asarray(np.cumsum(values[::-1])[::-1][level])
+
+    share, count = images / above.images, len(correct)
+    weights, wrong = below(share) / count, (~correct).astype(np.float64)
+    area = float((weights * wrong).sum())
+    added = weights * wrong - below(share * above.risk) / count + (above.risk[level] - area) / count
+    trials = above.equal_units[-1] / count / np.square(weights).sum()
+    return class_mean(np.array([area]), np.array([trials]), variance_of_sum(added, groups))
