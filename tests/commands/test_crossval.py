@@ -229,3 +229,15 @@ def test_copies_are_in_one_fold_and_counted(vit, tmp_path, draw_classes):
     answer = vit(*line)
     assert answer.code == 0, answer.err
     assert "3, stratified, 3 copies in the fold of the same image, seed 0" in answer.out
+
+
+@pytest.mark.parametrize(("told", "shown"), [("disabled", "off"), ("offline", "offline"), (None, "online")])
+def test_folds_are_tracked_as_the_mode_of_wandb_says(vit, colors, monkeypatch, told, shown):
+    """Numbers of every fold were sent to the server where WANDB_MODE was disabled."""
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    if told is not None:
+        monkeypatch.setenv("WANDB_MODE", told)
+    answer = vit("crossval", colors, "--folds", 2, "--network", "resnet10_small", "--image_size", 8, "--dry_run")
+    lines = [line.split()[1].rstrip(":") for line in answer.out.splitlines() if "W&B" in line]
+    assert answer.code == 0 and (lines or ["off"]) == [shown], answer

@@ -1,13 +1,18 @@
 """A cell's process: what it sees of the machine."""
 
 import os
+import shutil
+from dataclasses import replace
 from multiprocessing import Pipe
 
 import pytest
 
+from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.study import cell
 from vit.study.runner import Machine
+from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
+from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 
 
 @pytest.mark.parametrize(
@@ -45,3 +50,53 @@ def test_the_reason_why_a_step_cannot_be_timed_reaches_the_study(monkeypatch, er
     here, there = Pipe()
     cell.time_cell(None, 1, None, there)
     assert str(error) in here.recv()
+
+
+@pytest.fixture
+def cut_short(colors, tmp_path, monkeypatch):
+    """The recipe of a cell that was killed after its second validation, and its run; later starts append to `resumed`.
+
+    `train(RECIPE)` starts the cell again.
+    """
+    optim = OptimConfig(epochs=4, batch_size=8)
+    recipe = Recipe(
+        data=DataConfig(str(colors), num_workers=0),
+        model=ModelConfig({"name": "vit_nano_patch2_8", "depth": 1}, PreprocessConfig(image_size=8)),
+        augment=AugmentConfig("light"), optim=optim, trainer=TrainerConfig(checkpoint_every=None), wandb="off",
+    )  # fmt: skip
+    run, resumed, fit = RunDirectory(tmp_path / "cells" / "one"), [], cell.fit
+    run.path.mkdir(parents=True)
+
+    def train(recipe):
+        cell._train(recipe, run, tmp_path / "features", "group", {})
+
+    def noted(*args, resume, **more):
+        resumed.append(resume)
+        return fit(*args, resume=resume, **more)
+
+    def power_cut(rows, row, step):
+        if row["epoch"] == 1:
+            raise RuntimeError("power cut")
+
+    monkeypatch.setattr(cell, "fit", noted)
+    with monkeypatch.context() as patch:
+        patch.setattr(cell.TrackedRows, "row", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            train(recipe)
+    assert run.can_resume
+    return recipe, run, resumed, train
+
+
+def test_a_cell_goes_on_where_images_lie_elsewhere_and_nothing_learned_differs(cut_short, colors, tmp_path):
+    """Another login at W&B was enough to delete its checkpoints, and it began again without a word."""
+    recipe, run, resumed, train = cut_short
+    moved = shutil.copytree(colors, tmp_path / "moved" / colors.name)
+    data = replace(recipe.data, source=str(moved), cache="none", num_workers=1)
+    train(replace(recipe, data=data, trainer=replace(recipe.trainer, checkpoint_every="1h"), out="elsewhere"))
+    assert resumed == [False, True] and run.result_path.is_file()
+
+
+def test_a_cell_of_another_recipe_begins_again(cut_short):
+    recipe, run, resumed, train = cut_short
+    train(replace(recipe, optim=replace(recipe.optim, lr=2e-3)))
+    assert resumed == [False, False] and run.result_path.is_file()

@@ -71,10 +71,14 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
 
 
 def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
-    """Weights & Biases of the cells. Where no tracker is named, "auto" tracks only if somebody is logged in."""
+    """Weights & Biases of the cells.
+
+    Where no tracker is named, "auto" is what WANDB_MODE says, or else online only if somebody is logged in.
+    """
     if wandb != "auto" or tracker is not None:
         return wandb
 
-    from vit.training.tracking.wandb_login import logged_in
+    from vit.training.tracking.wandb_login import intended, logged_in
 
-    return "online" if logged_in() else "off"
+    status, _ = intended(wandb)
+    return status if status != "online" or logged_in() else "off"

@@ -189,7 +189,7 @@ def _area(above: _Above, confidences: Confidences, correct: Bools, groups: Label
     It is a sum of the errors with weights that fall with the confidence. The interval is that of the mean of one class
     (`class_mean`) with as many images as the weights leave, about half of them. So it has a width without any error,
     too. What each image adds to the sum is linearized: its error, and the change of all risks below its confidence.
-    docs/measurements.md, "Area under risk and coverage", has simulations.
+    docs/measurements.md, "Intervals where few answers are wrong", has simulations.
     """
     level = np.searchsorted(-above.values, -np.asarray(confidences, dtype=np.float64))
     images = np.diff(above.images, prepend=0)

@@ -89,7 +89,7 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     check_readable(plan.source, contents)
     plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
     if resume:
-        check_unchanged(run, plan.source, contents)
+        check_unchanged(run, plan.source, contents, may_have_moved=True)
     else:
         ids = (run.wandb_id_path, run.mlflow_run_path)  # another recipe is another run at a tracker
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *ids):

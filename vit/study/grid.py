@@ -19,13 +19,12 @@ from vit.study.cell_files import with_cell_files
 from vit.study.findings import cell_words
 from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.planning.schedule import equal_rounds
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import deciding, plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _OWN = "recipe"  # budget of cells that train as long as their own recipes say
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
-_NAMES_OF_IMAGES = {"source", "root", "image_column", "label_column"}  # options that the hashes of images stand for
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
         del values["model"]["preprocess"]["window"]
     if values["model"]["preprocess"]["channels"] in (None, 3):
         del values["model"]["preprocess"]["channels"]
-    values["data"] = {name: value for name, value in values["data"].items() if name not in _NAMES_OF_IMAGES}
+    for part, name in PLACES_OF_IMAGES:
+        del values[part][name]
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]
     if recipe.distill.teacher is None:

@@ -22,10 +22,14 @@ def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents:
     write_splits(source, run.splits_path, contents.hashes)
 
 
-def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> None:
-    """Raise DataError if the images of a run have changed, because the order of images would change too."""
+def check_unchanged(run: RunDirectory, source: Source, contents: "Contents", may_have_moved: bool = False) -> None:
+    """Raise DataError if the images of a run have changed, because the order of images would change too.
+
+    Args:
+        may_have_moved: whether equal contents in the same order are enough, wherever the files lie.
+    """
     before, now = read_splits(run.splits_path), split_rows(source, contents.hashes)
-    if before.keys() == now.keys() and all(_same(before[split], now[split]) for split in now):
+    if before.keys() == now.keys() and all(_same(before[split], now[split], may_have_moved) for split in now):
         return
     known, here = ({(split, *row) for split, rows in found.items() for row in rows} for found in (before, now))
     gone, new = len(known - here), len(here - known)
@@ -36,8 +40,11 @@ def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> 
     )
 
 
-def _same(before: Sequence[SplitRow], now: Sequence[SplitRow]) -> bool:
+def _same(before: Sequence[SplitRow], now: Sequence[SplitRow], may_have_moved: bool) -> bool:
     """Whether two lists hold the same images. Images without a content hash count as the same."""
     return len(before) == len(now) and all(
-        old[:2] == new[:2] and old.content_hash in ("", new.content_hash) for old, new in zip(before, now, strict=True)
+        (old.path == new.path or (may_have_moved and old.content_hash != ""))
+        and old.label == new.label
+        and old.content_hash in ("", new.content_hash)
+        for old, new in zip(before, now, strict=True)
     )

@@ -6,12 +6,12 @@ numbers.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import yaml
@@ -22,8 +22,8 @@ from vit.training.callbacks.listener import Listener
 from vit.training.distributed.batch_norm import takes_batch_stats
 from vit.training.planning.batch_size import batch_multiple
 from vit.training.planning.plan import Plan
-from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.values import plain, todays_names
+from vit.training.recipes.recipe import PLACES, Recipe
+from vit.training.recipes.values import deciding, plain, todays_names
 
 FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
 P = TypeVar("P", bound=Plan)
@@ -131,16 +131,27 @@ def words(plan: Plan) -> str:
 
 
 def as_begun(plan: Plan, config: str) -> Plan | None:
-    """The plan with the micro-batches of a run that began with it; None where the run began with another recipe.
+    """The plan with the micro-batches of a cell that began with it; None where the cell began with another recipe.
+
+    Trackers, caches and the like may differ, and so may the places of images and weights: a cell's folder is named by
+    their contents.
 
     Args:
-        config: content of the run's config.yaml.
+        config: content of the cell's config.yaml.
     """
     values = plain(Recipe())  # for options that the version of the run did not have
     for section, given in todays_names(yaml.safe_load(config)).items():
         values[section] = {**values[section], **given} if isinstance(given, dict) else given
     begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
-    return begun if values == plain(begun.recipe) else None
+    return begun if _learned(values) == _learned(plain(begun.recipe)) else None
+
+
+def _learned(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a recipe that decide a cell beside the contents of its files."""
+    found = deciding(values)
+    for section, name in PLACES:
+        del found[section][name]
+    return found
 
 
 def _with_parts(recipe: Recipe, parts: int) -> Recipe:

@@ -212,3 +212,9 @@ UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learne
     ("data", "num_workers"),
     ("trainer", "checkpoint_every"),
 )
+PLACES_OF_IMAGES = (("data", "source"), ("data", "root"), ("data", "image_column"), ("data", "label_column"))
+PLACES = (  # options that name files, by part and name; hashes of contents stand for them
+    *PLACES_OF_IMAGES,
+    ("model", "init_from"),
+    ("distill", "teacher"),
+)
