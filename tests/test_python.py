@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 import yaml
 
 import vit
@@ -61,6 +62,26 @@ def test_train_refuses_as_the_command_does(tmp_path):
     with pytest.raises(UsageError, match=r"--epocs.*'--epochs'"):
         vit.train("digits", epocs=3, out=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["devices", "num_nodes"])
+@pytest.mark.parametrize("command", [vit.train, vit.pretrain])
+def test_python_refuses_several_processes_before_a_run_folder_is_made(tmp_path, colors, command, option):
+    """Lightning ran every line of the user's program again in the second process, and killed a notebook's kernel."""
+    with pytest.raises(UsageError, match="in Python, which trains in one process"):
+        command(colors, network="vit_nano_patch2_8", out=tmp_path, wandb="off", **{option: 2})
+    assert not list(tmp_path.iterdir())
+
+
+def test_python_trains_on_one_of_several_devices(tmp_path, colors, monkeypatch, capsys):
+    def two(recipe):
+        return torch.device("cpu"), 2 if recipe.trainer.devices == "auto" else recipe.trainer.devices
+
+    monkeypatch.setattr("vit.training.distributed.devices.device_and_world_size", two)
+    monkeypatch.setattr("vit.training.planning.plan.device_and_world_size", two)
+    run = vit.train(colors, image_size=8, epochs=1, wandb="off", out=tmp_path)
+    assert "1 of 2 devices trains" in capsys.readouterr().err
+    assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["devices"] == 1
 
 
 @pytest.mark.parametrize("name", vit.__all__)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
+from vit.commands.one_process import in_one_process
 from vit.commands.pretrain_plan import show_pretrain_plan
 from vit.commands.pretrain_progress import PretrainProgress, show_pretrain_result
 from vit.commands.reading import read_images
@@ -48,7 +49,8 @@ def pretrain(
         resume: unfinished pretraining to resume; "auto": the newest one below `out` that has these options, else a new
             run.
         options: options of the recipe by their names on the command line: method="diet", init_from="weights.pth",
-            epochs=100. A name with dots is given as `**{"data.unlabelled": "more_photos/"}`.
+            epochs=100. A name with dots is given as `**{"data.unlabelled": "more_photos/"}`. One device trains, unless
+            torchrun has started the program.
 
     Returns:
         The run folder, which `init_from` takes.
@@ -59,7 +61,7 @@ def pretrain(
     Example:
         vit.pretrain("photos/", network="vit_tiny_patch16_224", epochs=100)
     """
-    run = run_pretraining(read_values(data, config, resume, options, PretrainRecipe))
+    run = run_pretraining(in_one_process(read_values(data, config, resume, options, PretrainRecipe)))
     if run is None:
         raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
     return run.path

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
+from vit.commands.one_process import in_one_process
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
@@ -44,7 +45,8 @@ def train(
         config: recipe files, or names of shipped recipes; a later one stands above an earlier one.
         resume: unfinished run to resume; "auto": the newest one below `out` that has these options, else a new run.
         options: options of the recipe by their names on the command line: network="resnet18", epochs=30, seed=1. A name
-            with dots is given as `**{"model.network.pos_embed": "none"}`.
+            with dots is given as `**{"model.network.pos_embed": "none"}`. One device trains, unless torchrun has
+            started the program.
 
     Returns:
         The run folder, which `vit.load` takes.
@@ -55,7 +57,7 @@ def train(
     Example:
         vit.train("photos/", network="vit_tiny_patch16_224", epochs=30)
     """
-    run = run_training(read_values(data, config, resume, options))
+    run = run_training(in_one_process(read_values(data, config, resume, options)))
     if run is None:
         raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
     return run.path
