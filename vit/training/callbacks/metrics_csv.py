@@ -45,6 +45,8 @@ class Recorder(Callback):
     is the average of about the last 20 steps of the first process. One more row follows every validation, with the mean
     loss since the previous validation over all processes.
 
+    The column `epoch` counts validations from 0. They follow epochs, or equal parts of a length in steps.
+
     A resumed training first removes the rows after its checkpoint. Its times continue those of the checkpoint.
 
     Args:
