@@ -129,3 +129,53 @@ def test_recipes_that_one_parser_has_read_share_no_value():
     first.model.network["depth"] = 9
     first.model.preprocess.mean = [0.0]
     assert second == Given(("digits",)).recipe() and second.model.network != first.model.network
+
+
+EMPTY = "optim:\n#  epochs: 3\n"
+
+
+@pytest.mark.parametrize("text", [EMPTY, "optim:\n", "model:\n  preprocess:\n  network:\n", "augment:\nseed: 0\n"])
+def test_an_empty_section_of_a_recipe_has_no_values(text, here):
+    """It was an internal error: a section must be a mapping."""
+    (here / "mine.yaml").write_text(text)
+    assert Given(("digits", "mine.yaml")).recipe() == Given(("digits",)).recipe()
+    series = series_of(read_words(["digits", "--networks", "mine.yaml,vit_nano_patch2_8"]))
+    assert len(series) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("optim: 3\n", ("optim is 3", "one by one")),
+        ("optim: [lr]\n", ("optim is ['lr']",)),
+        ("data: photos/\n", ("data is photos/",)),
+        ("model:\n  preprocess: 3\n", ("model.preprocess is 3",)),
+        ("optim: {lr: 0.1}\n".encode("utf-16"), ("not a text in UTF-8",)),
+        (bytes(range(256)), ("not a text in UTF-8",)),
+        ("- optim\n", ("holds no options",)),
+        ("\toptim: 3\n", ("line 1",)),
+        ("lr: 0.5\n", ("no option lr", "give optim.lr, in a file the key 'lr' below 'optim:'")),
+        ("network: x\n", ("give model.network.name, in a file the key 'name' below 'model:' and 'network:'",)),
+        ("resume: auto\n", ("'resume'", "not an option of a recipe", "give --resume")),
+        ("dry_run: true\n", ("'dry_run'", "give --dry_run")),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "crossval"])
+def test_a_recipe_file_that_cannot_be_used_is_named(command, text, words, vit, here):
+    """Most of these were internal errors. `resume` counted for nothing, and the advice for `lr` was `lr`."""
+    (here / "mine.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused(vit(command, "digits", "--config", "mine.yaml", "--dry_run"), 2, "mine.yaml", *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"- optim.lr\n", "holds no options"),
+        (b"\toptim.lr: [1]\n", "not YAML"),
+        (b"\xff\xfeo\x00", "not a text in UTF-8"),
+        (b"a: 2001-99-99\n", "not YAML"),
+    ],
+)
+def test_a_file_of_values_to_tune_that_cannot_be_used_is_named(text, words, vit, here):
+    (here / "tune.yaml").write_bytes(text)
+    refused(vit("study", "digits", "--tune", "tune.yaml", "--dry_run"), 2, "tune.yaml", words)

@@ -9,11 +9,11 @@ def find_config(name: str) -> Path:
     """The file of --config: a path, or the name of a recipe that comes with the program.
 
     Raises:
-        UsageError: neither exists.
+        UsageError: neither exists, or the file is not a text in UTF-8, or a key stands twice.
     """
     given = Path(name).expanduser()
     if given.is_file():
-        _check_keys(given)
+        _check_text(given)
         return given
     shipped = shipped_configs()
     if name in shipped:
@@ -21,13 +21,15 @@ def find_config(name: str) -> Path:
     raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
 
 
-def _check_keys(path: Path) -> None:
-    """Raise UsageError where a key stands twice: YAML parsers take the last one silently."""
+def _check_text(path: Path) -> None:
+    """Raise UsageError where a key stands twice, which YAML parsers take silently, and where there is no text."""
     import yaml
 
     try:
         waiting = [yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)]
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text in UTF-8", "save it as UTF-8") from error
+    except yaml.YAMLError:
         return  # the parser says it, with the line
     seen = set()  # an anchor is met at each of its aliases
     while waiting:

@@ -5,7 +5,7 @@ from argparse import SUPPRESS
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 from vit.errors import UsageError, nearest
 from vit.training.recipes.values import plain_values
@@ -31,6 +31,9 @@ _KINDS = {  # words of the parser on a wrong value -> the fix
     "Expected a <class 'float'>": "give a number",
     "Expected a <class 'bool'>": "give true or false",
 }
+_SECTION = re.compile(r"Parser key \"(?P<key>[\w.]+)\": Unable to load config '(?P<value>[^']*)'")
+OF_SECTION = "give its options one by one"  # the fix for a section with a value
+_NO_OPTIONS = "Unexpected config: "  # the parser's words on a file that is not a mapping
 _MAPPING = "Given value type: <class 'dict'>"  # its values are wrong, though a name would do as well
 _LONGEST = 400  # characters of a parser's message
 
@@ -39,10 +42,10 @@ class Parser(ArgumentParser):
     """jsonargparse's parser; it shows defaults and an example in its help, and raises errors as UsageError.
 
     Args:
-        short: other spellings of options, which an error may suggest.
+        short: other spellings of options, which an error may suggest, and the options with their sections.
     """
 
-    def __init__(self, command: str, description: str, example: str, short: Iterable[str] = ()) -> None:
+    def __init__(self, command: str, description: str, example: str, short: Mapping[str, str] | None = None) -> None:
         super().__init__(
             prog=f"vit {command}",
             description=description,
@@ -51,7 +54,12 @@ class Parser(ArgumentParser):
             allow_abbrev=False,  # else an option of an earlier version could pass for the beginning of another one
         )
         self.command = command
-        self.short = list(short)
+        self.short = dict(short or {})
+
+    def parse_string(self, content: str, *args: Any, **kwargs: Any) -> Namespace:
+        """As jsonargparse, which takes `optim:` alone for a word, and with a comment for an empty section."""
+        content += "\n#" * content.rstrip().endswith(":")
+        return super().parse_string(content, *args, **kwargs)
 
     def values(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The plain values of a command line by parameter; UsageError for a wrong argument."""
@@ -105,16 +113,28 @@ class Parser(ArgumentParser):
             if unknown[1] and not given.startswith("-"):
                 raise UsageError(f"vit {self.command} cannot use the word {given!r}", "quote a path that has spaces")
             raise self._unknown(given, dashed=given.startswith("-"))
+        section = _SECTION.match(text)
+        if section:
+            raise UsageError(f"{section['key']} is {section['value']}", OF_SECTION)
+        if _NO_OPTIONS in text:
+            raise UsageError("the file holds no options", f"see 'vit {self.command} --help'")
         raise _wrong_value(text) or UsageError(_tidy(text), f"see 'vit {self.command} --help'")
 
     def _unknown(self, given: str, dashed: bool) -> UsageError:
-        fix = REMOVED.get(given.removeprefix("--")) or nearest(given, self._options(dashed))
+        name = given.removeprefix("--")
+        fix = REMOVED.get(name) or nearest(given, {*self._options(dashed)} - {given})
+        dotted = self.short.get(f"--{given}", "").removeprefix("--")
+        if dotted:  # a short flag as the key of a file
+            *sections, key = dotted.split(".")
+            below = " and ".join(f"'{section}:'" for section in sections)
+            fix = f"give {dotted}, in a file the key {key!r} below {below}"
         return UsageError(f"vit {self.command} has no option {given}", fix)
 
     def _options(self, dashed: bool) -> list[str]:
         flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-        flags += self.short
-        return flags if dashed else [flag.removeprefix("--") for flag in flags]
+        if dashed:
+            return [*flags, *self.short]
+        return [flag.removeprefix("--") for flag in flags]
 
 
 def _wrong_value(text: str) -> UsageError | None:

@@ -2,12 +2,13 @@
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from vit.commands.configs import find_config, shipped_configs
-from vit.commands.parser import Parser
-from vit.commands.recipe_options import RANDOM, SHORT, kept_parser, to_recipe
+from vit.commands.parser import OF_SECTION, Parser
+from vit.commands.recipe_options import RANDOM, SECTIONS, SHORT, kept_parser, to_recipe
 from vit.errors import UsageError
 from vit.models.network_names import check_network
 from vit.training.recipes.image_options import DataConfig
@@ -20,6 +21,7 @@ Tree = dict[str, object]  # sections, options and their values
 FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
 AUTO = "auto"  # as init_from: published weights where they fit and can be had
 _LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
+_OF_COMMANDS = ("resume", "dry_run")  # options of the parser that are not those of a recipe
 _DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
 _FROM_RANDOM: Tree = {"model": {"network": {"name": "auto"}, "init_from": None}}
 
@@ -221,9 +223,36 @@ def _shipped(source: str, network: str) -> str:
 
 
 def _read(parser: Parser, config: str) -> Tree:
-    """The values in a recipe file; UsageError if it does not exist or holds an unknown option."""
-    tree: Tree = parser.parse_path(str(find_config(config)), defaults=False).as_dict()
-    return tree
+    """The values in a recipe file, where an empty section has none.
+
+    Raises:
+        UsageError: the file does not exist, or holds an unknown option or a wrong value; the text names the file.
+    """
+    path = find_config(config)
+    try:
+        tree: Tree = parser.parse_path(str(path), defaults=False).as_dict()
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.problem}", error.fix) from error
+    for name in _OF_COMMANDS:
+        if name in tree:
+            raise UsageError(f"{path} has {name!r}, which is not an option of a recipe", f"give --{name} instead")
+    return _with_sections(tree, SECTIONS, path)
+
+
+def _with_sections(tree: Tree, sections: Iterable[str], path: Path, beginning: str = "") -> Tree:
+    """A tree without its empty sections; UsageError for a section that is a value."""
+    result = dict(tree)
+    for name in sections:
+        section = result.get(name)
+        if name not in result:
+            continue
+        if section is None:
+            del result[name]
+        elif not isinstance(section, dict):
+            raise UsageError(f"{path}: {beginning}{name} is {section}", OF_SECTION)
+        elif name == "model":
+            result[name] = _with_sections(section, ("network", "preprocess"), path, "model.")
+    return result
 
 
 def _merged(below: Tree, above: Mapping[str, object]) -> Tree:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 AUTO = "auto"  # as networks, sizes and budget
 _REPEATED = ("vary", "tune", "set")
 _RANKING = "optim.best_metric"
+_TUNE_LINES = "give a line 'OPTION: [A, B]' for each"
 _FILE = "configs/studies/digits.yaml"
 _ABOUT = (
     "Train every network on growing parts of DATA's training images, with several seeds. Report which network is "
@@ -166,14 +167,26 @@ def _checked(options: StudyOptions) -> StudyOptions:
         raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
     tune = options.tune
     if isinstance(tune, str):
-        tune = yaml.safe_load(Path(tune).expanduser().read_text(encoding="utf-8"))
-    tuned = _dotted(tune or {})
+        tune = _tune_file(tune)
+    tuned = _dotted(tune)
     if _RANKING in tuned:
         raise UsageError(
             f"--tune {_RANKING}: tuning chooses by this metric, and values of different metrics cannot be ranked",
             f"give one with --set {_RANKING}=..., or compare several with --vary",
         )
     return replace(options, vary=_dotted(options.vary), tune=tuned, set=_dotted(options.set))
+
+
+def _tune_file(name: str) -> dict[str, Value]:
+    """The options of --tune FILE; UsageError for another file than a mapping."""
+    path = find_config(name)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"--tune {path} is not YAML: {' '.join(str(error).split())}", _TUNE_LINES) from error
+    if not isinstance(found, dict):
+        raise UsageError(f"--tune {path} holds no options", _TUNE_LINES)
+    return {str(key): value for key, value in found.items()}
 
 
 def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:
