@@ -7,8 +7,11 @@ import yaml
 
 from tests.commands.test_train_errors import refused
 from vit.commands.recipe_layers import Given
+from vit.commands.recipe_options import SHORT
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
+from vit.commands.train_options import read_values
+from vit.errors import UsageError
 from vit.models.spec import NetworkSpec
 
 OTHERS = {"pool": "mean", "drop_path_rate": 0.1}  # options of the ViT of cifar10.yaml beside its size
@@ -179,3 +182,42 @@ def test_a_recipe_file_that_cannot_be_used_is_named(command, text, words, vit, h
 def test_a_file_of_values_to_tune_that_cannot_be_used_is_named(text, words, vit, here):
     (here / "tune.yaml").write_bytes(text)
     refused(vit("study", "digits", "--tune", "tune.yaml", "--dry_run"), 2, "tune.yaml", words)
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "epochs", "lr", "optim.warmup", "optim.accumulate", "trainer.devices", "data.validation", "data.sampling",
+        "seed", "optim.optimizer", "optim.label_smoothing", "precision", "trainer.strategy", "wandb", "freeze", "out",
+    ),
+)  # fmt: skip
+def test_none_in_python_is_refused_where_an_option_must_have_a_value(name):
+    """Some ended in a TypeError or a KeyError, and others were accepted."""
+    dotted = SHORT.get(f"--{name}", name).removeprefix("--")
+    with pytest.raises(UsageError, match=f"{re.escape(dotted)} is None; give a value, or leave it out"):
+        read_values("digits", (), None, {name: None}).given.recipe()
+
+
+def test_none_stays_a_value_of_options_that_may_have_none():
+    names = ["optim.steps", "init_from", "batch_size", "name", "data.groups", "augment.rotate", "checkpoint_every"]
+    recipe = read_values("digits", (), None, dict.fromkeys(names)).given.recipe()
+    assert recipe.model.init_from is None and recipe.optim.batch_size is None and recipe.augment.rotate is None
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--epochs", "null"), "optim.epochs is None; give a whole number"),
+        (("--lr", "null"), "optim.lr is None; give a number"),
+        (("--lr", "[1]"), "optim.lr is a list; give a number"),
+        (("--network", "null"), "give a name of 'vit models', or auto"),
+    ],
+)
+def test_null_on_the_command_line_is_refused_as_other_values_are(words, error, vit):
+    refused(vit("train", "digits", *words, "--dry_run"), 2, error)
+
+
+@pytest.mark.parametrize("data", ["digits", "photos"])
+def test_none_for_the_network_in_python_is_refused(data):
+    with pytest.raises(UsageError, match="give a name of 'vit models', or auto"):
+        read_values(data, (), None, {"network": None}).given.recipe()

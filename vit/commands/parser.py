@@ -21,16 +21,19 @@ _UNKNOWN = re.compile(
 )
 _UNKNOWN_IN_GROUP = re.compile(r"Group '(?P<group>[\w.]+)' does not accept option '(?P<key>[^']+)'")
 _KEY = re.compile(r"Parser key ['\"]?(?P<key>[\w.]+)['\"]?: ")
-_VALUE = re.compile(r"(?:Got|Given) value: (.*)$|Not of type \w+: (\S+) does not conform|: '([^']*)'$")
+_VALUE = re.compile(r"(?:Got|Given) value: (.*)$|Not of type \w+: (\S+) does not conform|: '([^']*)'$|, not '(\w+)'$")
 _NAMES = re.compile(r"Literal\[([^\]]*)\]")
 _RULE = re.compile(r"does not conform to restriction (v[<>=]+\S+(?: and v[<>=]+\S+)?)")
 _KINDS = {  # words of the parser on a wrong value -> the fix
     "invalid literal for int()": "give a whole number",
+    "int() argument must be": "give a whole number",
     "Expected a <class 'int'>": "give a whole number",
     "could not convert string to float": "give a number",
+    "float() argument must be": "give a number",
     "Expected a <class 'float'>": "give a number",
     "Expected a <class 'bool'>": "give true or false",
 }
+_GIVEN = {"NoneType": "None", "list": "a list", "dict": "a mapping", "Namespace": "a mapping"}  # names of types
 _SECTION = re.compile(r"Parser key \"(?P<key>[\w.]+)\": Unable to load config '(?P<value>[^']*)'")
 OF_SECTION = "give its options one by one"  # the fix for a section with a value
 _NO_OPTIONS = "Unexpected config: "  # the parser's words on a file that is not a mapping
@@ -145,6 +148,9 @@ def _wrong_value(text: str) -> UsageError | None:
     if key is None or value is None:
         return None
     given = next(group for group in value.groups() if group is not None)
+    given = _GIVEN.get(given, given)
+    if key["key"] == "model.network" and given == "None":  # its name, or another value of the network
+        return UsageError(f"{key['key']} has None for a value", "give a name of 'vit models', or auto")
     names, rule = _NAMES.search(text), _RULE.search(text)
     if names and _MAPPING not in text:
         known = re.findall(r"'([^']*)'", names[1])

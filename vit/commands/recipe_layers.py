@@ -75,7 +75,7 @@ class Given:
         source = _value(given, "data.source") or DataConfig().source
         is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs():
-            shipped = _read(parser, _shipped(str(source), str(_value(given, "model.network.name"))))
+            shipped = _read(parser, _shipped(str(source), str(_value(given, "model.network.name") or "auto")))
             below.append(_without_input(shipped) if is_pretrained else shipped)
         given = self._above(below, files)
         if is_pretrained:

@@ -1,17 +1,18 @@
 """The options of a recipe: the parser of `vit train`, and the config.yaml of a run"""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import NoneType
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
-from vit.errors import DataError
+from vit.errors import DataError, UsageError
 from vit.layout import is_of_pretraining
 from vit.models.network_names import check_network
 from vit.training.recipes.image_options import AugmentConfig, DataConfig
@@ -145,16 +146,38 @@ def _short_flags(short: Mapping[str, str]) -> str:
 
 
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """The recipe of parsed options, of the parser's kind; UsageError for a wrong time or a wrong tracker."""
+    """The recipe of parsed options, of the parser's kind; UsageError for a wrong time, tracker or None."""
     whole = parser.instantiate(config)
     kind = PretrainRecipe if "method" in whole else Recipe
     recipe = plain_values(kind(**{item.name: getattr(whole, item.name) for item in fields(kind)}))
+    _refuse_none(recipe)
     if recipe.model.init_from == RANDOM:
         recipe.model.init_from = None
     if recipe.optim.time is not None:
         seconds(recipe.optim.time, "--time")
     chosen_trackers(recipe)
     return recipe
+
+
+def _refuse_none(part: object, beginning: str = "") -> None:
+    """Raise UsageError for an option that is None and must have a value. The parser lets None pass from files.
+
+    Args:
+        part: a recipe, or a section of a recipe.
+        beginning: name of the section with its dot.
+    """
+    for name, takes_none in _takes_none(type(part)).items():
+        value = getattr(part, name)
+        if is_dataclass(value):
+            _refuse_none(value, f"{beginning}{name}.")
+        elif value is None and not takes_none:
+            raise UsageError(f"{beginning}{name} is None", "give a value, or leave it out")
+
+
+@cache
+def _takes_none(kind: type) -> dict[str, bool]:
+    """Whether each option of a section may be None."""
+    return {name: NoneType in get_args(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def read_recipe(path: Path) -> Recipe:
