@@ -43,3 +43,14 @@ def test_a_factor_of_what_is_no_number_is_refused():
 def test_a_typo_names_the_nearest_option():
     with pytest.raises(UsageError, match=r"optim\.lrr.*optim\.lr"):
         make_series(NANO, {}, {"optim.lrr": ["1"]}, {}, read)
+
+
+def test_a_factor_of_a_whole_number_gives_a_whole_number():
+    """25.0 epochs were refused. No factor leaves less than one."""
+    networks = {"A": [*NANO["ViT"], "--optim.epochs=5", "--optim.accumulate=1"]}
+    tune = {"optim.epochs": ["x0.01", "x0.5", "x1"], "optim.accumulate": ["x1", "x2"]}
+    choices = make_series(networks, {}, {}, tune, read)["A"]
+    found = {(recipe.optim.epochs, recipe.optim.accumulate) for recipe in choices.values()}
+    assert (
+        found == {(epochs, parts) for epochs in (1, 3, 5) for parts in (1, 2)} and "epochs=3, accumulate=2" in choices
+    )

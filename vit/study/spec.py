@@ -1,6 +1,7 @@
 """The series of a study: networks, varied values, and values to tune"""
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,7 +26,8 @@ def make_series(
         networks: {name: options of its recipe}.
         shared: {dotted option: value} of all networks.
         vary: {dotted option: values} to compare.
-        tune: {dotted option: values} to choose from on validation images; "x0.3" means 0.3 times the recipe's value.
+        tune: {dotted option: values} to choose from on validation images; "x0.3" means 0.3 times the recipe's value,
+            rounded where that is a whole number.
         read: function from options of the command line of `vit train` to a recipe.
     """
     series: dict[str, dict[str, Recipe]] = {}
@@ -63,7 +65,7 @@ def _text(value: object) -> str:
 
 
 def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonValue]:
-    """The same values, with each factor multiplied by the recipe's value."""
+    """The same values, with each factor multiplied by the recipe's value; a whole number stays whole, and at least 1."""
     result: dict[str, JsonValue] = {}
     for option, value in values.items():
         factor = _FACTOR.fullmatch(str(value))
@@ -75,5 +77,6 @@ def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonVa
             own = own.get(part) if isinstance(own, dict) else None
         if not isinstance(own, int | float) or isinstance(own, bool):
             raise UsageError(f"tuning {option} by the factor {value}: the recipe has no number there", "give values")
-        result[option] = float(f"{own * float(factor[1]):.6g}")
+        scaled = own * float(factor[1])
+        result[option] = max(min(1, own), math.floor(scaled + 0.5)) if isinstance(own, int) else float(f"{scaled:.6g}")
     return result
