@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from tests.processes import belonging, finish, linux_only, start, until
 from vit.csv_files import new_table, records
 from vit.study.crossval import CrossvalDirectory
 from vit.study.fold_table import FoldPredictions
+from vit.training.recipes.recipe import OptimConfig, Recipe
+from vit.training.recipes.values import dump
 
 FOLDS = 3
 TINY = (
@@ -216,6 +219,17 @@ def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
     assert not list(here.glob("crossval/*"))
     with pytest.raises(package.errors.UsageError, match="dry run"):
         package.crossval("digits", network="vit_nano_patch2_8", dry_run=True)
+
+
+def test_folds_have_the_recipe_of_a_run_with_a_time(vit, table, here):
+    """Its config.yaml was refused: it has a time beside the steps that took its place."""
+    optim = OptimConfig(time="20s", steps=40)
+    Path("config.yaml").write_text(dump(Recipe(optim=optim)))
+    answer = vit("crossval", table, "--config", "config.yaml", *TINY[:4], "--wandb", "off", "--dry_run")
+    assert answer.code == 0, answer.err
+    Path("config.yaml").write_text(dump(Recipe(optim=replace(optim, steps=None))))
+    answer = vit("crossval", table, "--config", "config.yaml", *TINY[:4], "--wandb", "off", "--dry_run")
+    assert (answer.code, "give --epochs" in answer.err) == (2, True), answer.err
 
 
 @pytest.mark.faults("D34")

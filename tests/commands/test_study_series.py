@@ -1,6 +1,7 @@
 """A cell of a study is what `vit train` would train with the same words."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,10 @@ from vit.commands.recipe_layers import AUTO
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 from vit.commands.train_options import read_words as read_train_words
+from vit.errors import UsageError
+from vit.study.grid import Budget
+from vit.training.recipes.recipe import OptimConfig, Recipe
+from vit.training.recipes.values import dump
 
 WEIGHTS, RECIPE = "weights.safetensors", "own.yaml"
 
@@ -42,3 +47,27 @@ def test_a_cell_has_the_recipe_of_a_training(networks, options, tmp_path, monkey
     words = [data, "--networks", networks, *(f"--set={word.removeprefix('--')}" for word in given)]
     (choices,) = series_of(read_words([*words, "--wandb", "off"])).values()
     assert list(choices.values()) == [expected]
+
+
+@pytest.mark.parametrize(("budget", "length"), [("steps:7", (7, 50)), ("epochs:3", (None, 3)), ("recipe", (40, 50))])
+def test_the_recipe_of_a_run_with_a_time_has_the_steps_that_it_measured(budget, length, tmp_path, monkeypatch):
+    """Its config.yaml was refused: it has a time beside the steps that took its place."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    Path("config.yaml").write_text(dump(Recipe(optim=OptimConfig(time="20s", steps=40))))
+    Path("untimed.yaml").write_text(dump(Recipe(optim=OptimConfig(steps=40))))
+    timed, untimed = (
+        next(iter(series_of(read_words(["photos", "--networks", name, "--wandb", "off"])).values()))[""]
+        for name in ("config.yaml", "untimed.yaml")
+    )
+    assert timed == untimed
+    optim = Budget.parse(budget).apply(timed, 100).optim
+    assert (optim.steps, optim.epochs) == length
+
+
+@pytest.mark.parametrize("given", ["optim.time=20s", "optim.batch_size=auto"])
+def test_what_trial_steps_would_decide_is_refused(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(UsageError, match="cells mean the same on every machine"):
+        series_of(read_words(["photos", "--networks", "vit_nano_patch2_8", "--set", given, "--wandb", "off"]))

@@ -68,15 +68,15 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.data.samples import Source
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.executors import share_of
-    from vit.study.grid import Inputs, check_unmeasured
+    from vit.study.grid import Inputs, of_cells
     from vit.training.planning.images import at_revision, chosen_part, divided, opened_data
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import OF_FOLDS, seen_before
     from vit.weights.hashing import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
-    recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb, start.recipe.tracker))
-    check_unmeasured(recipe, "a cross-validation", "give --epochs or --optim.steps")
+    recipe = of_cells(start.recipe, "a cross-validation", "give --epochs or --optim.steps")
+    recipe = replace(recipe, wandb=tracking_of_cells(recipe.wandb, recipe.tracker))
     data = recipe.data
     found = start.listed or opened_data(data)
     recipe = at_revision(recipe, found)

@@ -24,13 +24,15 @@ def series_of(options: StudyOptions) -> Series:
         UsageError: a name or a value is wrong, or the recipes name different data.
     """
     from vit.study.cell_files import has_weights_pattern, without_cell_files
+    from vit.study.grid import of_cells
     from vit.study.spec import make_series
 
     parser = make_parser()
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
-        recipe = read_with(parser, words)[0].given.recipe()
+        given = read_with(parser, words)[0].given.recipe()
+        recipe = of_cells(given, "a study", "leave it out, and give --budget in steps or epochs")
         is_open = recipe.model.init_from in (AUTO, RANDOM)
         return replace(recipe, model=replace(recipe.model, init_from=None)) if is_open else recipe
 

@@ -65,7 +65,6 @@ class Budget:
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""
         optim = recipe.optim
-        check_unmeasured(recipe, "a study", "give --budget in steps or epochs")
         batch = given_batch_size(recipe) or automatic_batch_size(recipe, num_images)
         if batch > num_images:
             multiple = batch_multiple(recipe)
@@ -81,19 +80,24 @@ class Budget:
         return replace(recipe, optim=optim)
 
 
-def check_unmeasured(recipe: Recipe, where: str, fix: str) -> None:
-    """Raise UsageError where trial steps on a machine would decide the length or the batch of a cell.
+def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
+    """The recipe without a time beside its steps: the steps that a run has measured are its length.
 
     Args:
         where: "a study" or another list of cells.
         fix: what to give instead of a time.
+
+    Raises:
+        UsageError: trial steps on a machine would decide the length or the batch of a cell.
     """
-    for option, given in (("time", recipe.optim.time), ("batch_size", recipe.optim.batch_size)):
+    optim = recipe.optim if recipe.optim.steps is None else replace(recipe.optim, time=None)
+    for option, given in (("time", optim.time), ("batch_size", optim.batch_size)):
         if isinstance(given, str):
             raise UsageError(
                 f"optim.{option} {given} in {where}, whose cells mean the same on every machine",
                 fix if option == "time" else "give a number",
             )
+    return replace(recipe, optim=optim)
 
 
 @dataclass(frozen=True)
