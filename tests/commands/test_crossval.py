@@ -13,6 +13,11 @@ import pytest
 import vit as package
 from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
+from vit.commands.crossval import crossval_parser
+from vit.commands.crossval_plan import make_crossval_plan
+from vit.commands.executor_options import ExecutorOptions
+from vit.commands.train_options import read_with
+from vit.console import Reporter
 from vit.csv_files import new_table, records
 from vit.study.crossval import CrossvalDirectory
 from vit.study.fold_table import FoldPredictions
@@ -193,7 +198,7 @@ def test_unfinished_folds_are_named(vit, killed, tmp_path):
     (("--folds", "1"), "--folds 1"), (("--time", "5min"), "optim.time"), (("--data.fold", "1/3"), "data.fold"),
     (("--data.test", "0.4"), "each fold is the test of its network"),
     (("--resume", "auto"), "--resume is for vit train"), (("--batch_size", "auto"), "optim.batch_size"),
-    (("--fold", "3"), "--folds"),
+    (("--fold", "3"), "--folds"), (("--devices", "2"), "each fold trains on one device"),
 ])  # fmt: skip
 def test_wrong_words_are_refused_before_anything_is_trained(vit, here, words, said):
     answer = vit("crossval", "digits", *words)
@@ -219,6 +224,14 @@ def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
     assert not list(here.glob("crossval/*"))
     with pytest.raises(package.errors.UsageError, match="dry run"):
         package.crossval("digits", network="vit_nano_patch2_8", dry_run=True)
+
+
+def test_a_fold_of_a_recipe_for_several_devices_trains_on_one(vit, table, here):
+    """The fold started the cross-validation again on its second device, and waited for it without end."""
+    Path("config.yaml").write_text("trainer: {devices: 2, num_nodes: 2}\n")
+    options, _ = read_with(crossval_parser(), [str(table), "--config", "config.yaml", *TINY])
+    plan = make_crossval_plan(options, FOLDS, ExecutorOptions(), Reporter())
+    assert {(cell.recipe.trainer.devices, cell.recipe.trainer.num_nodes) for cell in plan.cells} == {(1, 1)}
 
 
 def test_folds_have_the_recipe_of_a_run_with_a_time(vit, table, here):

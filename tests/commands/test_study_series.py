@@ -11,7 +11,7 @@ from vit.commands.study_series import series_of
 from vit.commands.train_options import read_words as read_train_words
 from vit.errors import UsageError
 from vit.study.grid import Budget
-from vit.training.recipes.recipe import OptimConfig, Recipe
+from vit.training.recipes.recipe import OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.values import dump
 
 WEIGHTS, RECIPE = "weights.safetensors", "own.yaml"
@@ -46,6 +46,7 @@ def test_a_cell_has_the_recipe_of_a_training(networks, options, tmp_path, monkey
         expected = replace(expected, model=replace(expected.model, init_from=None))
     words = [data, "--networks", networks, *(f"--set={word.removeprefix('--')}" for word in given)]
     (choices,) = series_of(read_words([*words, "--wandb", "off"])).values()
+    expected = replace(expected, trainer=replace(expected.trainer, devices=1))
     assert list(choices.values()) == [expected]
 
 
@@ -63,6 +64,18 @@ def test_the_recipe_of_a_run_with_a_time_has_the_steps_that_it_measured(budget, 
     assert timed == untimed
     optim = Budget.parse(budget).apply(timed, 100).optim
     assert (optim.steps, optim.epochs) == length
+
+
+def test_a_cell_of_a_recipe_for_several_devices_trains_on_one(tmp_path, monkeypatch):
+    """The cell started the study again on its second device, and waited for it without end."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    recipes = {}
+    for name, trainer in (("one", TrainerConfig()), ("two", TrainerConfig(devices=2, num_nodes=3))):
+        Path(f"{name}.yaml").write_text(dump(Recipe(trainer=trainer)))
+        recipes[name] = next(iter(series_of(read_words(["photos", "--networks", f"{name}.yaml"])).values()))[""]
+    assert recipes["one"] == recipes["two"]
+    assert (recipes["two"].trainer.devices, recipes["two"].trainer.num_nodes) == (1, 1)
 
 
 @pytest.mark.parametrize("given", ["optim.time=20s", "optim.batch_size=auto"])

@@ -114,6 +114,7 @@ def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
     key = key_of(recipe, CONTENTS)
     for same in (
         replace(recipe, name="x", out="y", wandb="off"),
+        replace(recipe, trainer=replace(recipe.trainer, devices=1, num_nodes=3)),
         replace(recipe, data=replace(recipe.data, source="elsewhere", root="r", num_workers=3, cache="none")),
     ):
         assert key_of(same, CONTENTS) == key

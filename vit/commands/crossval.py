@@ -10,6 +10,7 @@ from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import NO_TRIALS, make_parser
+from vit.commands.study_checks import ONE_DEVICE
 from vit.commands.study_progress import StudyProgress
 from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.console import Reporter
@@ -22,7 +23,7 @@ _ABOUT = (
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
     "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
-_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow_register")  # beside those of a teacher
+_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow_register", *ONE_DEVICE)  # and those of a teacher
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
@@ -95,6 +96,9 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
             raise UsageError(f"{flag} is for vit train", fix if flag == "--resume" else "give a number")
     if options.given.has_option("data.test"):
         raise UsageError("--data.test is for vit train: each fold is the test of its network", "leave it out")
+    for name in ONE_DEVICE:
+        if options.given.has_option(name):
+            raise UsageError(f"--{name} is for vit train: each fold trains on one device", "leave it out")
     where.check(options.dry_run)
     plan = make_crossval_plan(options, folds, where, reporter)
     show_crossval(reporter, plan)

@@ -14,6 +14,7 @@ from vit.commands.train_options import TrainOptions
 from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
+from vit.launch import forget_launcher
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import refuse_register
 
@@ -75,6 +76,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.weights.hashing import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
+    forget_launcher()  # a cross-validation that a launcher has started plans and trains alone
     recipe = of_cells(start.recipe, "a cross-validation", "give --epochs or --optim.steps")
     recipe = replace(recipe, wandb=tracking_of_cells(recipe.wandb, recipe.tracker))
     data = recipe.data

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="Plan")
 # Options of the machine, which may be another one when a run is resumed, and options that nothing learned follows.
-_MACHINE = (("trainer", "devices"), ("trainer", "num_nodes"), ("trainer", "accelerator"), *UNDECIDING_PARTS)
+_MACHINE = (("trainer", "accelerator"), *UNDECIDING_PARTS)
 
 
 def recipe_for_all(run: Path, given: Given) -> "tuple[Recipe, Meeting]":

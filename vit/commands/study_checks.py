@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vit.study.grid import Budget, Cell
 
 _OF_CELLS = {"seed": "--seeds", "data.subset_seed": "--seeds", "data.train_images": "--sizes"}
+ONE_DEVICE = ("trainer.devices", "trainer.num_nodes")  # options that a cell and a fold do not follow
 _OF_LENGTH = ("optim.steps", "optim.epochs")
 
 
@@ -21,6 +22,8 @@ def check_given(options: StudyOptions, budget: "Budget") -> None:
     for name in _given(options):
         if name in _OF_CELLS:
             raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
+        if name in ONE_DEVICE:
+            raise UsageError(f"{name} in a study, whose cells train on one device each", "leave it out")
         if name in _OF_LENGTH and (budget.steps or budget.epochs):
             raise UsageError(
                 f"--budget {budget} decides the length of every training, so {name} would do nothing",

@@ -17,6 +17,7 @@ from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
+from vit.launch import forget_launcher
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         UsageError: an option or a recipe is wrong, there are no test images, or the folder holds another study.
         DataError: the data cannot be used.
     """
+    forget_launcher()  # a study that a launcher has started plans and trains alone
     series = series_of(options)
     first = _recipes(series)[0]
     listed = listed_images(first)

@@ -81,7 +81,9 @@ class Budget:
 
 
 def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
-    """The recipe without a time beside its steps: the steps that a run has measured are its length.
+    """The recipe on one device, without a time beside its steps: the steps that a run has measured are its length.
+
+    A recipe may be that of a run on several devices. They decide nothing, because a cell trains on one.
 
     Args:
         where: "a study" or another list of cells.
@@ -97,7 +99,7 @@ def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
                 f"optim.{option} {given} in {where}, whose cells mean the same on every machine",
                 fix if option == "time" else "give a number",
             )
-    return replace(recipe, optim=optim)
+    return replace(recipe, optim=optim, trainer=replace(recipe.trainer, devices=1, num_nodes=1))
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,7 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = deciding(plain(recipe))
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
+    values["trainer"] |= {"devices": "auto", "num_nodes": 1}  # as when keys of this version began
     for part, name, before in _LATER_OPTIONS:
         if values[part][name] == before:
             del values[part][name]

@@ -148,7 +148,7 @@ class TrainerConfig:
 
     Args:
         accelerator: kind of device: auto, cpu, gpu, mps.
-        devices: number of devices of a machine, or "auto".
+        devices: number of devices of a machine, or "auto". A cell of a study and a fold train on one.
         num_nodes: number of machines.
         strategy: distribution over processes. auto, ddp: every process holds the whole network. fsdp: each process
             keeps a part of every weight.
@@ -210,6 +210,8 @@ UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learne
     ("data", "cache"),
     ("data", "download"),
     ("data", "num_workers"),
+    ("trainer", "devices"),
+    ("trainer", "num_nodes"),
     ("trainer", "checkpoint_every"),
 )
 PLACES_OF_IMAGES = (("data", "source"), ("data", "root"), ("data", "image_column"), ("data", "label_column"))
