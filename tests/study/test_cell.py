@@ -6,6 +6,7 @@ from dataclasses import replace
 from multiprocessing import Pipe
 
 import pytest
+import torch
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
@@ -100,3 +101,27 @@ def test_a_cell_of_another_recipe_begins_again(cut_short):
     recipe, run, resumed, train = cut_short
     train(replace(recipe, optim=replace(recipe.optim, lr=2e-3)))
     assert resumed == [False, False] and run.result_path.is_file()
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_a_timed_step_has_all_its_images(monkeypatch, accumulate):
+    """With `optim.accumulate` one of the parts was timed, and said to be a step."""
+    for name in ("_end_with_parent", "_redirect_output", "forget_launcher"):  # this process is not that of a cell
+        monkeypatch.setattr(cell, name, lambda *_: None)
+    learned, loss, step, at_step = [], torch.nn.functional.cross_entropy, torch.optim.SGD.step, []
+    monkeypatch.setattr(
+        torch.nn.functional, "cross_entropy", lambda *given: learned.append(len(given[1])) or loss(*given)
+    )
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda *given: at_step.append(sum(learned)) or step(*given))
+    recipe = Recipe()
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, source="digits", num_workers=0),
+        model=replace(recipe.model, network={"name": "vit_nano_patch2_8", "depth": 1}),
+        optim=replace(recipe.optim, batch_size=64, accumulate=accumulate),
+        trainer=replace(recipe.trainer, accelerator="cpu"),
+    )
+    here, there = Pipe()
+    cell.time_cell(recipe, 1, None, there)
+    step_seconds, image_seconds = here.recv()
+    assert at_step == [64, 128, 192, 256] and step_seconds > 0 < image_seconds

@@ -140,6 +140,7 @@ def _words(error: BaseException) -> str:
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
+    """(seconds of an optimizer step with all its micro-batches, seconds of scoring an image)."""
     from vit.inference.devices import autocast
     from vit.inference.engine import Engine
 
@@ -154,16 +155,18 @@ def _timed(plan: Plan) -> tuple[float, float]:
     seconds = []
     for _ in range(4):
         started = time.perf_counter()
-        images = data.augmented(replace(batch, image=batch.image.to(plan.device), label=batch.label.to(plan.device)))
-        network.train()
-        if teacher is not None:
-            teacher.of(images)
-        with autocast(plan.precision, plan.device):
-            loss = torch.nn.functional.cross_entropy(network(images.image).float(), images.label)
-        loss.backward()
+        for _ in range(plan.recipe.optim.accumulate):
+            image, label = batch.image.to(plan.device), batch.label.to(plan.device)
+            images = data.augmented(replace(batch, image=image, label=label))
+            network.train()
+            if teacher is not None:
+                teacher.of(images)
+            with autocast(plan.precision, plan.device):
+                loss = torch.nn.functional.cross_entropy(network(images.image).float(), images.label)
+            loss.backward()
+            float(loss.detach())  # waits for a GPU
         optimizer.step()
         optimizer.zero_grad()
-        float(loss)  # waits for a GPU
         seconds.append(time.perf_counter() - started)
     network.eval()
     started = time.perf_counter()
