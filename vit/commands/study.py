@@ -5,8 +5,9 @@ from pathlib import Path
 
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.study_cells import train_cells
+from vit.commands.study_estimate import show_estimate
 from vit.commands.study_options import StudyOptions, read_values, read_words
-from vit.commands.study_plan import StudyPlan, make_study_plan, show_estimate, show_study
+from vit.commands.study_plan import StudyPlan, make_study_plan, show_study
 from vit.commands.study_report import report_findings
 from vit.commands.study_tracking import track_findings
 from vit.console import Reporter

@@ -1,6 +1,5 @@
 """A study, fully decided: its cells, its protocol, and both on the terminal"""
 
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
 from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_plan import warn_of_seen
-from vit.console import Reporter, duration
+from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
 from vit.training.recipes.recipe import DistillConfig, Recipe
@@ -212,38 +211,6 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
             ("folder", str(plan.folder.path)),
         ]
-    )
-
-
-def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
-    """Time a step of every network, and show how long the cells without a result would take."""
-    from vit.study.runner import time_network
-    from vit.training.planning.plan import make_plan
-
-    cells, machine = study.cells_left, study.machine
-    done = len(study.cells_to_train) - len(cells)
-    if done:
-        reporter.line(f"\n{done:,} of {len(study.cells_to_train):,} cells are done already")
-    if not cells:
-        return
-    largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}
-    timed = {name: time_network(cell.recipe, machine) for name, cell in largest.items()}
-    groups: dict[tuple[str, int], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(cell.group, []).append(cell)
-    plans = {group: make_plan(same[0].recipe) for group, same in groups.items()}
-    rows, total = [], 0.0
-    for (series, num_images), same in groups.items():
-        plan, (step, image) = plans[series, num_images], timed[series]
-        relative_batch = plan.batch_size / plans[largest[series].group].batch_size
-        scored = plan.rounds * len(plan.source.splits["validation"]) + len(plan.source.splits["test"])
-        seconds = plan.total_steps * step * relative_batch + scored * image
-        total += seconds * len(same)
-        rows.append((series, f"{num_images:,}", len(same), f"{plan.total_steps:,}", plan.batch_size, duration(seconds)))
-    reporter.table(("series", "images", "cells", "steps", "batch", "time each"), rows)
-    reporter.line(
-        f"\n{len(cells):,} cells, about {duration(total / machine.jobs)} with {machine.jobs} at a time on "
-        f"{os.cpu_count()} cores; a step of each network was timed, reading images and saving are not in it"
     )
 
 

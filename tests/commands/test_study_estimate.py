@@ -1,0 +1,51 @@
+"""The time that a study would take, which its dry run shows."""
+
+import pytest
+import torch
+
+from vit.commands.study_estimate import show_estimate, time_of_all
+from vit.commands.study_options import read_words
+from vit.commands.study_plan import make_study_plan
+from vit.console import Reporter
+from vit.data import threads
+from vit.study import runner
+
+NANO = ("--networks", "vit_nano_patch2_8", "--set", "model.network.depth=1", "--set", "trainer.accelerator=cpu")
+
+
+@pytest.mark.parametrize(
+    ("times", "slots", "expected"),
+    [([4], 1, 4), ([1, 1, 1], 2, 2), ([1, 2, 3, 4], 2, 6), ([5, 1, 1, 1], 2, 5), ([3, 3], 8, 3)],
+)
+def test_cells_start_in_their_order_where_a_slot_is_free(times, slots, expected):
+    assert time_of_all(times, slots) == expected
+
+
+@pytest.fixture
+def estimated(monkeypatch, capsys, tmp_path):
+    """`estimated(*words)`: what a dry run says of digits on two cores, where a step takes 1 s and scoring nothing."""
+    monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (1.0, 0.0))
+    monkeypatch.setattr(threads, "available_cores", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+
+    def estimate(*words, folder=tmp_path):
+        show_estimate(Reporter(), make_study_plan(read_words(["digits", *words, "--out", str(folder)]), Reporter()))
+        return capsys.readouterr().out
+
+    return estimate
+
+
+@pytest.mark.parametrize(
+    ("seeds", "jobs", "said"),
+    [
+        (1, 2, "1 cell, about 20 s with 1 at a time on 2 cores"),
+        (2, 8, "2 cells, about 20 s with 2 at a time on 2 cores"),
+        (3, 2, "3 cells, about 40 s with 2 at a time on 2 cores"),
+        (4, 8, "4 cells, about 40 s with 4 at a time on 2 cores"),
+        (4, 1, "4 cells, about 80 s with 1 at a time on 2 cores"),
+    ],
+)
+def test_no_more_cells_than_there_are_and_than_cores_shorten_a_study(estimated, seeds, jobs, said):
+    """The sum of all times was divided by the jobs: two cells of 10 s took 3 s "with 8 at a time on 2 cores"."""
+    options = ("--sizes", "100", "--seeds", str(seeds), "--jobs", str(jobs), "--wandb", "off")
+    assert said in estimated(*NANO, *options, "--budget", "steps:20")
