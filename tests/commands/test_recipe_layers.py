@@ -186,10 +186,10 @@ def test_a_file_of_values_to_tune_that_cannot_be_used_is_named(text, words, vit,
 
 @pytest.mark.parametrize(
     "name",
-    (
+    [
         "epochs", "lr", "optim.warmup", "optim.accumulate", "trainer.devices", "data.validation", "data.sampling",
         "seed", "optim.optimizer", "optim.label_smoothing", "precision", "trainer.strategy", "wandb", "freeze", "out",
-    ),
+    ],
 )  # fmt: skip
 def test_none_in_python_is_refused_where_an_option_must_have_a_value(name):
     """Some ended in a TypeError or a KeyError, and others were accepted."""

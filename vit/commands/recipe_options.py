@@ -166,7 +166,7 @@ def _refuse_none(part: object, beginning: str = "") -> None:
         part: a recipe, or a section of a recipe.
         beginning: name of the section with its dot.
     """
-    for name, takes_none in _takes_none(type(part)).items():
+    for name, takes_none in _takes_none(type(part)).items():  # type: ignore[arg-type]  # mypy: a class has no hash
         value = getattr(part, name)
         if is_dataclass(value):
             _refuse_none(value, f"{beginning}{name}.")
