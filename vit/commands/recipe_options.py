@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from jsonargparse import ActionConfigFile, Namespace
 
@@ -159,7 +159,7 @@ def to_recipe(parser: Parser, config: Namespace) -> Recipe:
     return recipe
 
 
-def _refuse_none(part: object, beginning: str = "") -> None:
+def _refuse_none(part: Any, beginning: str = "") -> None:
     """Raise UsageError for an option that is None and must have a value. The parser lets None pass from files.
 
     Args:

@@ -65,7 +65,7 @@ def _text(value: object) -> str:
 
 
 def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonValue]:
-    """The same values, with each factor multiplied by the recipe's value; a whole number stays whole, and at least 1."""
+    """The same values, with each factor multiplied by the recipe's value; whole numbers stay whole and at least 1."""
     result: dict[str, JsonValue] = {}
     for option, value in values.items():
         factor = _FACTOR.fullmatch(str(value))
