@@ -270,3 +270,24 @@ def test_images_that_the_first_weights_knew_are_warned_of():
     told = "the run runs/a, from which this training starts, has trained on 3 of 9 test images"
     found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), {**PROTOCOL, "seen_before": [told]}, [], None)
     assert f"WARNING: {told}." in found.verdict and f"WARNING: {told}." in found.sentences
+
+
+@pytest.mark.parametrize(
+    ("errors", "twice"),
+    [
+        ((0.1, 0.3, 0.2, 0.2), "Twice the seeds would make that about ±"),
+        ((0.1, 0.9, 0.7, 0.3), "Twice the seeds or twice the test images would not be enough."),
+    ],
+)
+def test_no_difference_is_known_to_more_than_100_points(errors, twice):
+    """Two seeds and 24 test images gave ±211.85 points."""
+    cells = []
+    for (name, seed), error in zip([("vit", 0), ("vit", 1), ("cnn", 0), ("cnn", 1)], errors, strict=True):
+        correct = np.arange(24) >= round(error * 24)
+        cells.append(run(name, 100, seed, 0, correct=correct, accuracy=correct.mean().item()))
+    found = summarize(cells, PROTOCOL, [], None)
+    assert "Nothing is known yet about the difference: it is known to ±100 points." in found.verdict
+    assert twice in found.verdict, found.verdict
+    reach = found.comparisons[0].differences[0].reach
+    assert reach.now == 1.0 and max(reach.twice_the_seeds, reach.twice_the_test_images) <= 1.0
+    assert all(float(number) <= 100 for number in re.findall(r"±([\d.]+\d)", found.verdict))

@@ -164,7 +164,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Reach:
-    """Half the width of a gap's 95 % interval, in this study and in a larger one.
+    """Half the width of a gap's 95 % interval, in this study and in a larger one; 1 where the interval says nothing.
 
     Where test images have groups, `twice_the_test_images` is about twice the groups.
     """

@@ -116,7 +116,12 @@ def difference(pair: Pair) -> Difference:
         ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
         p=p,
         p_adjusted=p,
-        reach=Reach(reach, float(spread.with_twice_the_seeds().reach()), float(spread.with_twice_the_images().reach())),
+        reach=Reach(
+            *(
+                min(float(one.reach()), 1.0)
+                for one in (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
+            )
+        ),
     )
 
 

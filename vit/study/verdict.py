@@ -169,11 +169,16 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
         if one.reach is None:
             return "One seed has no interval: give --seeds 3 or more."
         now, seeds, images = one.reach.now, one.reach.twice_the_seeds, one.reach.twice_the_test_images
+        pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
+        known = f"The difference{pair} is known to ±{100 * now:.2f} points."
+        if now >= 1:  # more than any two error rates can differ
+            known = f"Nothing is known yet about the difference{pair}: it is known to ±100 points."
+        if min(seeds, images) >= 1:
+            return f"{known} Twice the seeds or twice the {units} would not be enough."
         better = "more seeds" if seeds < images else f"more {units}"
         both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
-        pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
         return (
-            f"The difference{pair} is known to ±{100 * now:.2f} points. Twice the seeds would make that about "
+            f"{known} Twice the seeds would make that about "
             f"±{100 * seeds:.2f}, twice the {units} ±{100 * images:.2f}: "
             + ("both would help equally." if both else f"{better} would help most.")
         )
