@@ -166,18 +166,12 @@ def _refuse_none(part: Any, beginning: str = "") -> None:
         part: a recipe, or a section of a recipe.
         beginning: name of the section with its dot.
     """
-    for name, takes_none in _takes_none(type(part)).items():  # type: ignore[arg-type]  # mypy: a class has no hash
+    for name, hint in get_type_hints(type(part)).items():
         value = getattr(part, name)
         if is_dataclass(value):
             _refuse_none(value, f"{beginning}{name}.")
-        elif value is None and not takes_none:
+        elif value is None and NoneType not in get_args(hint):
             raise UsageError(f"{beginning}{name} is None", "give a value, or leave it out")
-
-
-@cache
-def _takes_none(kind: type) -> dict[str, bool]:
-    """Whether each option of a section may be None."""
-    return {name: NoneType in get_args(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def read_recipe(path: Path) -> Recipe:
