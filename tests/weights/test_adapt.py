@@ -3,9 +3,12 @@
 import pytest
 import torch
 from timm.layers import resample_abs_pos_embed, resample_patch_embed
+from timm.models.volo import VOLO
 
 from vit.models.spec import create_network
-from vit.weights.adapt import Classes, fill, resample_patch_kernel, resample_positions
+from vit.models.timm_network import TimmConfig, TimmNetwork
+from vit.training.backbone import last_layer
+from vit.weights.adapt import Classes, fill, head_names, resample_patch_kernel, resample_positions
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}
 
@@ -93,3 +96,23 @@ def test_a_head_for_as_many_other_classes_is_not_taken():
     report = fill(network, source.state_dict(), classes=Classes(("a", "b", "c"), ("a", "b", "d")))
     assert not network.head.weight.any()
     assert report.initialized == dict.fromkeys(["head.bias", "head.weight"], "the weights have other classes")
+
+
+def volo(num_classes):
+    """A small VOLO, whose second head gives logits of every token."""
+    network = TimmNetwork(TimmConfig(model="test_resnet", image_size=32, num_classes=num_classes))
+    network.model = VOLO(
+        img_size=32, num_classes=num_classes, layers=(1, 1, 1, 1), embed_dims=(24,) * 4, num_heads=(2,) * 4
+    )
+    return network
+
+
+@pytest.mark.parametrize("num_classes", [3, 24])  # 24 is also the width of its layers
+def test_every_layer_with_logits_is_a_head(num_classes):
+    """VOLO's weights could not be fine-tuned to other classes: its second head had another shape."""
+    heads = {f"model.{head}.{part}" for head in ("head", "aux_head") for part in ("weight", "bias")}
+    network, source = volo(num_classes), volo(5)
+    assert head_names(network) == heads and last_layer(network) is None
+    report = fill(network, source.state_dict())
+    assert report.initialized == dict.fromkeys(heads, f"5 -> {num_classes} classes")
+    assert torch.equal(network.model.cls_token, source.model.cls_token)

@@ -3,6 +3,7 @@
 import json
 import struct
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import torch
@@ -84,6 +85,10 @@ def test_weights_for_another_network_name_their_own(tmp_path, whole):
     for path, words in advised.items():
         with pytest.raises(CheckpointError, match=words):
             open_pretrained(str(path)).check_fit(other)
+    found = open_pretrained(str(tmp_path / "run.ckpt"))
+    damaged = replace(found, weights={name: value for name, value in found.weights.items() if name != "cls_token"})
+    with pytest.raises(CheckpointError, match="cls_token is missing; choose other weights, because the network is"):
+        damaged.check_fit(spec.build_empty(8))  # --network and --image_size would choose the same network
 
 
 HEADERS = {

@@ -212,7 +212,7 @@ def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
 
 
 def head_names(network: Network) -> set[str]:
-    """Names of the parameters whose shape depends on the number of classes; of two heads, those of both."""
+    """Names of the parameters whose shape depends on the number of classes; of several heads, those of all."""
     if isinstance(network, VisionTransformer):
         return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
     classifiers = tuple(f"{name}." for name in classifier_names(network))
@@ -222,10 +222,26 @@ def head_names(network: Network) -> set[str]:
         if name.startswith(classifiers) and value.ndim > 0 and len(value) == network.num_classes
     }
     if found:
-        return found
+        return found | _beside(network, classifiers)
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     heads = [name for name in linear if network.get_submodule(name).out_features == network.num_classes]
     return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()
+
+
+def _beside(network: Network, classifiers: Sequence[str]) -> set[str]:
+    """Names of the parameters of further layers that give logits, such as the one of all tokens in VOLO.
+
+    Such a layer stands beside a classifier in the same module, and reads and gives as many values.
+    """
+    found: set[str] = set()
+    for name in classifiers:
+        classifier = network.get_submodule(name.removesuffix("."))
+        parent = name.removesuffix(".").rpartition(".")[0]
+        for own, module in network.get_submodule(parent).named_children():
+            if isinstance(classifier, nn.Linear) and isinstance(module, nn.Linear):
+                is_alike = module.weight.shape == classifier.weight.shape
+                found |= {f"{parent}.{own}.{part}" for part, _ in module.named_parameters() if is_alike}
+    return found
 
 
 def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:

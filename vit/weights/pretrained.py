@@ -208,14 +208,18 @@ class Pretrained:
         try:
             yield
         except ValueError as error:
-            raise CheckpointError(f"{self.source} does not fit the network: {error}", self._other_network()) from error
+            raise CheckpointError(f"{self.source} does not fit the network: {error}", self._other(network)) from error
 
-    def _other_network(self) -> str:
-        """What to do about a network that the weights do not fit."""
+    def _other(self, network: Network) -> str:
+        """What to do about a network that the weights do not fit: another network, or other weights."""
         try:
             own = self.own_network()
+            spec = replace(NetworkSpec.named(own.name, network.num_classes, own.options), in_chans=network.in_chans)
+            shapes = {name: value.shape for name, value in spec.build_empty(own.image_size).state_dict().items()}
         except (CheckpointError, UsageError):
             return "choose the --network and --image_size it was made for"
+        if shapes == {name: value.shape for name, value in network.state_dict().items()}:
+            return "choose other weights, because the network is already the one of these"
         return f"leave --network and --image_size out, and the weights choose {own.name} of {own.image_size} pixels"
 
 
