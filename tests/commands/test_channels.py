@@ -107,3 +107,12 @@ def test_contradictions_of_channels_are_refused(vit, here):
     assert answer.code == 2 and "channels" in answer.err
     answer = vit("train", data, *TINY, "--model.network.in_chans", 4)
     assert answer.code == 2 and "--model.preprocess.channels" in answer.err
+
+
+def test_the_plan_says_that_randaugment_is_left_out_where_the_preset_has_it(vit, here):
+    """It said so of "light" too, which has no RandAugment."""
+    data = written(here / "images", 4)
+    for augment, is_left_out in (("light", False), ("standard", True)):
+        answer = vit("train", data, *TINY, "--model.preprocess.channels", 4, "--augment", augment, "--dry_run")
+        assert answer.code == 0, answer.err
+        assert ("RandAugment needs gray or RGB images" in answer.out) is is_left_out

@@ -210,13 +210,17 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
 
 
 def augment_words(plan: "Plan") -> str:
-    """The augmentations that change an image."""
+    """The augmentations that change an image, and whether the preset's RandAugment is left out."""
+    from vit.data.augment import preset
+
     augment = plan.augment
     unchanged = vars(type(augment)()) | {"magnitude": augment.magnitude}
     changing = [f"{key} {value:g}" for key, value in vars(augment).items() if value != unchanged[key]]
     if augment.randaugment:
         changing.append(f"magnitude {augment.magnitude}")
-    left_out = "" if plan.preprocess.channels in (1, 3) else " (RandAugment needs gray or RGB images)"
+    is_of_preset = preset(plan.recipe.augment.name, plan.preprocess.image_size, mirrored=False).randaugment > 0
+    is_left_out = is_of_preset and plan.preprocess.channels not in (1, 3)
+    left_out = " (RandAugment needs gray or RGB images)" * is_left_out
     return (", ".join(changing) or "none") + left_out
 
 
