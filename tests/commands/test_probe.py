@@ -12,7 +12,7 @@ import pytest
 import vit
 from tests.data.parquet.written import rows_of, write
 from vit.commands.probe import _label
-from vit.commands.study_progress import HEAD_WORK, _work
+from vit.commands.study_progress import HEAD_WORK, work_of
 from vit.csv_files import records
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
@@ -185,7 +185,7 @@ def test_backbones_without_a_common_seed_have_no_difference(probed_all, tmp_path
 def test_the_work_of_a_probe_is_counted_in_new_images():
     """The first probe of a backbone computes the validation and test images; the next one only new training images."""
     cells = [SimpleNamespace(series=name, num_images=60, recipe=PROBE) for name in ("a", "b", "a")]
-    work = _work(cells, {"train": 240, "validation": 20, "test": 100})
+    work = work_of(cells, {"train": 240, "validation": 20, "test": 100})
     assert work == [HEAD_WORK + 180, HEAD_WORK + 180, HEAD_WORK + 45]
 
 

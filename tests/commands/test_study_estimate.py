@@ -49,3 +49,16 @@ def test_no_more_cells_than_there_are_and_than_cores_shorten_a_study(estimated, 
     """The sum of all times was divided by the jobs: two cells of 10 s took 3 s "with 8 at a time on 2 cores"."""
     options = ("--sizes", "100", "--seeds", str(seeds), "--jobs", str(jobs), "--wandb", "off")
     assert said in estimated(*NANO, *options, "--budget", "steps:20")
+
+
+def test_a_linear_probe_computes_each_image_once(estimated, monkeypatch, tmp_path):
+    """Its ten penalties were ten epochs, forward and backward, in each cell."""
+    from vit.study.measured_backbones import write_random
+
+    monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (1000.0, 1.0))
+    write_random("vit_nano_patch2_8", tmp_path / "start.ckpt")
+    probes = ("--set", "model.freeze=backbone", "--set", f"model.init_from={tmp_path / 'start.ckpt'}")
+    lengths = ("--sizes", "100,all", "--seeds", "2", "--jobs", "1", "--budget", "steps:20", "--wandb", "off")
+    said = estimated(*NANO[:2], *NANO[4:], *probes, *lengths)
+    computed = 1797 + 4 * 50  # all images of digits, and four heads
+    assert f"4 cells, about {computed / 60:.0f} min" in said

@@ -38,7 +38,7 @@ class StudyProgress:
         self.progress = ProgressReport(reporter, "cell")
         self.work = {
             cell.folder: work * _share_left(cell, RunLayout(study / cell.folder))
-            for cell, work in zip(cells, _work(cells, num_images), strict=True)
+            for cell, work in zip(cells, work_of(cells, num_images), strict=True)
         }
         self.num_running = self.num_done = self.num_failed = 0
         self.work_done = 0.0
@@ -96,7 +96,7 @@ def _share_left(cell: "Cell", run: RunLayout) -> float:
     return min(max(1 - trained, LEAST), 1.0)
 
 
-def _work(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
+def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
     """The work of each cell: images that training shows; in a linear probe images that no earlier cell has computed.
 
     The training images of a seed are drawn by chance, so that the number of new ones is that of a random draw.

@@ -140,7 +140,10 @@ def _words(error: BaseException) -> str:
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
-    """(seconds of an optimizer step with all its micro-batches, seconds of scoring an image)."""
+    """(seconds of an optimizer step with all its micro-batches, seconds of scoring an image).
+
+    A linear probe has no such steps: 0 seconds.
+    """
     from vit.inference.devices import autocast
     from vit.inference.engine import Engine
 
@@ -152,8 +155,8 @@ def _timed(plan: Plan) -> tuple[float, float]:
         teacher = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
     batch = next(iter(data.train_dataloader()))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
-    seconds = []
-    for _ in range(4):
+    seconds, scoring = [], []
+    for _ in range(0 if plan.recipe.model.freeze == "backbone" else 4):
         started = time.perf_counter()
         for _ in range(plan.recipe.optim.accumulate):
             image, label = batch.image.to(plan.device), batch.label.to(plan.device)
@@ -169,9 +172,11 @@ def _timed(plan: Plan) -> tuple[float, float]:
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - started)
     network.eval()
-    started = time.perf_counter()
-    engine.probabilities(batch.image)
-    return min(seconds), (time.perf_counter() - started) / len(batch.label)
+    for _ in range(2):
+        started = time.perf_counter()
+        engine.probabilities(batch.image)
+        scoring.append(time.perf_counter() - started)
+    return min(seconds, default=0.0), min(scoring) / len(batch.label)
 
 
 def _see_one_gpu(gpu: int | None) -> None:
