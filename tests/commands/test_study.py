@@ -235,15 +235,17 @@ def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):
 
 
 @on_files
-def test_an_ablation_of_the_cache_finds_no_difference(vit, given, tmp_path):
+def test_studies_with_and_without_a_cache_find_the_same(vit, given, tmp_path):
     """Cells of photographs with crops, kept in memory or read by a process: the same pixels, so the same numbers."""
-    crops = ("--set", "augment.name=light", "--set", "augment.crop=0.35", "--vary", "data.cache=none,memory")
+    crops = ("--set", "augment.name=light", "--set", "augment.crop=0.35")
     length = ("--sizes", "24", "--seeds", "1", "--budget", "steps:6")
-    answer = vit("study", given.data, *NANO, *GRID, *WORKERS, *crops, *length, "--out", tmp_path)
-    assert answer.code == 0, answer.err
-    one, other = rows(tmp_path / given.name)
-    assert (one["series"], other["series"]) == ("cache=none", "cache=memory")
-    assert {**one, "series": "", "run": ""} == {**other, "series": "", "run": ""}
+    found = []
+    for cache in ("none", "memory"):
+        words = (*NANO, *GRID, *WORKERS, *crops, *length, "--set", f"data.cache={cache}", "--out", tmp_path / cache)
+        answer = vit("study", given.data, *words)
+        assert answer.code == 0, answer.err
+        found.append(rows(tmp_path / cache / given.name))
+    assert found[0] == found[1]
 
 
 @on_files
@@ -312,6 +314,12 @@ def test_subsets_that_are_varied_are_not_said_to_be_shared(vit, given):
         (["--data.train_images", "100"], "--sizes"),
         (["--vary", "trainer.devices=1,2"], "one device each"),
         (["--vary", "batch_size=64,128", "--sizes", "40,1000"], "40 images, seed 0 are the same training"),
+        (["--vary", "data.cache=memory,none"], "120 images, seed 0 are the same training"),
+        (["--vary", "data.num_workers=0,2"], "are the same training"),
+        (["--vary", "trainer.checkpoint_every=10min,20min"], "are the same training"),
+        (["--vary", "optim.lr=0.1,0.1"], "two series are lr=0.1"),
+        (["--networks", "vit_nano_patch2_8,vit_nano_patch2_8"], "--networks has vit_nano_patch2_8 twice"),
+        (["--networks", "vit_nano_patch2_8,auto"], "auto is vit_nano_patch2_8 for these images"),
         (["--vary", "data.split_seed=0,1"], "different test images"),
         (["--vary", "data.test=0.2,0.3"], "different test images"),
         (["--vary", "data.validation=0.2,0.3"], "have different "),

@@ -10,7 +10,7 @@ from vit.training.recipes.probe_options import as_trained
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
-    from vit.study.grid import Budget, Cell
+    from vit.study.grid import Budget, Cell, Inputs
 
 _OF_CELLS = {"seed": "--seeds", "data.subset_seed": "--seeds", "data.train_images": "--sizes"}
 ONE_DEVICE = ("trainer.devices", "trainer.num_nodes")  # options that a cell and a fold do not follow
@@ -41,11 +41,17 @@ def _given(options: StudyOptions) -> Iterator[str]:
             yield from (SHORT.get(flag, flag).removeprefix("--") for flag in flags)
 
 
-def check_different(cells: Iterable["Cell"]) -> None:
-    """Raise UsageError where two series, or two values to tune, are one training: their comparison says nothing."""
+def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
+    """Raise UsageError where two series, or two values to tune, are one training: their comparison says nothing.
+
+    Args:
+        inputs: hashes of the images and weights of all cells.
+    """
+    from vit.study.grid import key_of
+
     found: dict[str, Cell] = {}
     for cell in cells:
-        same = found.setdefault(repr(as_trained(cell.recipe)), cell)  # with its number of images and its seed
+        same = found.setdefault(key_of(as_trained(cell.recipe), inputs), cell)  # with its number of images and its seed
         if same is not cell:
             cut = same.recipe.optim.batch_size == cell.num_images
             raise UsageError(

@@ -180,7 +180,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
     plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share, why)
-    check_different(plan.cells)
+    check_different(plan.cells, inputs)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
@@ -239,7 +239,10 @@ def _decided(series: Series, source: "Source") -> Series:
     found: Series = {}
     for name, tried in series.items():
         own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
-        found[named(name, next(iter(own.values())))] = own
+        label = named(name, next(iter(own.values())))
+        if label in found:
+            raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
+        found[label] = own
     return found
 
 

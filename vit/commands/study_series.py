@@ -59,8 +59,10 @@ def series_of(options: StudyOptions) -> Series:
 def _networks(options: StudyOptions) -> dict[str, list[str]]:
     """{name: words of a command line that choose a network or a recipe, and further options of `vit train`}."""
     given = options.networks
-    found = {}
-    for label, words in (given if isinstance(given, dict) else {word: word for word in items(given)}).items():
+    found: dict[str, list[str]] = {}
+    for label, words in given.items() if isinstance(given, dict) else ((word, word) for word in items(given)):
+        if str(label) in found:
+            raise UsageError(f"--networks has {label} twice", "leave one out")
         word, *further = str(words).split()
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":

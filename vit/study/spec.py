@@ -29,6 +29,9 @@ def make_series(
         tune: {dotted option: values} to choose from on validation images; "x0.3" means 0.3 times the recipe's value,
             rounded where that is a whole number.
         read: function from options of the command line of `vit train` to a recipe.
+
+    Raises:
+        UsageError: two series have one name, because a value is varied twice.
     """
     series: dict[str, dict[str, Recipe]] = {}
     for name, beginning in networks.items():
@@ -41,6 +44,8 @@ def make_series(
                 scaled = _scaled(tried, read(options)) if tried else {}
                 choice = ", ".join(_word(option, value) for option, value in scaled.items())
                 choices[choice] = read([*options, *_options(scaled)])
+            if label in series:
+                raise UsageError(f"two series are {label}", "leave one out")
             series[label] = choices
     return series
 
