@@ -240,7 +240,8 @@ def _beside(network: Network, classifiers: Sequence[str]) -> set[str]:
         for own, module in network.get_submodule(parent).named_children():
             if isinstance(classifier, nn.Linear) and isinstance(module, nn.Linear):
                 is_alike = module.weight.shape == classifier.weight.shape
-                found |= {f"{parent}.{own}.{part}" for part, _ in module.named_parameters() if is_alike}
+                place = f"{parent}.{own}" if parent else own
+                found |= {f"{place}.{part}" for part, _ in module.named_parameters() if is_alike}
     return found
 
 
