@@ -64,6 +64,7 @@ def test_train_refuses_as_the_command_does(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.faults("K28")
 @pytest.mark.parametrize("option", ["devices", "num_nodes"])
 @pytest.mark.parametrize("command", [vit.train, vit.pretrain])
 def test_python_refuses_several_processes_before_a_run_folder_is_made(tmp_path, colors, command, option):

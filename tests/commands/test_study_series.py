@@ -66,6 +66,7 @@ def test_the_recipe_of_a_run_with_a_time_has_the_steps_that_it_measured(budget, 
     assert (optim.steps, optim.epochs) == length
 
 
+@pytest.mark.faults("K28")
 def test_a_cell_of_a_recipe_for_several_devices_trains_on_one(tmp_path, monkeypatch):
     """The cell started the study again on its second device, and waited for it without end."""
     monkeypatch.chdir(tmp_path)

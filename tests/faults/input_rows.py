@@ -198,6 +198,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K25", "vit study: an option that it decides itself (seed, number of images, length), values that make "
               "one training or other test images",
               "refused before anything runs; a budget of recipe frees the length", 2),
+        Fault("K26", "a recipe, or a file of values to tune, that is no text, no YAML or no mapping; a section with a "
+              "value, an option without its section",
+              "refused with the file, the key and where it belongs; a section with nothing below it has no values", 2),
+        Fault("K27", "null for an option that must have a value, also as None in Python",
+              "refused with the option, and a name or number asked for", 2),
+        Fault("K28", "several devices for a study or a cross-validation, or in Python",
+              "a cell takes one device, whatever its recipe says; vit.train refuses them before a run folder is made, "
+              "unless torchrun has started the program", 2),
         Fault("S11", "vit --print_completion without a shell, for one that it does not know, or without shtab",
               "refused with the nearest shell, all shells, or the extra to install", 2),
     ),

@@ -65,6 +65,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("R9", "a study that is killed",
               "the same command continues; finished cells are not repeated, and keep no lock and no checkpoint to "
               "resume from; the same table"),
+        Fault("R19", "a study that goes on with other trackers, workers or caches, or with its files elsewhere",
+              "its cells go on from their checkpoints; a cell with another recipe begins again"),
         Fault("R10", "a cell of a study that fails",
               "the other cells run; every report lists the failed cell with its reason", 5),
         Fault("R11", "`vit predict` that is killed",
@@ -223,6 +225,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("T3", "an --image_size that a network of timm can be built for and cannot compute",
               "refused before an image is read, with the size that the network is made for", 2),
         Fault("T4", "--lora for a network with batch norm, or without linear layers", "refused", 2),
+        Fault("T8", "a network of timm whose last layer is indexed, or is not the last that computes",
+              "trained and measured as any other; its predictions have no novelty"),
         Fault("T5", "a model card that is damaged, holds control characters, or states a licence that is not text",
               "the weights load, and the licence is not stated"),
         Fault("T6", "weights that a hub refuses, does not have, or that are asked for without a network",

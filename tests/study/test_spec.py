@@ -45,6 +45,15 @@ def test_a_typo_names_the_nearest_option():
         make_series(NANO, {}, {"optim.lrr": ["1"]}, {}, read)
 
 
+def test_a_factor_does_not_round_the_value_of_a_network():
+    """An mlp_ratio of 4 may become 1.2."""
+    networks = {"A": [*NANO["ViT"], "--model.network.mlp_ratio=4", "--model.network.depth=4"]}
+    tune = {"model.network.mlp_ratio": ["x0.3"], "model.network.depth": ["x0.5"]}
+    (recipe,) = make_series(networks, {}, {}, tune, read)["A"].values()
+    assert recipe.model.network["mlp_ratio"] == 1.2
+    assert recipe.model.network["depth"] == 2 and isinstance(recipe.model.network["depth"], int)
+
+
 def test_a_factor_of_a_whole_number_gives_a_whole_number():
     """25.0 epochs were refused. No factor leaves less than one."""
     networks = {"A": [*NANO["ViT"], "--optim.epochs=5", "--optim.accumulate=1"]}

@@ -22,7 +22,7 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
     cells, machine = study.cells_left, study.machine
     done = len(study.cells_to_train) - len(cells)
     if done:
-        reporter.line(f"\n{done:,} of {count_of(len(study.cells_to_train), 'cell')} are done already")
+        reporter.line(f"\n{done:,} of {len(study.cells_to_train):,} cells are done already")
     if not cells:
         return
     largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}

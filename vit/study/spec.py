@@ -12,6 +12,7 @@ from vit.training.recipes.values import plain
 
 Grid = Mapping[str, Sequence[JsonValue]]
 Reader = Callable[[Sequence[str]], Recipe]
+_NETWORK = "model.network."
 _FACTOR = re.compile(r"x(\d+(\.\d+)?)")
 
 
@@ -82,6 +83,17 @@ def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonVa
             own = own.get(part) if isinstance(own, dict) else None
         if not isinstance(own, int | float) or isinstance(own, bool):
             raise UsageError(f"tuning {option} by the factor {value}: the recipe has no number there", "give values")
-        scaled = own * float(factor[1])
-        result[option] = max(min(1, own), math.floor(scaled + 0.5)) if isinstance(own, int) else float(f"{scaled:.6g}")
+        result[option] = _product(own, float(factor[1]), option.startswith(_NETWORK))
     return result
+
+
+def _product(own: float, factor: float, is_of_network: bool) -> float:
+    """A number of the recipe times a factor.
+
+    A whole number is one of a recipe's options that take no other, and becomes the nearest, at least 1. A value of a
+    network may be written as a whole number where others are allowed, such as mlp_ratio 4. It is not rounded.
+    """
+    scaled = float(f"{own * factor:.6g}")
+    if not isinstance(own, int) or (is_of_network and not scaled.is_integer()):
+        return scaled
+    return max(min(1, own), math.floor(scaled + 0.5))
