@@ -136,13 +136,14 @@ def unseen_images(
         DataError: no image is left.
     """
     samples = source.splits[split]
-    seen = seen_in_training(run, source, split, _contents(source, split, reporter))
+    earlier = learned_from(run)
+    seen = seen_in_training([run, *earlier], source, split, _contents(source, split, reporter))
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     shared = groups_in_training(run, samples if include_seen else samples.select(kept))
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
-    words = _seen_words(seen, "the run, or one that it learned from," if learned_from(run) else "the run")
+    words = _seen_words(seen, "the run, or one that it learned from," if earlier else "the run")
     if not words:
         return samples, SeenImages(counts, none)
     if include_seen:

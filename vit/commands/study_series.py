@@ -77,7 +77,7 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
 def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
     """Weights & Biases of the cells.
 
-    Where no tracker is named, "auto" is what WANDB_MODE says, or else online only if somebody is logged in.
+    Where no tracker is named, "auto" is what WANDB_MODE says, or else online only if you are logged in.
     """
     if wandb != "auto" or tracker is not None:
         return wandb

@@ -170,7 +170,7 @@ def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled)
     judged = scored.known.any(axis=1)
     predicted, present = scored.predicted(thresholds) & scored.known, scored.labels == PRESENT
     units = _units(present, scored.groups)
-    # The cells of an image are not independent, and an image with many labels is no more than one.
+    # The cells of an image are not independent, so that an image with many labels counts once.
     trials = np.minimum(_units((predicted | present).any(axis=1, keepdims=True), scored.groups), cells[0] / 2)
     return MultilabelMetrics(
         map=_mean(sums.ap, units),

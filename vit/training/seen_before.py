@@ -4,7 +4,7 @@ A network that has learned these images, from whatever weights, is measured too 
 which images they know: by `splits.csv`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,10 +57,11 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | N
     return found
 
 
-def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
-    """Which images of a split a run was trained, validated or calibrated on, or its teacher, or what both started from.
+def seen_in_training(runs: Sequence[RunDirectory], source: Source, split: str, contents: Contents) -> dict[str, Labels]:
+    """Which images of a split some runs were trained, validated or calibrated on.
 
-    The images of a pretraining do not count, because it knows no labels.
+    Args:
+        runs: a run and those of `learned_from`.
 
     Returns:
         indices of the images in the split, by the splits of `SEEN`. An image of several counts in the first one.
@@ -69,7 +70,6 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
         DataError: `splits.csv` of such a run is missing or damaged.
     """
     rows = split_rows(replace(source, splits={split: source.splits[split]}), contents.hashes)[split]
-    runs = [run, *learned_from(run)]
     found = [SeenRows.of(one).among(rows) for one in runs]
     seen, free = dict[str, Labels](), np.full(len(rows), True)
     for name in SEEN:
@@ -80,7 +80,10 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
 
 
 def learned_from(run: RunDirectory) -> list[RunDirectory]:
-    """The runs that know labels and that a run learned from: of its teacher, of its first weights, and before these."""
+    """The runs that a run learned from: of its teacher, of its first weights, and before these.
+
+    Pretrainings do not count, because they know no labels.
+    """
     start, teacher = _origins(run)
     earlier = [*_earlier_runs(start, False), *_earlier_runs(teacher, True)]
     return [one for _, one in earlier if not one.is_pretraining]

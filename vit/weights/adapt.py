@@ -215,11 +215,13 @@ def head_names(network: Network) -> set[str]:
     """Names of the parameters whose shape depends on the number of classes; of several heads, those of all."""
     if isinstance(network, VisionTransformer):
         return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
-    classifiers = tuple(f"{name}." for name in classifier_names(network))
+    classifiers = classifier_names(network)
     found = {
         name
         for name, value in network.named_parameters()
-        if name.startswith(classifiers) and value.ndim > 0 and len(value) == network.num_classes
+        if name.startswith(tuple(f"{one}." for one in classifiers))
+        and value.ndim > 0
+        and len(value) == network.num_classes
     }
     if found:
         return found | _beside(network, classifiers)
@@ -235,13 +237,13 @@ def _beside(network: Network, classifiers: Sequence[str]) -> set[str]:
     """
     found: set[str] = set()
     for name in classifiers:
-        classifier = network.get_submodule(name.removesuffix("."))
-        parent = name.removesuffix(".").rpartition(".")[0]
+        classifier, parent = network.get_submodule(name), name.rpartition(".")[0]
+        if not isinstance(classifier, nn.Linear):
+            continue
         for own, module in network.get_submodule(parent).named_children():
-            if isinstance(classifier, nn.Linear) and isinstance(module, nn.Linear):
-                is_alike = module.weight.shape == classifier.weight.shape
+            if isinstance(module, nn.Linear) and module.weight.shape == classifier.weight.shape:
                 place = f"{parent}.{own}" if parent else own
-                found |= {f"{place}.{part}" for part, _ in module.named_parameters() if is_alike}
+                found |= {f"{place}.{part}" for part, _ in module.named_parameters()}
     return found
 
 
