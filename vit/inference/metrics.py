@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -13,12 +12,12 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
 from vit.inference.class_means import balanced_accuracy, macro_f1
-from vit.inference.image_groups import bootstrap, number_of
+from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric as Metric
+from vit.inference.loss_interval import mean_loss
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scored_images import Floats, ScoredImages
 
-RESAMPLES = 1000
 CALIBRATION_BINS = 15
 MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
 NAMES = {
@@ -63,7 +62,7 @@ class Metrics:
     """All metrics of a set of scored images.
 
     The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
-    classes are of `class_means`. That of nll has percentiles of 1,000 bootstrap samples of the images.
+    classes are of `class_means`, and that of nll is of `loss_interval`.
 
     Attributes:
         acc1: accuracy.
@@ -166,16 +165,16 @@ def measure(
     """All metrics of a set of scored images.
 
     Args:
-        seed: seed of the bootstrap.
+        seed: seed of the random draws of prediction sets.
         scores: scores of the model's validation images, if these are not the images that are measured.
     """
     num_classes = len(class_names)
     is_readable = num_classes <= MOST_IN_CONFUSION
     return Measurement(
         num_images=len(scored.labels),
-        metrics=with_intervals(scored, num_classes, seed),
+        metrics=with_intervals(scored, num_classes),
         temperature=scored.temperature,
-        uncalibrated=uncalibrated(scored, seed),
+        uncalibrated=uncalibrated(scored),
         per_class=per_class(scored.labels, scored.predictions, class_names),
         confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
         answers=None if scores is None else measure_answers(scored, scores, seed),
@@ -183,7 +182,7 @@ def measure(
     )
 
 
-def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Metrics:
+def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
     """The metrics over all images."""
     labels, predictions, correct, groups = scored.labels, scored.predictions, scored.correct, scored.groups
     top5 = None
@@ -195,15 +194,13 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         acc5=top5,
         balanced_accuracy=balanced_accuracy(labels, correct, num_classes, groups),
         macro_f1=macro_f1(labels, predictions, num_classes, groups),
-        nll=_log_loss(scored, seed),
+        nll=_log_loss(scored),
         ece=calibration_error(correct, scored.confidences),
     )
 
 
-def _log_loss(scored: ScoredImages, seed: int) -> Metric:
-    drawn = islice(bootstrap(len(scored.labels), scored.groups, seed), RESAMPLES)
-    low, high = np.percentile([times @ scored.losses / times.sum() for times in drawn], (2.5, 97.5))
-    return Metric(float(scored.losses.mean()), float(low), float(high))
+def _log_loss(scored: ScoredImages) -> Metric:
+    return mean_loss(scored.losses, scored.losses_if_wrong, scored.groups)
 
 
 def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:
@@ -221,10 +218,10 @@ def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> Ca
     )
 
 
-def uncalibrated(scored: ScoredImages, seed: int = 0) -> Calibration:
+def uncalibrated(scored: ScoredImages) -> Calibration:
     """The metrics at temperature 1 that differ there. Accuracies do not depend on the temperature."""
     before = scored.at(1.0)
-    return Calibration(_log_loss(before, seed), calibration_error(before.correct, before.confidences))
+    return Calibration(_log_loss(before), calibration_error(before.correct, before.confidences))
 
 
 def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[ClassMetrics]:

@@ -14,9 +14,9 @@ from vit.data.label_text import PRESENT
 from vit.errors import DataError
 from vit.inference.average_precision import RankedImages
 from vit.inference.image_groups import bootstrap
-from vit.inference.metrics import RESAMPLES
-from vit.inference.scored_labels import ScoredLabels, cell_losses
+from vit.inference.scored_labels import ScoredLabels
 
+RESAMPLES = 1000
 _CELLS = 4_000_000  # of a block of samples: 16 MiB of counts, and as much for each cumulative sum
 
 _Floats64 = npt.NDArray[np.float64]
@@ -31,14 +31,12 @@ class Resampled:
         tp: (1 + R, K) numbers of known cells that are rightly predicted.
         predicted: (1 + R, K) numbers of known cells that are predicted.
         positive: (1 + R, K) numbers of images that have the label.
-        nll: (1 + R,) mean negative log-probability of a known cell, in nats.
     """
 
     ap: _Floats64
     tp: _Floats64
     predicted: _Floats64
     positive: _Floats64
-    nll: _Floats64
 
 
 def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Resampled:
@@ -51,7 +49,7 @@ def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Re
     if not known.any():
         raise DataError("no label of any image is known", "give images with labels")
     predicted = scored.predicted(thresholds) & known
-    columns = np.concatenate([predicted & present, predicted, present, _losses(scored)], axis=1)
+    columns = np.concatenate([predicted & present, predicted, present], axis=1).astype(np.float64)
     labels = range(present.shape[1])
     ranked = [RankedImages(known[:, k], present[:, k], scored.probabilities[:, k]) for k in labels]
     precisions, summed = [], []
@@ -59,25 +57,8 @@ def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Re
         precisions.append(np.stack([images.average_precision(counts) for images in ranked], axis=1))
         summed.append(counts.astype(np.float64) @ columns)
     sums = np.concatenate(summed)
-    tp, guessed, positive = np.split(sums[:, :-2], 3, axis=1)
-    return Resampled(np.concatenate(precisions), tp, guessed, positive, _mean_loss(sums[:, -2:]))
-
-
-def resampled_losses(scored: ScoredLabels, seed: int) -> _Floats64:
-    """`Resampled.nll` alone."""
-    columns = _losses(scored)
-    return _mean_loss(np.concatenate([counts.astype(np.float64) @ columns for counts in _samples(scored, seed)]))
-
-
-def _losses(scored: ScoredLabels) -> _Floats64:
-    """(n, 2) summed losses of an image's known labels, and their number."""
-    known = scored.known
-    losses = np.where(known, cell_losses(scored.labels, scored.probabilities), 0.0)
-    return np.stack([losses.sum(axis=1), known.sum(axis=1)], axis=1)
-
-
-def _mean_loss(sums: _Floats64) -> _Floats64:
-    return np.asarray(sums[:, 0] / np.maximum(sums[:, 1], 1))
+    tp, guessed, positive = np.split(sums, 3, axis=1)
+    return Resampled(np.concatenate(precisions), tp, guessed, positive)
 
 
 def _samples(scored: ScoredLabels, seed: int) -> Iterator[npt.NDArray[np.int32]]:

@@ -2,7 +2,7 @@
 
 A cell of an unknown label is in no metric. Intervals come from 1,000 bootstrap samples of whole images, because the
 labels of one image are not independent. Those of F1, of average precisions, and of means over labels, have the variance
-of these samples and `class_means`; that of the log-loss has their percentiles.
+of these samples and `class_means`. That of the log-loss is of `loss_interval`.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ from vit.data.samples import Labels
 from vit.inference.class_means import class_mean, independent_units
 from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric
+from vit.inference.loss_interval import mean_loss
 from vit.inference.metrics import Calibration, CalibrationError, calibration_error
-from vit.inference.multilabel_bootstrap import Resampled, resample, resampled_losses
+from vit.inference.multilabel_bootstrap import Resampled, resample
 from vit.inference.scored_labels import ScoredLabels, cell_losses
 
 NAMES = {
@@ -144,7 +145,7 @@ def measure_labels(
         num_images=len(scored.paths),
         metrics=_metrics(scored, thresholds, sums),
         temperatures=scored.temperatures or (1.0,) * len(label_names),
-        uncalibrated=uncalibrated_labels(scored, seed),
+        uncalibrated=uncalibrated_labels(scored),
         per_label=_per_label(scored, thresholds, label_names, sums),
         num_groups=number_of(scored.groups),
     )
@@ -155,10 +156,10 @@ def multilabel_metrics(scored: ScoredLabels, thresholds: Sequence[float], seed: 
     return _metrics(scored, thresholds, resample(scored, thresholds, seed))
 
 
-def uncalibrated_labels(scored: ScoredLabels, seed: int = 0) -> Calibration:
+def uncalibrated_labels(scored: ScoredLabels) -> Calibration:
     """The metrics at temperature 1 that differ there. A temperature does not change the order of a label's images."""
     before = scored.at(np.ones(scored.labels.shape[1]))
-    return Calibration(_interval(resampled_losses(before, seed)) or _NOTHING, _calibration(before))
+    return Calibration(_log_loss(before), _calibration(before))
 
 
 def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled) -> MultilabelMetrics:
@@ -179,7 +180,7 @@ def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled)
         exact_match=Metric.share(
             scored.exact(thresholds)[judged], None if scored.groups is None else scored.groups[judged]
         ),
-        nll=_interval(sums.nll) or _NOTHING,
+        nll=_log_loss(scored),
         ece=_calibration(scored),
     )
 
@@ -208,12 +209,11 @@ def _mean(values: _Floats64, trials: _Floats64) -> Metric | None:
     return class_mean(known, trials, float(samples.mean(axis=1).var(ddof=1)), within)
 
 
-def _interval(values: _Floats64) -> Metric | None:
-    """The first value, with the interval of the others; None where the first is NaN."""
-    if np.isnan(values[0]):
-        return None
-    low, high = np.nanpercentile(values[1:], (2.5, 97.5))
-    return Metric(float(values[0]), float(low), float(high))
+def _log_loss(scored: ScoredLabels) -> Metric:
+    counts = scored.known.sum(axis=1)
+    judged = counts > 0
+    groups = None if scored.groups is None else scored.groups[judged]
+    return mean_loss(scored.losses[judged], scored.losses_if_wrong[judged], groups, counts[judged])
 
 
 def _units(cells: npt.NDArray[np.bool_], groups: Labels | None) -> _Floats64:

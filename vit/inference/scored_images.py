@@ -60,6 +60,13 @@ class ScoredImages:
         return -np.log(np.maximum(own, 1e-12))
 
     @property
+    def losses_if_wrong(self) -> npt.NDArray[np.float64]:
+        """(n,) what the losses would be if the second most probable class were the true one."""
+        at = -min(2, self.probabilities.shape[1])
+        second = np.partition(self.probabilities, at, axis=1)[:, at].astype(np.float64)
+        return -np.log(np.maximum(second, 1e-12))
+
+    @property
     def log_probabilities(self) -> npt.NDArray[np.float64]:
         """(n, C) log-probabilities: the logits over the temperature, plus a constant for each image."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float32).smallest_subnormal).astype(np.float64))
