@@ -81,6 +81,12 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
         ("path,label\n1.jpg,\u00e9\n".encode("latin-1"), ["line 2", "UTF-8"]),
         ("path,label\n1.jpg,a\n".encode("utf-16"), ["lacks the column"]),
         (b"path,label\n" + b"x" * 200_000, ["not a CSV"]),
+        ("path,labels\n1.jpg,a,b\n2.jpg,b\n", ["line 2: 3 cells, and the header 2 columns", "a|b"]),
+        ("path,label\n1.jpg,a\n2.jpg,crane, bird\n", ["line 3: 3 cells", "quote"]),
+        ('path,label\n1.jpg,"a\n2.jpg,b\n3.jpg,"a"\n', ["line 2", "quote"]),
+        ('path,label\n1.jpg,"a\n2.jpg,b\n3.jpg,a"\n', ["line 2: a cell goes on to line 4", "quote"]),
+        ('path,label\n1.jpg,b\n2.jpg,"a\n3.jpg,b\n', ["line 3", "quote"]),
+        ('path,label\n1.jpg,b\n2.jpg,a\n3.jpg, "c, d"\n', ["line 4: 3 cells"]),
         (bytes(range(256)), ["lacks the column"]),
     ],
 )  # fmt: skip

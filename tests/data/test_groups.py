@@ -210,3 +210,11 @@ def test_a_csv_names_groups_in_all_rows_or_in_none(draw_classes, tmp_path, name)
     (tmp_path / "some.csv").write_text("\n".join([f"path,label,{name}", *rows, "a/00.png,a,"][:-1]).replace(",p2", ","))
     with pytest.raises(DataError, match=r"line 4: an empty group"):
         open_source(str(tmp_path / "some.csv"))
+
+
+@pytest.mark.faults("D29")
+def test_a_fold_needs_the_groups_of_all_splits(tmp_path):
+    source = source_of(*patients(40, 3))
+    test = replace(source.splits["train"].select([0, 1]), paths=["x.png", "y.png"], groups=None)
+    with pytest.raises(DataError, match="has groups for train images and none for test images"):
+        with_fold(replace(source, splits={**source.splits, "test": test}), "1/5", 0)

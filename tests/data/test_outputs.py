@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import vit
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import read_contents
 from vit.data.outputs import is_output
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.layout import CrossvalLayout
 from vit.study.folder import StudyDirectory
 from vit.training.beginning import write_beginning
 from vit.training.recipes.recipe import Recipe
@@ -71,4 +73,42 @@ def test_runs_beside_classes_are_no_class(
     (here / "photos" / "cells").mkdir()
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
-    assert after.notes == ["skipped: 1 files beside the class folders, 2 folders of runs"]
+    assert after.notes == ["skipped: 1 files beside the class folders, 2 folders that vit wrote"]
+
+
+def test_what_commands_write_into_the_folder_of_the_images_is_no_class(
+    here: Path, draw_classes: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = draw_classes(here / "photos", ("cat", "dog"), 8)
+    monkeypatch.chdir(photos)
+    run = vit.train(".", network="vit_nano_patch2_8", image_size=8, epochs=1, wandb="off")
+    vit.explain(run, "cat/00.png")
+    vit.inspect(run)
+    vit.evaluate(run, ".", output="measured")
+    StudyDirectory(photos / "studies" / "photos").describe([], {})
+    CrossvalLayout(photos / "crossval" / "photos").path.mkdir(parents=True)
+    CrossvalLayout(photos / "crossval" / "photos").description_path.write_text("{}")
+    source = open_source(".")
+    assert source.class_names == ("cat", "dog")
+    assert source.notes == ["skipped: 6 folders that vit wrote"]  # runs, explanations, inspection, measured, ...
+    (run / "result.json").unlink()
+    assert vit.train(resume=run) == run
+
+
+def test_pictures_of_runs_in_a_class_folder_are_none_of_its_images(
+    train: Callable[[str, str], Path], here: Path, draw_classes: Callable[..., Path]
+) -> None:
+    draw_classes(here / "photos", ("cat", "dog"), 3)
+    run = train("photos", "vit_nano_patch2_8")
+    (here / "photos" / "cat" / "runs" / "photos").mkdir(parents=True)
+    run.parent.rename(here / "photos" / "cat" / "runs" / "photos" / "net")
+    after = open_source("photos")
+    assert after.class_names == ("cat", "dog") and len(after.splits["train"]) == 6
+    assert after.notes == ["skipped: 1 folders that vit wrote"]
+
+
+def test_folders_of_images_at_any_depth_are_no_outputs(here: Path, draw_classes: Callable[..., Path]) -> None:
+    draw_classes(here / "photos" / "cat" / "2024", ("may", "june"), 2)
+    draw_classes(here / "photos" / "dog" / "2024", ("may", "june"), 2)
+    found = open_source("photos")
+    assert found.class_names == ("cat", "dog") and len(found.splits["train"]) == 8 and found.notes == []

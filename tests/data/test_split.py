@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
-from vit.data.split import stratified, with_all_splits, write_splits
+from vit.data.split import SplitRow, groups_of, stratified, with_all_splits, write_splits
 from vit.errors import DataError
 
 
@@ -158,3 +158,21 @@ def test_images_for_calibration_come_from_the_training_images_alone() -> None:
     assert len(after["calibration"]) == 8
     assert set(after["train"]) | set(after["calibration"]) == set(before["train"])
     assert not set(after["train"]) & set(after["calibration"])
+
+
+def test_groups_of_images_are_those_of_their_whole_paths() -> None:
+    """Also where the image before, whose path ends alike, could not be read."""
+    listed = [SplitRow("/photos/b/a.png", "x", "", "g1"), SplitRow("/photos/a.png", "x", "", "g2")]
+    assert groups_of(["a.png"], listed) == ["g2"] and groups_of(["b/a.png", "a.png"], listed) == ["g1", "g2"]
+    assert groups_of(["/photos/a.png"], listed) == ["g2"] and groups_of([], listed) is None
+    with pytest.raises(ValueError, match=r"does not list c\.png"):
+        groups_of(["c.png", "a.png"], listed)
+
+
+def test_a_split_for_calibration_is_refused_as_data(tmp_path: Path) -> None:
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / name).touch()
+    (tmp_path / "splits.csv").write_text("path,label,split\n1.jpg,a,train\n2.jpg,b,calibration\n")
+    with pytest.raises(DataError, match="line 3: split is 'calibration', which DATA cannot have") as caught:
+        open_source(str(tmp_path / "splits.csv"))
+    assert "--data.calibration" in str(caught.value.fix)

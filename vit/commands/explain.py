@@ -12,6 +12,7 @@ from vit.console import ProgressReport, Reporter
 from vit.csv_files import Cell, new_table
 from vit.errors import DataError
 from vit.inference.files import list_files
+from vit.layout import ExplanationsLayout
 
 if TYPE_CHECKING:
     from vit.explain.explainer import Explainer, Explanation
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 COLUMNS = (
     "path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture"
 )  # fmt: skip
-CSV, PAGE = "explanations.csv", "explanations.html"
 SHOWN_UNREADABLE = 10
 Unreadable = list[tuple[str, str]]  # (path, reason)
 
@@ -98,7 +98,7 @@ def explain(
         reporter.notice(listed.not_read)
     page = ExplainPage(f"Explanations of {len(files)} file{'s' * (len(files) != 1)}", list(explainer.methods))
     unreadable = _explain_all(explainer, files, folder, page, reporter)
-    page_file = folder / PAGE
+    page_file = ExplanationsLayout(folder).page_path
     page.write(page_file, unreadable)
     _show(reporter, page.scores(), unreadable)
     if not page.cards:
@@ -115,7 +115,10 @@ def _explain_all(
     from vit.data.decode import ImageError
 
     unreadable: Unreadable = []
-    with ProgressReport(reporter, "image") as progress, new_table(folder / CSV, COLUMNS, digits=6) as table:
+    with (
+        ProgressReport(reporter, "image") as progress,
+        new_table(ExplanationsLayout(folder).table_path, COLUMNS, digits=6) as table,
+    ):
         progress.update(0, len(files))
         for number, path in enumerate(files, start=1):
             try:

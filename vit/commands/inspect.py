@@ -13,7 +13,7 @@ from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.errors import DataError, UsageError
 from vit.inference.files import ListedImages, list_files
-from vit.layout import RunLayout
+from vit.layout import InspectionLayout, RunLayout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,7 +96,7 @@ def inspect(
     folder = new_folder(wanted, Path("inspection"))
     write_inspection(found, folder)
     _show(reporter, found)
-    summary = InspectionSummary(folder, folder / "inspection.html", found)
+    summary = InspectionSummary(folder, InspectionLayout(folder).page_path, found)
     reporter.line(f"\nfigures in {folder}, page in {summary.page}")
     reporter.next_command(_next(model))
     return summary

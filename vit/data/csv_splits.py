@@ -25,6 +25,11 @@ def split_of(row: Mapping[str, str], where: str) -> str:
         DataError: the split is unknown.
     """
     split = row.get("split", "").casefold()
+    if split == "calibration":
+        raise DataError(
+            f"{where}: split is 'calibration', which DATA cannot have",
+            "write train there, or remove these lines; --data.calibration cuts such images from the training images",
+        )
     if split and split not in _SPLITS:
         raise DataError(f"{where}: split is {row['split']!r}", nearest(split, _SPLITS))
     return _SPLITS.get(split, "train")

@@ -95,7 +95,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
         for name in class_names[split]:
             class_folder = root / folder / name
             skipped_here: Counter[str] = Counter()
-            files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}))
+            files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}, True))
             if not files and split == "train" and not allow_empty:
                 instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
                 fix = how_to_convert_skipped(skipped_here, class_folder)

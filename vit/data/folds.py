@@ -67,7 +67,14 @@ def with_fold(source: Source, fold: str, seed: int, whole: WholeImages | None = 
 
 
 def pooled(source: Source) -> Samples:
-    """The images of all splits in one list."""
+    """The images of all splits in one list. DataError where only some splits have groups."""
+    grouped = {split: samples.groups is not None for split, samples in source.splits.items() if len(samples)}
+    if len(set(grouped.values())) > 1:
+        having, lacking = (", ".join(split for split in grouped if grouped[split] is own) for own in (True, False))
+        raise DataError(
+            f"{source.name} has groups for {having} images and none for {lacking} images, and a fold needs all",
+            "fill them in, or leave the groups out",
+        )
     return reduce(Samples.followed_by, list(source.splits.values()))
 
 

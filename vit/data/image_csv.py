@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from vit.csv_files import unescape
 from vit.data.csv_splits import any_split
-from vit.data.dataset_names import TableColumns, is_far
+from vit.data.dataset_names import TableColumns
 from vit.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from vit.data.image_bytes import ImageReader
+    from _csv import Reader
 
 NAMES = {  # our column -> common names of it, the most specific first
     "path": (
@@ -100,7 +100,7 @@ def read_image_csv(
     try:
         _, mark = _sniffed(path, needed, given)
         with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            reader = csv.reader(file, delimiter=mark)
+            reader = csv.reader(file, delimiter=mark, strict=True)
             header = next(reader, [])
             _check_given(path, header, given)
             columns = _columns(header, (*needed, *optional), given)
@@ -116,7 +116,7 @@ def read_image_csv(
             beside = _others(header, columns.values()) if others else {}
             left_out = _left_out(header, columns.values()) if others else []
             other_cells: list[list[str]] = []
-            for row in filter(None, reader):
+            for row in _rows(reader, path, mark, len(header), columns["path"]):
                 cells = {name: unescape(row[index]) if index < len(row) else "" for name, index in columns.items()}
                 rows.append((reader.line_num, cells))
                 if others:
@@ -138,56 +138,39 @@ def read_image_csv(
     return ImageTable(rows, note, tuple(unescape(name) for name in beside.values()), other_cells)
 
 
-class ListedFiles:
-    """The files that a table has listed so far: each must exist, and may be listed once.
-
-    All may be addresses on other machines. Whether something is there shows when it is read.
+def _rows(reader: "Reader", path: Path, mark: str, width: int, of_path: int) -> Iterator[list[str]]:
+    """The rows below the header that are not empty.
 
     Args:
-        table: the table; paths are relative to its folder.
+        reader: the cells of each row.
+        path: the file.
+        mark: the character between cells.
+        width: number of columns.
+        of_path: number of the column of paths.
+
+    Raises:
+        DataError: a quotation mark is missing, or a row has more cells than the header.
     """
-
-    def __init__(self, table: Path) -> None:
-        self._table = table
-        self._line_of: dict[str, int] = {}
-        self._are_far = False
-
-    def add(self, file_name: str, line: int) -> None:
-        """Check a file.
-
-        Raises:
-            DataError: the file is listed twice or is missing, or files and addresses are mixed.
-        """
-        where = f"{self._table}, line {line}"
-        place = file_name if is_far(file_name) else os.path.normpath(self._table.parent / file_name)
-        if place in self._line_of:
-            raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[place]}", "keep one of the two")
-        if not self._line_of:
-            self._are_far = is_far(file_name)
-        self._line_of[place] = line
-        if is_far(file_name) != self._are_far:
-            kind = "a file" if self._are_far else "an address"
-            raise DataError(
-                f"{where}: {file_name!r} is {kind}, and the lines before are not", "list files or addresses, not both"
-            )
-        if not self._are_far and not (self._table.parent / file_name).is_file():
-            raise DataError(
-                f"{where}: there is no file {self._table.parent / file_name}", "paths are relative to the CSV"
-            )
+    line = reader.line_num + 1
+    quote = f'quote whole cells, as in "a{mark} b", and double quotation marks inside'
+    try:
+        for row in reader:
+            if reader.line_num > line and _holds_rows(row, path.parent, mark, of_path):
+                raise DataError(f"{path}, line {line}: a cell goes on to line {reader.line_num}", quote)
+            if len(row) > width and any(cell.strip() for cell in row[width:]):
+                cells = f"{len(row)} cells, and the header {width} columns"
+                raise DataError(f"{path}, line {line}: {cells}", f"{quote}; several labels are a|b")
+            if row:
+                yield row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path} is not a CSV: line {line}: {error}", quote) from error
 
 
-def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, ImageReader | None]":
-    """The folder of the files that a table lists, or the reader of the addresses that it lists.
-
-    Args:
-        table: the table.
-        file_names: checked names of its rows.
-    """
-    if not file_names or not is_far(file_names[0]):
-        return table.parent, None
-    from vit.data.shards.far import FarImages  # not above: files need no fsspec
-
-    return None, FarImages()
+def _holds_rows(row: Sequence[str], folder: Path, mark: str, of_path: int) -> bool:
+    """Whether a cell goes on with other rows of images, because a quotation mark is missing."""
+    later = (line.split(mark) for cell in row for line in cell.splitlines()[1:])
+    return any(os.path.isfile(folder / cells[of_path]) for cells in later if len(cells) > of_path)
 
 
 def _header(path: Path, given: Mapping[str, str]) -> list[str]:
@@ -273,23 +256,3 @@ def _is_index(name: str) -> bool:
 def plain_name(name: str) -> str:
     """The name of a column as `NAMES` spells it: small letters, and "_" for spaces and hyphens."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
-
-
-class ListedGroups:
-    """The groups of a table's images; false where no row has one."""
-
-    def __init__(self, table: ImageTable) -> None:
-        self._are_given = any(row.get("group", "").strip() for _, row in table.rows)
-
-    def __bool__(self) -> bool:
-        return self._are_given
-
-    def of(self, row: Mapping[str, str], where: str) -> str:
-        """The group of a row; "" where no row has one. DataError for an empty cell where others have a group."""
-        group = row.get("group", "").strip()
-        if self._are_given and not group:
-            raise DataError(
-                f"{where}: an empty group, where other lines have one",
-                "fill it in (an image that stands alone has a group of its own), or remove the column",
-            )
-        return group

@@ -6,15 +6,16 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from vit.data.formats import has_image_extension, how_to_convert
-from vit.data.outputs import holds_runs
+from vit.data.outputs import holds_outputs
 
 FolderId = tuple[int, int]  # device and inode
 
 _ENDING = "files ending in "
+_OUTPUTS = "folders that vit wrote"
 
 
 def image_files(
-    folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset(), without_runs: bool = False
+    folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset(), without_outputs: bool = False
 ) -> list[str]:
     """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
 
@@ -22,7 +23,7 @@ def image_files(
         folder: the folder.
         skipped: counts of skipped entries by kind; this function adds to them.
         outside: folders that are not part of this one, for example its parents and other class folders.
-        without_runs: whether folders of runs are skipped, which hold pictures of this program.
+        without_outputs: whether folders that this program wrote are skipped, which hold its own pictures.
     """
     found: list[str] = []
     seen = set(outside)
@@ -44,8 +45,8 @@ def image_files(
             if _is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
             elif is_folder(entry):
-                if without_runs and holds_runs(Path(entry.path)):
-                    skipped["folders of runs"] += 1
+                if without_outputs and holds_outputs(Path(entry.path)):
+                    skipped[_OUTPUTS] += 1
                 else:
                     walk(name)
             elif not has_image_extension(Path(entry.name)):
@@ -62,7 +63,7 @@ def image_files(
 
 
 def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
-    """Names of the folders directly in `folder`, without hidden folders and folders of runs.
+    """Names of the folders directly in `folder`, without hidden folders and folders that this program wrote.
 
     Args:
         folder: the folder.
@@ -73,8 +74,8 @@ def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
         for entry in entries:
             if _is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
-            elif is_folder(entry) and holds_runs(Path(entry.path)):
-                skipped["folders of runs"] += 1
+            elif is_folder(entry) and holds_outputs(Path(entry.path)):
+                skipped[_OUTPUTS] += 1
             elif is_folder(entry):
                 names.append(entry.name)
             else:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from vit.data.csv_splits import split_of
-from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, place_of, read_image_csv
+from vit.data.image_csv import ImageTable, read_image_csv
 from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, parse_labels
+from vit.data.listed_files import ListedFiles, ListedGroups, place_of
 from vit.data.samples import Samples, Source
 from vit.errors import DataError
 

@@ -4,20 +4,39 @@ import os
 from itertools import islice
 from pathlib import Path
 
-from vit.layout import CELLS, CrossvalLayout, RunLayout, StudyLayout
+from vit.data.formats import has_image_extension
+from vit.layout import (
+    CELLS,
+    CrossvalLayout,
+    EvaluationLayout,
+    ExplanationsLayout,
+    InspectionLayout,
+    RunLayout,
+    StudyLayout,
+)
 
 LOOKED_AT = 10  # entries, because a folder of runs contains hardly anything else
+_DEPTH = 3  # levels between a folder of runs and a run: DATA, NETWORK and TIME
 
 
-def holds_runs(folder: Path) -> bool:
-    """Whether the folder contains runs: of one network from `vit train`, or cells of a study or cross-validation."""
-    if folder.name == CELLS and _is_described(folder.parent):
+def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
+    """Whether a folder is an output, or contains outputs and no images: runs, studies, evaluations, explanations, ...
+
+    A folder that directly contains an output is taken for one of outputs, whatever lies beside.
+    """
+    if _is_page(folder) or _is_described(folder) or (folder.name == CELLS and _is_described(folder.parent)):
         return True
     try:
         with os.scandir(folder) as entries:
-            return any(entry.is_dir() and _is_run(Path(entry.path)) for entry in islice(entries, LOOKED_AT))
+            shown = [entry for entry in islice(entries, LOOKED_AT) if not entry.name.startswith(".")]
+            folders = [Path(entry.path) for entry in shown if entry.is_dir()]
     except OSError:  # the code that reads its images reports the error
         return False
+    if any(_is_run(path) or _is_described(path) for path in folders):
+        return True
+    if depth == 1 or not folders or any(has_image_extension(Path(entry.name)) for entry in shown):
+        return False
+    return all(holds_outputs(path, depth - 1) for path in folders)
 
 
 def is_output(folder: Path) -> bool:
@@ -25,7 +44,7 @@ def is_output(folder: Path) -> bool:
     with os.scandir(folder) as entries:
         shown = [Path(entry.path) for entry in entries if not entry.name.startswith(".")]
     folders = [path for path in shown if path.is_dir()]
-    return all(map(holds_runs, folders)) and (bool(folders) or _is_described(folder))
+    return all(map(holds_outputs, folders)) and (bool(folders) or _is_described(folder))
 
 
 def _is_described(folder: Path) -> bool:
@@ -36,3 +55,13 @@ def _is_described(folder: Path) -> bool:
 def _is_run(folder: Path) -> bool:
     run = RunLayout(folder)
     return run.config_path.is_file() and run.splits_path.is_file()
+
+
+def _is_page(folder: Path) -> bool:
+    """Whether the folder is that of an evaluation, of explanations or of an inspection."""
+    evaluation, explanations = EvaluationLayout(folder), ExplanationsLayout(folder)
+    return (
+        (evaluation.metrics_path.is_file() and evaluation.predictions_path.is_file())
+        or explanations.table_path.is_file()
+        or InspectionLayout(folder).page_path.is_file()
+    )

@@ -4,7 +4,7 @@ DATA                            data set
 digits                          scikit-learn's 1,797 real 8x8 scans, which come with the installation
 mnist, cifar10, ...             a torchvision data set, read from --data.root
 FOLDER/train|val|test/CLASS/*   class folders for each split
-FOLDER/CLASS/*                  class folders without splits; folders of runs beside them are skipped
+FOLDER/CLASS/*                  class folders without splits; folders that vit wrote beside them are skipped
 FILE.csv                        a table with the columns path,label[,split]; paths are relative to the file
                                 for several labels of an image: path,labels[,split], or one column of 0 and 1 per label
 FOLDER/index.parquet            shards of `vit data pack`, or others with an index of `vit data index`; or their FOLDER

@@ -224,15 +224,14 @@ def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | N
     Raises:
         ValueError: an image is not listed.
     """
-    if not any(row.group for row in listed):
+    if not paths or not any(row.group for row in listed):
         return None
-    waiting, found = iter(listed), []
-    for path in paths:
-        row = next((row for row in waiting if f"/{row.path}".endswith(f"/{path}")), None)
-        if row is None:
-            raise ValueError(f"splits.csv does not list {path} at its place")
-        found.append(row.group)
-    return found
+    group_of = {row.path: row.group for row in listed}
+    roots = (row.path.removesuffix(paths[0]) for row in listed if f"/{row.path}".endswith(f"/{paths[0]}"))
+    for root in sorted(roots, key=len):
+        if all(os.path.join(root, path) in group_of for path in paths):
+            return [group_of[os.path.join(root, path)] for path in paths]
+    raise ValueError(f"splits.csv does not list {paths[0]} and the other images in one folder")
 
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:

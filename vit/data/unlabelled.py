@@ -11,8 +11,9 @@ import numpy as np
 from vit.data.csv_splits import split_of
 from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
 from vit.data.formats import has_image_extension
-from vit.data.image_csv import ListedFiles, columns_of, given_columns, read_image_csv
+from vit.data.image_csv import columns_of, given_columns, read_image_csv
 from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
+from vit.data.listed_files import ListedFiles
 from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
@@ -131,7 +132,7 @@ def _without_labels(source: Source) -> Source:
 
 def _unlabelled_folder(folder: Path) -> Source:
     skipped: Counter[str] = Counter()
-    paths = sorted(image_files(folder, skipped, without_runs=True))
+    paths = sorted(image_files(folder, skipped, without_outputs=True))
     if not paths:
         instead = f" ({describe_skipped(skipped)})" if skipped else ""
         fix = how_to_convert_skipped(skipped, folder) or "give a folder that holds images, at any depth"

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from vit.explain.distance import AttentionSpread
 from vit.explain.inspection import Inspection
+from vit.layout import InspectionLayout
 from vit.report.inline_figure import drawn
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
 from vit.report.page import write_page
@@ -30,7 +31,7 @@ def write_inspection(found: Inspection, folder: Path) -> None:
         "variance": float(found.shares.sum()),
         "heads": _heads(found.reach),
     }
-    write_page(folder / "inspection.html", "inspect.html", content)
+    write_page(InspectionLayout(folder).page_path, "inspect.html", content)
 
 
 def _heads(reach: AttentionSpread | None) -> list[tuple[int, str, str]]:

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.parquet.written import rows_of, write
+from tests.data.parquet.written import IMAGE, rows_of, write
 from vit.data.contents import read_contents
 from vit.data.dataset_names import TableColumns
+from vit.data.folds import with_fold
+from vit.data.groups import with_groups
 from vit.data.image_bytes import ImageError
 from vit.data.parquet import rows as row_parts
 from vit.data.parquet.open import list_parquet_images
@@ -294,3 +296,42 @@ def test_several_labels_are_not_taken_for_classes_of_their_own(listed, tmp_path)
     with pytest.raises(DataError, match=r"column 'labels' .* has 'a\|b', and a table has one class for each image"):
         open_source(str(file))
     assert open_source(str(file), columns=TableColumns(label="labels")).class_names == ("a", "a|b", "b|c")
+
+
+@pytest.mark.faults("D29")
+@pytest.mark.faults("D37")
+def test_groups_in_tables_are_read_as_in_a_csv(listed, tmp_path):
+    images, labels = listed
+    names = [f"p{number // 4}{' ' * (number % 2)}" for number in range(len(labels))]
+    spaced = open_source(str(write(tmp_path / "spaced.parquet", images, labels, NAMES, columns={"patient": names})))
+    assert spaced.splits["train"].groups == tuple(name.strip() for name in names)
+    numbers = [float(number // 4) for number in range(len(labels))]
+    numbers[5] = float("nan")
+    with pytest.raises(DataError, match="row 5 has no group, where other rows have one"):
+        open_source(str(write(tmp_path / "nan.parquet", images, labels, NAMES, columns={"patient": numbers})))
+
+
+@pytest.mark.faults("D29")
+def test_no_fold_divides_groups_that_only_training_images_have(listed, tmp_path):
+    images, labels = listed
+    groups = [f"p{number // 4}" for number in range(len(labels))]
+    write(tmp_path / "both" / "train.parquet", images, labels, NAMES, columns={"patient": groups})
+    write(tmp_path / "both" / "test.parquet", images[::4], labels[::4], NAMES)
+    source = open_source(str(tmp_path / "both"))
+    with pytest.raises(DataError, match="has groups for train images and none for test images"):
+        with_fold(source, "1/2", 0)
+
+
+def test_groups_are_found_at_the_end_of_long_names(listed, tmp_path):
+    images, labels = listed
+    named = [{**one, "path": f"{'x' * 90}_patient{100 + place}.png"} for place, one in enumerate(images)]
+    source = open_source(str(write(tmp_path / "long.parquet", named, labels, NAMES)))
+    assert len(set(with_groups(source, "(patient[0-9]+)").splits["train"].groups)) == len(images)
+
+
+def test_a_column_that_is_there_twice_is_refused(listed, tmp_path):
+    images, labels = listed
+    twice = pa.table([pa.array(images, IMAGE), pa.array(labels), pa.array(labels)], names=["image", "label", "label"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(DataError, match=r"twice\.parquet has the column 'label' twice"):
+        open_source(str(tmp_path / "twice.parquet"))

@@ -79,6 +79,17 @@ def test_an_index_of_other_programs_needs_neither_groups_nor_our_columns(shards)
     assert np.bincount(train.labels).tolist() == [14, 14, 14]
 
 
+@pytest.mark.faults("D29")
+def test_groups_of_some_images_of_a_split_are_refused(shards):
+    table = pq.read_table(shards / "index.parquet")
+    place, groups = table.column_names.index("group"), [f"p{row // 3}" for row in range(len(table))]
+    pq.write_table(table.set_column(place, "group", pa.array(groups)), shards / "index.parquet")
+    assert open_source(str(shards)).splits["train"].groups == tuple(groups)
+    pq.write_table(table.set_column(place, "group", pa.array([*groups[:-1], ""])), shards / "index.parquet")
+    with pytest.raises(DataError, match="has no group, where other images of its split have one"):
+        open_source(str(shards))
+
+
 @pytest.mark.faults("D7")
 def test_an_index_of_test_images_alone_is_measured(shards):
     table = pq.read_table(shards / "index.parquet")

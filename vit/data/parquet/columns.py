@@ -73,6 +73,10 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
     names = {field.name for field in fields[image]} if is_struct else set()
     texts = [name for name in _named(fields, NAMES["split"]) if name != label and _is_text(fields[name])]
     split = next((name for name in texts if plain_name(name) == "split"), None)
+    group = next((name for name in _named(fields, NAMES["group"]) if name != label), None)
+    twice = next((name for name in (image, label, split, group) if schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{where} has the column {twice!r} twice", "rename one of the two")
     return ChosenColumns(
         image=image,
         bytes_path=f"{image}.bytes" if is_struct else image,
@@ -80,7 +84,7 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
         label=label,
         class_names=None if label is None else _class_names(features.get(label), f"the column {label!r} of {where}"),
         split=split,
-        group=next((name for name in _named(fields, NAMES["group"]) if name != label), None),
+        group=group,
         like_split=tuple(texts) if split is None else (),
         other_labels=others,
     )

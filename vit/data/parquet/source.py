@@ -16,7 +16,7 @@ from vit.data.parquet.rows import ImageTable, TableReader
 from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError, nearest
 
-_NAME_CHARACTERS = 80  # of an image's own name in its key
+_NAME_CHARACTERS = 255  # of an image's own name in its key
 _NO_CLASS = -1  # that Hugging Face writes for a ClassLabel that is not known
 _DIGITS = 6  # of a row in a key
 
@@ -149,8 +149,13 @@ def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -
         keys,
         _label_names(labels, columns, file.where),
         [_split_name(value) for value in found.get(columns.split or "", [None] * num_rows)],
-        [None if value in (None, "") else str(value) for value in found.get(columns.group or "", [None] * num_rows)],
+        [_group_name(value) for value in found.get(columns.group or "", [None] * num_rows)],
     )
+
+
+def _group_name(value: object) -> str | None:
+    """The group in a cell; None where it is empty, or not a number."""
+    return None if value is None or value != value else str(value).strip() or None
 
 
 def _values(table: Any, path: str) -> list[Any]:

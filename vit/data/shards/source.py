@@ -79,7 +79,7 @@ def _samples(
 ) -> Samples:
     """The images at some rows."""
     keys, labels = [index.keys[row] for row in rows], [index.labels[row] for row in rows]
-    groups = [index.groups[row] for row in rows] if any(index.groups) else None
+    groups = _groups([index.groups[row] for row in rows], keys, where)
     if not index.is_multilabel:
         return label_files(None, list(zip(keys, labels, strict=True)), class_names, where, groups, reader)
     try:
@@ -87,3 +87,15 @@ def _samples(
     except (KeyError, ValueError) as error:
         raise DataError(f"{where}: a label is wrong: {error}", "make the index again with 'vit data index'") from error
     return Samples(keys, values, groups=None if groups is None else tuple(groups), reader=reader)
+
+
+def _groups(found: list[str], keys: list[str], where: str) -> list[str] | None:
+    """The groups of a split; None where no image has one. DataError where only some have one."""
+    if not any(found):
+        return None
+    if not all(found):
+        raise DataError(
+            f"{where}: {keys[found.index('')]} has no group, where other images of its split have one",
+            "fill in the column group of the index, or leave it empty",
+        )
+    return found
