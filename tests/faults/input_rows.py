@@ -57,12 +57,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "one line with the reason and the fix (`--data.num_workers 0`); the last checkpoint is kept", 7),
         Fault("D23", "a batch is larger than the training set",
               "refused with both numbers; no run folder is created", 3),
-        Fault("D24", "a table with a missing file, a repeated row, another encoding, an empty cell, a misspelled split, a "
-              "missing quotation mark, more cells in a row than columns",
+        Fault("D24", "a table with a missing file, a repeated row, another encoding, an empty cell, a misspelled split"
+              ", a missing quotation mark, more cells in a row than columns",
               "refused with the table and the line; other usual column names and separators are accepted and "
               "reported", 3),
-        Fault("D25", "runs, studies, evaluations and explanations that lie beside the classes, or in a folder called like a data "
-              "set",
+        Fault("D25", "runs, studies, evaluations and explanations beside the classes, or in a folder called like a "
+              "data set",
               "skipped and counted; if a folder holds nothing else, the data set of its name is used; any other "
               "folder of that name is refused", 3),
         Fault("D26", "a model is measured on images that it was trained on, also in a copy of their folder",

@@ -70,14 +70,11 @@ class ScoredLabels:
 
     @property
     def losses_if_wrong(self) -> PerLabel:
-        """(n,) what a wrong answer would add to the losses; NaN where no label is known.
-
-        Of k known labels of an image, anything from one to k may be wrong together. The geometric mean is taken.
-        """
+        """(n,) what the losses would be if all known labels of an image were wrong; NaN where none is known."""
         less_likely = np.minimum(self.probabilities, 1.0 - self.probabilities.astype(np.float64))
         cells, known = -np.log(np.maximum(less_likely, 1e-12)), self.known
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.where(known, cells, 0.0).sum(axis=1) / known.sum(axis=1) ** 1.5)
+            return np.asarray(np.where(known, cells, 0.0).sum(axis=1) / known.sum(axis=1))
 
 
 Scored = ScoredImages | ScoredLabels
