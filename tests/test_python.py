@@ -13,6 +13,7 @@ import yaml
 
 import vit
 from vit.__main__ import COMMANDS
+from vit.commands.train_options import read_values
 from vit.errors import CheckpointError, UsageError
 
 
@@ -26,6 +27,10 @@ def test_train_then_load(tmp_path, colors, capsys):
     assert f"Training {config['model']['network']['name']}" in capsys.readouterr().out
     labels = {prediction.label for prediction in vit.load(run).predict(colors / "red")}
     assert labels <= {"blue", "green", "red"}
+
+
+def test_no_recipe_file_is_none():
+    assert read_values("photos", None, None, {}) == read_values("photos", (), None, {})
 
 
 def test_values_of_options_are_no_texts(tmp_path, colors):

@@ -31,7 +31,7 @@ def crossval(
     data: StrPath | None = None,
     *,
     folds: int = 5,
-    config: StrPath | Sequence[StrPath] = (),
+    config: StrPath | Sequence[StrPath] | None = None,
     **options: object,
 ) -> Path:
     """Test every image once, by networks that have not trained on it: accuracy over all images, with its interval.

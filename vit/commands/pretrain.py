@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def pretrain(
     data: StrPath | None = None,
     *,
-    config: StrPath | Sequence[StrPath] = (),
+    config: StrPath | Sequence[StrPath] | None = None,
     resume: StrPath | None = None,
     **options: object,
 ) -> Path:

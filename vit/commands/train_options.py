@@ -83,7 +83,7 @@ def read_with(
 
 def read_values(
     data: StrPath | None,
-    config: StrPath | Sequence[StrPath],
+    config: StrPath | Sequence[StrPath] | None,
     resume: StrPath | None,
     values: Mapping[str, object],
     kind: type[Recipe] = Recipe,
@@ -91,7 +91,7 @@ def read_values(
     """The options of keyword arguments of Python; UsageError for an unknown name."""
     parser = make_parser(kind)
     known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
-    given, find = Given(tuple(os.fspath(one) for one in path_list(config)), kind=kind), False
+    given, find = Given(tuple(os.fspath(one) for one in path_list(config or ())), kind=kind), False
     for name, value in values.items():
         if name in ("lr", "optim.lr") and value == FIND:
             find = True
