@@ -259,6 +259,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the extra to install, or the kinds that are read", 2),
         Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
               "overwritten", 2),
+        Fault("S13", "tar files of which only some name a split, or with images beside the folders of their splits",
+              "refused with the tar files or images of an unknown split; they never become training images", 3),
     ),
     "Parquet tables, the Hugging Face hub and object stores": (
         Fault("L20", "a folder of parquet files that lacks a numbered file, has a split under two names, no training "

@@ -112,8 +112,9 @@ def pack(
 def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     """Make an index of tar shards in WebDataset's layout, so that 'vit train' can read them. No shard is changed.
 
-    The class of KEY.jpg stands in KEY.cls or KEY.json, or is the folder of KEY. The split of a shard is a word of its
-    path, such as train or val.
+    The class of KEY.jpg stands in KEY.cls or KEY.json, or is the folder of KEY. The split is the first folder of each
+    image, if every first folder is named like a split, such as train/. Otherwise it is a word of the shard's path,
+    such as train, val, dev or test.
 
     Args:
         shards: folder with .tar files, which may lie in folders in it
@@ -124,7 +125,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
 
     Raises:
         UsageError: the index exists, or would lie elsewhere.
-        DataError: there are no shards, a shard is damaged, or images have no labels.
+        DataError: there are no shards, a shard is damaged, or only some shards name a split or images have labels.
 
     Example:
         vit data index imagenet_shards/
@@ -160,6 +161,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         reporter.notice(f"{found.num_others:,} files of the shards are neither images nor labels")
     splits = sorted(set(found.index.splits), key=("train", "validation", "test").index)
     counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
+    counts += " by their folders" * found.has_split_folders
     num_classes = len(set(found.index.labels))
     reporter.line(
         f"{count_of(len(found.index), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "

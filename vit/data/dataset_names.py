@@ -32,6 +32,12 @@ SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
     "validation": ("validation", "valid", "val"),
     "test": ("test", "testing"),
 }
+SPLIT_OF_WORD = {  # word in the name of a file or folder -> split; the last three as Hugging Face names splits, too
+    **{word: split for split, words in SPLIT_SYNONYMS.items() for word in words},
+    "dev": "validation",
+    "eval": "test",
+    "evaluation": "test",
+}
 PARQUET = ".parquet"
 INDEX_NAME = "index.parquet"  # of shards, in their folder
 FAR = ("https://", "http://", "s3://", "gs://")  # where images may lie on other machines
@@ -102,6 +108,16 @@ def check_hub_name(data: str) -> HubName:
             "give hf:NAME, hf:ORGANIZATION/NAME or hf:ORGANIZATION/NAME/CONFIG, with @REVISION where one is wanted",
         )
     return HubName(found["repository"], found["config"], found["revision"])
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a name, in lower case: digits, dots and other characters lie between them."""
+    return [word for word in re.split(r"[^a-z]+", text.casefold()) if word]
+
+
+def last_split(path: str) -> str | None:
+    """The split that the last of the words for splits in a path names; None where it has no such word."""
+    return next((SPLIT_OF_WORD[word] for word in reversed(words_of(path)) if word in SPLIT_OF_WORD), None)
 
 
 def is_far(name: str) -> bool:

@@ -14,12 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from vit.data.dataset_names import SPLIT_SYNONYMS
+from vit.data.dataset_names import SPLIT_OF_WORD, last_split, words_of
 from vit.errors import DataError
 
 PARTIAL = "partial-"  # begins the folder of a split of which the hub has converted only the first part
-_MORE_WORDS = {"dev": "validation", "eval": "test", "evaluation": "test"}  # that Hugging Face takes as splits, too
-_SPLIT_OF = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names} | _MORE_WORDS
 _NUMBERED = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(-[0-9a-f]{8,})?")
 _OF_FOLDER = re.compile(r"[0-9]{4,}")
 
@@ -64,7 +62,7 @@ def files_of_splits(
                 f"{where} has only the first part of {split_name.removeprefix(PARTIAL)}: {name}",
                 "give the files of the data set itself, for example in a folder",
             )
-    split_of = {name: _last_word(name) if (said := stated[name]) is None else _known(said) for name in names}
+    split_of = {name: last_split(name) if (said := stated[name]) is None else _known(said) for name in names}
     if not any(split_of.values()):
         return NamedSplits({"train": sorted(names)})
     files: dict[str, list[str]] = {}
@@ -95,7 +93,7 @@ def files_of_splits(
 
 def is_split_name(name: str) -> bool:
     """Whether a folder of this name holds a split."""
-    return name.casefold().removeprefix(PARTIAL) in _SPLIT_OF
+    return name.casefold().removeprefix(PARTIAL) in SPLIT_OF_WORD
 
 
 def siblings(name: str) -> int:
@@ -117,17 +115,8 @@ def _stated(name: str) -> str | None:
 
 def _known(title: str) -> str | None:
     """The split of a stated name: of its last word, so that `train_extra` is not train."""
-    words = _words(title)
-    return _SPLIT_OF.get(words[-1]) if words else None
-
-
-def _last_word(name: str) -> str | None:
-    words = _words(str(PurePosixPath(name).with_suffix("")))
-    return next((_SPLIT_OF[word] for word in reversed(words) if word in _SPLIT_OF), None)
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in re.split(r"[^a-z]+", text.casefold()) if word]
+    words = words_of(title)
+    return SPLIT_OF_WORD.get(words[-1]) if words else None
 
 
 def _check_numbers(names: Sequence[str], where: str) -> None:

@@ -1,0 +1,72 @@
+"""Splits and labels of the shards of others: what the names of shards, folders and other files say, or an error."""
+
+import pytest
+
+from tests.data.shards.test_tars import indexed, png, tar
+from vit.data.sources import open_source
+from vit.errors import DataError
+
+
+def of_splits(*folders, labels=False):
+    """Files of two classes in each folder."""
+    files = {}
+    for place, folder in enumerate(folders):
+        for number, name in enumerate(("cat", "dog")):
+            key = f"{folder}/{name}/{place}"
+            files[f"{key}.png"] = png(2 * place + number)
+            files |= {f"{key}.cls": f"{number}".encode()} if labels else {}
+    return files
+
+
+def counts(folder):
+    return {split: len(images) for split, images in open_source(str(folder)).splits.items()}
+
+
+@pytest.mark.parametrize(
+    ("word", "split"), [("dev", "validation"), ("valid", "validation"), ("eval", "test"), ("evaluation", "test")]
+)
+def test_shards_are_named_like_parquet_files(tmp_path, word, split):
+    for name in ("train", word):
+        tar(tmp_path / f"{name}-000.tar", {"cat/0.png": png(1), "dog/1.png": png(2)})
+    assert sorted(indexed(tmp_path)[1].splits) == sorted([split, "train"] * 2)
+    assert counts(tmp_path) == {"train": 2, split: 2}
+
+
+@pytest.mark.parametrize(("above", "name"), [("", "photos"), ("photos/2024/", "photos"), ("", "train")])
+def test_folders_of_splits_inside_a_shard(tmp_path, above, name):
+    tar(tmp_path / f"{name}.tar", of_splits(f"{above}Train", f"{above}val", f"{above}test"))
+    found, index = indexed(tmp_path)
+    assert index.splits == ["train"] * 2 + ["validation"] * 2 + ["test"] * 2 and found.has_split_folders
+    assert found.labels_from == "folders" and index.labels == ["cat", "dog"] * 3
+    assert counts(tmp_path) == {"train": 2, "validation": 2, "test": 2}
+
+
+def test_folders_of_splits_are_not_classes(tmp_path):
+    tar(tmp_path / "labeled" / "a.tar", of_splits("train", "dev", labels=True))
+    found, index = indexed(tmp_path / "labeled")
+    assert (found.labels_from, index.labels) == (".cls", ["0", "1"] * 2)
+    assert index.splits == ["train"] * 2 + ["validation"] * 2
+    tar(tmp_path / "loose" / "a.tar", {"train/0.png": png(1), "test/1.png": png(2)})
+    with pytest.raises(DataError, match=r"a.tar: 'train/0' has no label"):
+        indexed(tmp_path / "loose")
+    tar(tmp_path / "vehicles" / "a.tar", {"train/0.png": png(1), "car/1.png": png(2)})
+    found, index = indexed(tmp_path / "vehicles")
+    assert index.labels == ["train", "car"] and index.splits == ["train"] * 2 and not found.has_split_folders
+
+
+@pytest.mark.faults("S13")
+def test_images_of_an_unknown_split_are_refused(tmp_path):
+    for name in ("train-000", "more/000", "more/001"):
+        tar(tmp_path / "names" / f"{name}.tar", {"cat/0.png": png(1), "dog/1.png": png(2)})
+    with pytest.raises(DataError, match=r"2 of 3 shards name no split, .*: more/000.tar, more/001.tar\b") as caught:
+        indexed(tmp_path / "names")
+    assert "such as train-000.tar" in str(caught.value)
+    tar(tmp_path / "folders" / "a.tar", of_splits("train", "val", "extra"))
+    with pytest.raises(DataError, match=r"a.tar: 'extra/cat/2', .* beside the folders train/, val/ \(2 of 6 images\)"):
+        indexed(tmp_path / "folders")
+
+
+def test_the_command_says_that_folders_name_the_splits(vit, tmp_path):
+    tar(tmp_path / "photos.tar", of_splits("train", "test"))
+    answer = vit("data", "index", tmp_path)
+    assert answer.code == 0 and "(2 train, 2 test by their folders), 2 classes from folders" in answer.out, answer.err
