@@ -47,7 +47,7 @@ def test_folders_of_splits_are_not_classes(tmp_path):
     assert (found.labels_from, index.labels) == (".cls", ["0", "1"] * 2)
     assert index.splits == ["train"] * 2 + ["validation"] * 2
     tar(tmp_path / "loose" / "a.tar", {"train/0.png": png(1), "test/1.png": png(2)})
-    with pytest.raises(DataError, match=r"a.tar: 'train/0' has no label"):
+    with pytest.raises(DataError, match=r"a.tar: 'train/0', a.tar: 'test/1' have no label"):
         indexed(tmp_path / "loose")
     tar(tmp_path / "vehicles" / "a.tar", {"train/0.png": png(1), "car/1.png": png(2)})
     found, index = indexed(tmp_path / "vehicles")
@@ -70,3 +70,34 @@ def test_the_command_says_that_folders_name_the_splits(vit, tmp_path):
     tar(tmp_path / "photos.tar", of_splits("train", "test"))
     answer = vit("data", "index", tmp_path)
     assert answer.code == 0 and "(2 train, 2 test by their folders), 2 classes from folders" in answer.out, answer.err
+
+
+@pytest.mark.faults("S4")
+@pytest.mark.parametrize(
+    ("way", "label"), [("cls", b"%d"), ("json", b'{"label": "%d"}'), ("json", b'{"class": %d, "width": 6}')]
+)
+def test_folders_are_the_labels_only_where_no_image_has_another(tmp_path, way, label):
+    files = {}
+    for number in range(8):
+        key = f"part{number // 4}/{number}"
+        files |= {f"{key}.png": png(number), f"{key}.{way}": label % (number % 2)}
+    tar(tmp_path / "whole" / "a.tar", files)
+    assert indexed(tmp_path / "whole")[0].labels_from == f".{way}"
+    del files[f"part1/5.{way}"]
+    tar(tmp_path / "one" / "a.tar", files)
+    with pytest.raises(DataError, match=rf"a.tar: 'part1/5' has no label \(7 of 8 images have one in .{way}\)"):
+        indexed(tmp_path / "one")
+    files[f"part0/2.{way}"] = b"" if way == "cls" else b"{}"
+    tar(tmp_path / "two" / "a.tar", files)
+    with pytest.raises(DataError, match=r"a.tar: 'part0/2', a.tar: 'part1/5' have no label \(6 of 8") as caught:
+        indexed(tmp_path / "two")
+    assert f"remove all .{way} files" in str(caught.value)
+
+
+def test_labels_of_a_few_images_are_not_passed_over_for_another_file(tmp_path):
+    files = {f"{number}.{way}": b'{"label": "x"}' for number in range(3) for way in ("json", "cls")}
+    tar(tmp_path / "a.tar", {name: data for name, data in files.items() if name != "1.cls"} | {"1.png": png(1)})
+    assert indexed(tmp_path)[0].labels_from == ".json"  # a .cls without an image is nothing
+    tar(tmp_path / "a.tar", {"0.png": png(0), "0.cls": b"7", "1.png": png(1), **files, "1.cls": b""})
+    with pytest.raises(DataError, match=r"'1' has no label \(1 of 2 images have one in .cls\)"):
+        indexed(tmp_path)

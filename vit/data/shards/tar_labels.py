@@ -1,6 +1,7 @@
 """The label and the split of each image of tar files: from its other files, its folders, and the names of the shards
 
-label  KEY.cls, or else "label", "class", "class_name" or "cls" of KEY.json, or else the folder of KEY
+label  KEY.cls, or else "label", "class", "class_name" or "cls" of KEY.json, or else the folder of KEY: the first of
+       these that any image has, and then every image must have it
 split  the first folder of the keys, such as train/ of train/cat/0, if that of every key is named like a split;
        or else the last word for a split in the path of the shard; or else all images are training images
 
@@ -123,15 +124,19 @@ def find_labels(images: Sequence[TarImage], names: Sequence[str], depth: int) ->
         ".json": [image.json_label for image in images],
         "folders": ["".join(image.folders[depth:][-1:]) for image in images],
     }
-    for way, labels in ways.items():
-        if all(labels):
-            return way, labels
-    best = max(ways, key=lambda way: sum(map(bool, ways[way])))
-    first = images[next(place for place, label in enumerate(ways[best]) if not label)]
-    has = sum(map(bool, ways[best]))
+    way = next((way for way, labels in ways.items() if any(labels)), "folders")
+    labels = ways[way]
+    unlabeled = [image for image, label in zip(images, labels, strict=True) if not label]
+    if not unlabeled:
+        return way, labels
+    verb = "has" if len(unlabeled) == 1 else "have"
+    fix = f"give every image KEY.cls, KEY.json with {' or '.join(map(repr, JSON_NAMES[:2]))}, or a folder"
+    if way != "folders":
+        fix = f"give every image a label in KEY{way}, or remove all {way} files where other labels are meant"
     raise DataError(
-        f"{names[first.shard]}: {first.key!r} has no label ({has:,} of {len(images):,} images have one in {best})",
-        f"give every image KEY.cls, KEY.json with {' or '.join(map(repr, JSON_NAMES[:2]))}, or a folder",
+        f"{_places(unlabeled, names)} {verb} no label "
+        f"({len(images) - len(unlabeled):,} of {len(images):,} images have one in {way})",
+        fix,
     )
 
 
