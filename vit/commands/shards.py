@@ -159,6 +159,8 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     _say_left_out(reporter, found.left_out, "")
     if found.num_others:
         reporter.notice(f"{found.num_others:,} files of the shards are neither images nor labels")
+    if found.num_hidden:
+        reporter.notice(f"skipped: {found.num_hidden:,} hidden or system files of the shards")
     splits = sorted(set(found.index.splits), key=("train", "validation", "test").index)
     counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
     counts += " by their folders" * found.has_split_folders

@@ -42,7 +42,7 @@ def image_files(
         seen.add(identity)
         for entry in entries:
             name = os.path.join(relative, entry.name)
-            if _is_hidden(entry.name):
+            if is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
             elif is_folder(entry):
                 if without_outputs and holds_outputs(Path(entry.path)):
@@ -72,7 +72,7 @@ def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
     names: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if _is_hidden(entry.name):
+            if is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
             elif is_folder(entry) and holds_outputs(Path(entry.path)):
                 skipped[_OUTPUTS] += 1
@@ -99,7 +99,8 @@ def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
     return how_to_convert((kind.removeprefix(_ENDING) for kind in skipped if kind.startswith(_ENDING)), folder)
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name belongs to a system or a program, and not to the images."""
     return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
 
 

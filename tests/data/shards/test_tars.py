@@ -9,6 +9,7 @@ from PIL import Image
 
 from vit.data.shards.index import read_index, write_index
 from vit.data.shards.tars import index_tars
+from vit.data.sources import open_source
 from vit.errors import DataError
 
 
@@ -88,3 +89,47 @@ def test_files_that_are_not_images_are_left_out(tmp_path):
     tar(tmp_path / "a.tar", {"x/0.png": png(1), "x/1.png": b"<html>", "x/2.jpg": b"", "y/3.png": png(2)})
     found, index = indexed(tmp_path)
     assert index.keys == ["x/0", "y/3"] and len(found.left_out) == 2 and "an HTML page" in found.left_out[0]
+
+
+@pytest.mark.faults("S14")
+def test_hidden_and_system_files_are_skipped_and_counted(vit, tmp_path):
+    hidden = [".thumbnails/0.png", "photos/.ipynb_checkpoints/0.png", "__MACOSX/cat/0.png", "photos/cat/._0.png"]
+    shown = {"./photos/cat/0.png": png(1), "photos/dog/0.png": png(2)}
+    tar(tmp_path / "shards" / "a.tar", {**shown, **{name: png(3) for name in hidden}, "photos/Thumbs.db": b"?"})
+    found, index = indexed(tmp_path / "shards")
+    assert index.keys == ["photos/cat/0", "photos/dog/0"] and index.class_names == ("cat", "dog")
+    assert (found.num_hidden, found.num_others, found.left_out) == (5, 0, [])
+    answer = vit("data", "index", tmp_path / "shards", "--output", tmp_path / "shards" / "b.parquet")
+    assert answer.code == 0 and "skipped: 5 hidden or system files of the shards" in answer.err
+    tar(tmp_path / "none" / "a.tar", {name: png(3) for name in hidden})
+    with pytest.raises(DataError, match=r"hold no images \(4 hidden or system files\)"):
+        indexed(tmp_path / "none")
+
+
+@pytest.mark.faults("S14")
+def test_hard_links_are_the_files_they_link_to(tmp_path):
+    files = tmp_path / "files"
+    for number, name in enumerate(("cat", "dog")):
+        (files / name).mkdir(parents=True)
+        (files / name / "0.png").write_bytes(png(number))
+        (files / name / "1.png").hardlink_to(files / name / "0.png")
+        (files / name / "0.cls").write_text(name)
+        (files / name / "1.cls").hardlink_to(files / name / "0.cls")
+    (files / "cat" / "2.png").symlink_to("0.png")
+    (tmp_path / "shards").mkdir()
+    with tarfile.open(tmp_path / "shards" / "a.tar", "w") as file:
+        file.add(files, "./")
+        assert sum(entry.islnk() for entry in file.getmembers()) == 4
+        lost = tarfile.TarInfo("dog/9.png")
+        lost.type, lost.linkname = tarfile.LNKTYPE, "dog/8.png"
+        file.addfile(lost)
+    found, index = indexed(tmp_path / "shards")
+    labels = dict(zip(index.keys, index.labels, strict=True))
+    assert labels == {"cat/0": "cat", "cat/1": "cat", "dog/0": "dog", "dog/1": "dog"} and found.num_others == 0
+    images = open_source(str(tmp_path / "shards")).splits["train"]
+    bytes_of = {images.name(place): images.encoded(place) for place in range(4)}
+    assert bytes_of == {key: (files / f"{key}.png").read_bytes() for key in labels}
+    assert [text.partition("a.tar: ")[2] for text in sorted(found.left_out)] == [
+        "cat/2.png: a link inside the tar file, to 0.png",
+        "dog/9.png: a link inside the tar file, to dog/8.png",
+    ]

@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -17,6 +18,7 @@ import numpy as np
 from vit.data.decode import check_header
 from vit.data.formats import has_image_extension
 from vit.data.image_bytes import MAX_BYTES, ImageError, content_hash
+from vit.data.image_files import is_hidden
 from vit.data.shards.index import ShardIndex
 from vit.data.shards.tar_labels import JSON_NAMES, TarImage, class_names, find_labels, find_splits
 from vit.errors import DataError
@@ -34,6 +36,7 @@ class IndexedTars:
         has_split_folders: whether folders inside the shards name the splits, and not the paths of the shards.
         left_out: names of images that cannot be read, with the reason.
         num_others: number of files that are neither images nor labels.
+        num_hidden: number of files of systems and programs, such as those in .thumbnails/; they are skipped.
     """
 
     index: ShardIndex
@@ -41,6 +44,16 @@ class IndexedTars:
     has_split_folders: bool
     left_out: list[str] = field(default_factory=list)
     num_others: int = 0
+    num_hidden: int = 0
+
+
+@dataclass
+class _Read:
+    """What the tar files have held so far, beside their images."""
+
+    left_out: list[str] = field(default_factory=list)
+    num_others: int = 0
+    num_hidden: int = 0
 
 
 def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], None]) -> IndexedTars:
@@ -55,15 +68,17 @@ def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], No
         DataError: a file is not a tar file or is cut, or an image has no label or shares its key.
     """
     rows: list[TarImage] = []
-    left_out: list[str] = []
-    others = 0
+    read = _Read()
     for number, name in enumerate(names):
         entries: dict[str, TarImage] = {}
-        others += _read_tar(folder / name, number, entries, left_out)
+        _read_tar(folder / name, number, entries, read)
         rows += [entry for entry in entries.values() if entry.offset >= 0]
         progress(number + 1, len(names))
     if not rows:
-        raise DataError(f"the {len(names)} tar files of {folder} hold no images", "give the folder of image shards")
+        hidden = f" ({read.num_hidden:,} hidden or system files)" if read.num_hidden else ""
+        raise DataError(
+            f"the {len(names)} tar files of {folder} hold no images{hidden}", "give the folder of image shards"
+        )
     splits = find_splits(rows, names)
     labels_from, labels = find_labels(rows, names, splits.depth)
     is_unique = len({entry.key for entry in rows}) == len(rows)
@@ -80,35 +95,101 @@ def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], No
         content_hashes=[entry.content_hash for entry in rows],
         class_names=class_names(labels, splits.of_images),
     )
-    return IndexedTars(index, labels_from, splits.depth > 0, left_out, others)
+    return IndexedTars(index, labels_from, splits.depth > 0, read.left_out, read.num_others, read.num_hidden)
 
 
-def _read_tar(path: Path, number: int, entries: dict[str, TarImage], left_out: list[str]) -> int:
-    """Add the images of a tar file to `entries`, and return the number of other files."""
-    others = 0
+def _read_tar(path: Path, number: int, entries: dict[str, TarImage], read: _Read) -> None:
+    """Add the images of a tar file to `entries`, and count the rest."""
+    links: list[tarfile.TarInfo] = []
     try:
-        with open(path, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            while (member := tar.next()) is not None:
-                tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
-                if not member.isreg() or member.issparse():
-                    others += not member.isdir()
+        with open(path, "rb") as file:
+            for member in _members(file):
+                name = _path_of(member.name)
+                if member.isdir():
                     continue
-                name = PurePosixPath(re.sub(r"^(\./|/)+", "", member.name))
-                stem, _, ending = name.name.partition(".")
-                key = str(name.parent / stem) if name.parent.name else stem
-                entry = entries.setdefault(key, TarImage(key, number))
-                if ending in ("cls", "json"):
-                    _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
-                elif stem and has_image_extension(name):
-                    _add_image(entry, file, member, f"{path}: {name}", left_out)
+                if any(is_hidden(part) for part in name.parts if part != ".."):
+                    read.num_hidden += 1
+                elif member.islnk():
+                    links.append(member)
+                elif member.isreg() and not member.issparse():
+                    _add_file(path, number, name, file, member, entries, read)
                 else:
-                    others += 1
+                    _leave_out(path, name, member, read)
+            targets = _targets(file, {_path_of(link.linkname) for link in links})
+            for link in links:
+                name, target = _path_of(link.name), targets.get(_path_of(link.linkname))
+                if target is None:
+                    _leave_out(path, name, link, read)
+                else:
+                    _add_file(path, number, name, file, target, entries, read)
     except (tarfile.TarError, OSError, EOFError) as error:
         packed = " (compressed shards cannot be read in any order)" if path.name.endswith(("gz", "xz", "bz2")) else ""
         raise DataError(
             f"{path} is not a whole tar file: {error}{packed}", "restore it, or unpack and pack it again without gzip"
         ) from error
-    return others
+
+
+def _members(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
+    """The entries of a tar file, from its beginning."""
+    file.seek(0)
+    with tarfile.open(fileobj=file, mode="r:") as tar:
+        while (member := tar.next()) is not None:
+            tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
+            yield member
+
+
+def _path_of(name: str) -> PurePosixPath:
+    """The path of an entry, relative to the tar file."""
+    return PurePosixPath(re.sub(r"^(\./|/)+", "", name))
+
+
+def _targets(file: IO[bytes], wanted: AbstractSet[PurePosixPath]) -> dict[PurePosixPath, tarfile.TarInfo]:
+    """The files that hard links stand for: a second file on a disk with the bytes of a first is such a link.
+
+    The headers are read again for them, because most tar files have no links, and entries of a million files are large.
+    """
+    if not wanted:
+        return {}
+    files = (member for member in _members(file) if member.isreg() and not member.issparse())
+    return {path: member for member in files if (path := _path_of(member.name)) in wanted}
+
+
+def _leave_out(path: Path, name: PurePosixPath, member: tarfile.TarInfo, read: _Read) -> None:
+    """Name an image that is only a link, and count other entries that are not files."""
+    if (member.islnk() or member.issym()) and has_image_extension(name):
+        read.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
+    else:
+        read.num_others += 1
+
+
+def _add_file(
+    path: Path,
+    number: int,
+    name: PurePosixPath,
+    file: IO[bytes],
+    member: tarfile.TarInfo,
+    entries: dict[str, TarImage],
+    read: _Read,
+) -> None:
+    """Add an image, or what another file says of it.
+
+    Args:
+        path, number: the tar file.
+        name: path of the file in it.
+        file: the open tar file.
+        member: the entry with the bytes.
+        entries: images by their keys.
+        read: counts of the rest.
+    """
+    stem, _, ending = name.name.partition(".")
+    key = str(name.parent / stem) if name.parent.name else stem
+    entry = entries.setdefault(key, TarImage(key, number))
+    if ending in ("cls", "json"):
+        _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
+    elif stem and has_image_extension(name):
+        _add_image(entry, file, member, f"{path}: {name}", read.left_out)
+    else:
+        read.num_others += 1
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:
