@@ -255,3 +255,44 @@ def test_a_heic_without_its_reader_says_what_to_install(monkeypatch: pytest.Monk
     assert not has_image_extension(Path("a.heic")) and has_image_extension(Path("a.avif"))
     with pytest.raises(ImageError, match=re.escape(f"a HEIC photograph; to read it: {install('heif')}")):
         decode_image(encoded(Image.fromarray(picture()), "HEIF"))
+
+
+SCAN_BYTES = b"\xff\xda" * 200  # in a JPEG, each is the marker of a scan
+
+
+@pytest.mark.faults("I26")
+@pytest.mark.parametrize("progressive", [False, True])
+def test_bytes_behind_a_jpeg_and_in_its_metadata_are_not_scans(progressive: bool) -> None:
+    """As the film of a motion photo: 8 MB have such bytes 127 times by chance."""
+    still = encoded(Image.fromarray(picture()), "JPEG", progressive=progressive)
+    comment = b"\xff\xfe" + (len(SCAN_BYTES) + 2).to_bytes(2) + SCAN_BYTES
+    for content in (still + SCAN_BYTES, still[:2] + comment + still[2:], still[:2] + comment + still[2:] + SCAN_BYTES):
+        assert np.array_equal(decoded(content), decoded(still))
+
+
+@pytest.mark.faults("I5")
+@pytest.mark.parametrize(
+    "between",
+    [
+        b"",
+        b"\x00\x01",  # bytes between segments, which libjpeg passes over
+        b"\xff\xff",
+        b"\xff\xd0\xff\x00",
+        b"\xff\xfe\x00\x04\xff\xd9",  # an end inside a comment is not the end
+        b"\xff\xfe\x00\x00",
+    ],
+)
+def test_scans_are_counted_whatever_lies_between_them(between: bytes) -> None:
+    still = encoded(Image.fromarray(picture()), "JPEG", progressive=True)
+    last = between + still[still.rindex(b"\xff\xc4") : -2]
+    assert np.array_equal(decoded(still[:-2] + last * 5 + still[-2:]), decoded(still))
+    for behind in (b"", SCAN_BYTES):
+        with pytest.raises(ImageError, match=f"scans in a JPEG; the limit is {image_header.MAX_SCANS}"):
+            decoded(still[:-2] + last * image_header.MAX_SCANS + still[-2:] + behind)
+
+
+@pytest.mark.faults("I5")
+def test_a_jpeg_of_a_million_segments_is_refused() -> None:
+    still = encoded(Image.fromarray(picture()), "JPEG")
+    with pytest.raises(ImageError, match="too many segments"):
+        decoded(still[:-2] + b"\xff\xfe\x00\x02" * 1_000_000 + still[-2:] + SCAN_BYTES)

@@ -148,6 +148,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused before an image is read", 2),
         Fault("I25", "a data set with images of other channels, or of more than 8 bits beside 8",
               "`vit data check` names the images and what to do"),
+        Fault("I26", "a JPEG with a film behind it (a motion photo), or with a picture in its metadata",
+              "read as the photograph; scans are counted up to its end, so that bytes behind it are not scans"),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",

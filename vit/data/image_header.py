@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import threading
 import warnings
 
@@ -16,11 +17,14 @@ from vit.errors import install
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
 MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels, and takes as little as 36 bytes
+_MAX_SEGMENTS = 100_000  # of a JPEG: metadata of 100 MB have 1,600
 
 _AVIF_BRANDS = (b"avif", b"avis")
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
 _OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF", "DICOM"))  # an MPO opens as a JPEG
-_SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
+_SCAN, _END = b"\xff\xda", b"\xff\xd9"  # markers of a JPEG
+# A marker with a length behind it, or _END. In the bytes of a scan 00 or a restart (d0 to d7) follows ff.
+_MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 
 
 class NoWarnings:
@@ -60,9 +64,29 @@ def opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
     except Exception as error:
         raise ImageError(path, "not_image", _not_an_image(data)) from error
     check_size(image.size, path)
-    if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
-        raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
+    if image.format in ("JPEG", "MPO") and _has_too_many_scans(data):
+        raise ImageError(path, "too_large", f"too many segments or scans in a JPEG; the limit is {MAX_SCANS} scans")
     return image
+
+
+def _has_too_many_scans(data: bytes) -> bool:
+    """Whether a JPEG has more than MAX_SCANS, or too many segments to count them.
+
+    Bytes behind its end are not scans: a film that a phone has appended has the bytes of _SCAN by chance. As libjpeg
+    does, segments are skipped by their lengths, and other bytes until the next marker.
+    """
+    if data.count(_SCAN) <= MAX_SCANS:  # quick, and true of nearly all files
+        return False
+    scans, place = 0, len(_SCAN)
+    for _ in range(_MAX_SEGMENTS):  # of at least four bytes: millions of them would take minutes
+        found = _MARKER.search(data, place)
+        if found is None or found.group() == _END:
+            return False
+        scans += found.group() == _SCAN
+        if scans > MAX_SCANS:
+            return True
+        place = found.end() + max(2, int.from_bytes(data[found.end() : found.end() + 2]))
+    return True
 
 
 def image_format(data: bytes) -> str:
