@@ -168,6 +168,19 @@ def test_weights_without_a_classifier(vit, network, tmp_path):
     assert not (tmp_path / "x.ckpt").exists()
 
 
+def test_a_classifier_behind_a_layer_of_old_timm_is_not_taken_for_one(vit, network, colors, tmp_path):
+    """tokens -> norm -> pre_logits (tanh) -> head: without that layer the head gives other classes."""
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    layer = {"pre_logits.fc.weight": torch.eye(64), "pre_logits.fc.bias": torch.zeros(64)}
+    save_file({**state, **layer}, tmp_path / "x.safetensors")
+    source, output = tmp_path / "x.safetensors", tmp_path / "x.ckpt"
+    refused(vit("convert", source, "--output", output), 4, "reads pre_logits", "vit train DATA --init_from")
+    options = ("--init_from", source, "--out", tmp_path / "runs", *QUICK)
+    answer = vit("train", colors, *options, "--batch_size", 8)
+    assert answer.code == 0, answer.err
+    assert "weights, initialized: head.bias, head.weight" in answer.err and "it reads pre_logits" in answer.err
+
+
 def test_hostile_sources(vit, network, colors, tmp_path):
     state = {name: value.clone() for name, value in network.state_dict().items()}
     save_file({**state, "surprise": torch.ones(1)}, tmp_path / "surprise.safetensors")

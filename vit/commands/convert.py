@@ -63,12 +63,15 @@ def convert(
     card_file = check_card(card, "ckpt", has_folder=False)
     check_weights(source)
 
+    from vit.weights.formats.weight_format import READS_PRE_LOGITS
     from vit.weights.open import open_pretrained
 
     pretrained = open_pretrained(source)
     if not pretrained.num_classes:
+        unused = READS_PRE_LOGITS in pretrained.dropped.values()
+        lack = f"has no classifier that can be used: {READS_PRE_LOGITS}" if unused else "has no classifier"
         raise CheckpointError(
-            f"{source} has no classifier ({pretrained.format} names), so there is nothing to predict with",
+            f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
         )
     told_names, whose = _class_names(pretrained, classes)

@@ -5,6 +5,8 @@ import pytest
 import timm
 import torch
 
+from vit.weights.formats.detect import convert_weights
+
 D, H, HIDDEN, DEPTH, SIDE, PATCH, C = 96, 3, 192, 2, 48, 16, 7
 SMALL = {"embed_dim": D, "num_heads": H, "mlp_ratio": 2.0, "depth": DEPTH, "img_size": SIDE, "num_classes": C}
 
@@ -92,3 +94,16 @@ def test_big_vision_s_fixed_positions_stand_in_no_file(ours):
     weights = {name: torch.from_numpy(value) for name, value in layout(True).items() if name != "pos_embedding"}
     network = ours(weights, "JAX")
     assert torch.equal(network.pos_embed, sincos2d(224 // PATCH, D, 0))
+
+
+@pytest.mark.parametrize("big_vision", [False, True])
+@pytest.mark.parametrize(("scale", "has_head"), [(1.0, False), (0.0, True)])
+def test_a_classifier_that_reads_pre_logits_is_dropped_with_it(big_vision, scale, has_head):
+    """Both have a layer with tanh in front of the classifier (representation_size, rep_size)."""
+    weights = {f"params/{name}": torch.from_numpy(value) for name, value in layout(big_vision).items()}
+    weights["params/head/kernel"] *= scale
+    layer = {"params/pre_logits/kernel": torch.ones(D, D), "params/pre_logits/bias": torch.ones(D)}
+    _, converted = convert_weights({**weights, **layer}, {})
+    assert ("head.weight" in converted.weights) == has_head and layer.keys() <= converted.dropped.keys()
+    assert ("reads pre_logits" in converted.dropped.get("params/head/kernel", "")) != has_head
+    assert "head.weight" in convert_weights(weights, {})[1].weights

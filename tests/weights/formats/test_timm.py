@@ -5,6 +5,7 @@ import timm
 import torch
 
 from vit.models.spec import create_network
+from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.timm import to_timm
 from vit.weights.formats.timm_models import options_of_model, timm_model
 
@@ -87,3 +88,16 @@ def test_a_tower_of_openclip(shaken, ours, same):
     weights = {f"visual.trunk.{name}": value for name, value in theirs.state_dict().items()}
     weights |= {"logit_scale": torch.ones(()), "text.transformer.x": torch.ones(2)}
     same(theirs, ours(weights, "timm", num_heads=3), 48)
+
+
+@pytest.mark.parametrize(("scale", "has_head"), [(1.0, False), (0.0, True)])
+def test_a_classifier_that_reads_pre_logits_is_dropped_with_it(scale, has_head):
+    """Old versions of timm had a layer with tanh in front of the classifier. Published files have zeros behind it."""
+    small = {"depth": 1, "embed_dim": 96, "num_heads": 3, "img_size": 48, "num_classes": 7}
+    weights = timm.create_model("vit_tiny_patch16_224", **small).state_dict()
+    weights["head.weight"] = scale * torch.ones(7, 96)
+    layer = {"pre_logits.fc.weight": torch.ones(96, 96), "pre_logits.fc.bias": torch.ones(96)}
+    _, converted = convert_weights({**weights, **layer}, {})
+    assert ("head.weight" in converted.weights) == has_head and layer.keys() <= converted.dropped.keys()
+    assert ("reads pre_logits" in converted.dropped.get("head.weight", "")) != has_head
+    assert "head.weight" in convert_weights(weights, {})[1].weights

@@ -10,7 +10,15 @@ from collections.abc import Set
 import torch
 
 from vit.models.options import Value
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.formats.weight_format import (
+    Config,
+    Converted,
+    WeightFormat,
+    Weights,
+    fused,
+    renamed,
+    without_pre_logits,
+)
 from vit.weights.preprocess_config import HALF, PreprocessValues
 
 _PREFIXES = ("opt/target/", "params/img/", "params/", "")
@@ -47,7 +55,7 @@ def convert(weights: Weights, config: Config) -> Converted:
     prefix = next(prefix for prefix in _PREFIXES if f"{prefix}embedding/kernel" in weights)
     outside = {name: "not the image tower" for name in weights if not name.startswith(prefix)}
     weights = {name.removeprefix(prefix): value for name, value in weights.items() if name not in outside}
-    weights, dropped = without(weights, {r"pre_logits/.*": "a layer that was there for pretraining"})
+    weights, dropped = without_pre_logits(weights, "head/kernel")
     weights = _apart(weights)
     ours = renamed(weights, _RULES)
     query = ours.get("blocks.0.attn.query.kernel")  # (D, H, D / H)

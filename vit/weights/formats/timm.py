@@ -12,7 +12,15 @@ from torch import nn
 from vit.models.options import Options
 from vit.models.vit_config import ViTConfig
 from vit.weights.formats import eva
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed, without
+from vit.weights.formats.weight_format import (
+    Config,
+    Converted,
+    WeightFormat,
+    Weights,
+    renamed,
+    without,
+    without_pre_logits,
+)
 from vit.weights.preprocess_config import IMAGENET, PreprocessValues
 
 _TOWER = "visual.trunk."  # an image tower of OpenCLIP that is a model of timm
@@ -21,11 +29,12 @@ _POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg
 
 
 def convert(weights: Weights, config: Config) -> Converted:
-    """timm's weights. A `dist_token` without its own head is a register."""
-    left_out = {r"pre_logits\..*": "a layer that published weights no longer use"}
+    """timm's weights. A `dist_token` without its own head is a register. Old files have a layer `pre_logits`."""
+    weights, dropped = without_pre_logits(weights, "head.weight")
     if any(name.startswith(_TOWER) for name in weights):
-        left_out |= {r"visual\.(?!trunk\.).*": "the map into CLIP's common space", r"(?!visual\.).*": "the text tower"}
-    weights, dropped = without(weights, left_out)
+        left_out = {r"visual\.(?!trunk\.).*": "the map into CLIP's common space", r"(?!visual\.).*": "the text tower"}
+        weights, others = without(weights, left_out)
+        dropped |= others
     weights = {name.removeprefix(_TOWER): value for name, value in weights.items()}
     if "dist_token" in weights and "head_dist.weight" not in weights:
         weights = renamed(weights, {"dist_token": "reg_token"})

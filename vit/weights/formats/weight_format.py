@@ -13,6 +13,7 @@ from vit.weights.preprocess_config import PreprocessValues
 
 Weights = dict[str, Tensor]
 Config = Mapping[str, Any]  # JSON from elsewhere
+READS_PRE_LOGITS = "it reads pre_logits, a layer that the networks here do not have"
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,21 @@ def without(weights: Weights, reasons: Mapping[str, str]) -> tuple[Weights, dict
     """(weights that no regular expression matches, {name: reason} of the others)."""
     dropped = {name: reason for name in weights for pattern, reason in reasons.items() if re.fullmatch(pattern, name)}
     return {name: value for name, value in weights.items() if name not in dropped}, dropped
+
+
+def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, str]]:
+    """`without` the layer between the last norm and the classifier, and without a classifier that reads it.
+
+    A classifier of zeros stays. Published weights have one behind this layer, and it ignores what it reads.
+
+    Args:
+        head: name of the classifier's matrix.
+    """
+    reasons = {r"pre_logits\W.*": "a layer that was there for pretraining"}
+    has_layer = any(name.startswith(("pre_logits.", "pre_logits/")) for name in weights)
+    if has_layer and head in weights and bool(weights[head].any()):
+        reasons[r"head\W.*"] = READS_PRE_LOGITS
+    return without(weights, reasons)
 
 
 def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
