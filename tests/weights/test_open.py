@@ -261,6 +261,8 @@ def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_
         ("vit_nano_patch2_8", {"pos_embed": "sincos2d"}, 12),
         ("vit_nano_patch2_8", {"pos_embed": "none"}, 12),
         ("vit_nano_patch2_8", {"pos_embed": "none", "pool": "mean"}, 12),
+        ("vit_nano_patch2_8", {"num_registers": 4}, 4),  # 2 * 2 + 5 positions, which are a square of 3 patches as well
+        ("vit_nano_patch2_8", {"num_registers": 4, "prefix_positions": False}, 6),
         ("test_efficientnet", {}, 32),
     ],
 )

@@ -27,7 +27,6 @@ from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, fr
 from vit.weights.pretrained import OwnNetwork, Pretrained, imagenet_classes
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
-_NOT_SHOWN = ("num_heads", "activation", "layer_scale", "pool", "norm_placement", "norm_eps")  # by shapes, of a ViT
 _DEIT3 = re.compile(r"deit_?3")  # as Meta names its files
 _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|tar|ckpt))*$")
 
@@ -73,12 +72,11 @@ def _checkpoint(source: str, path: Path) -> Pretrained:
 
 
 def _exported(source: str, path: Path, words: str) -> Pretrained:
-    """A file of `vit export`: its description says what shapes do not."""
+    """A file of `vit export`: its description says everything but how tensors are held."""
     description, weights = _description(path, words), read_weights_file(path)
     expected_weights(description, len(weights), path)
     options = description.spec.options
-    is_rotary = "rope2d" in str(options.get("pos_embed"))
-    if is_rotary:
+    if "rope2d" in str(options.get("pos_embed")):
         weights = eva.own_names(weights)  # a file for timm has timm's names
     found = _described(source, "vit export", weights, description, "the file")
     if not description.class_names:
@@ -86,15 +84,10 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     if description.spec.name not in CATALOG:  # a file for timm has timm's names
         is_ours = all(name.startswith(_PREFIX) for name in weights)
         return found if is_ours else replace(found, weights={_PREFIX + name: value for name, value in weights.items()})
-    has_positions = "pos_embed" in weights  # else none, or those that are computed, for images of an unknown size
-    is_untold = options.get("stem") == "conv" or is_rotary or description.preprocess.channels != COLORS
-    if is_untold or not has_positions:  # shapes show neither
-        is_fixed = options.get("pos_embed") == "sincos2d" and has_positions  # fixed positions as a tensor
-        held: Options = {"pos_embed": "learned"} if is_fixed else {}
-        network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
-        return replace(found, network=network)
-    not_shown = {name: value for name, value in options.items() if name in _NOT_SHOWN}
-    return replace(found, network=None, options=not_shown) if not_shown else found
+    is_fixed = options.get("pos_embed") == "sincos2d" and "pos_embed" in weights  # fixed positions as a tensor
+    held: Options = {"pos_embed": "learned"} if is_fixed else {}
+    network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
+    return replace(found, network=network)
 
 
 def _with_own_rules(found: Pretrained, path: Path) -> Pretrained:

@@ -49,11 +49,12 @@ def convert(weights: Weights, config: Config) -> Converted:
     is_dino = any(name.endswith("layer_scale1.lambda1") for name in weights)
     weights, dropped = without(weights, _LEFT_OUT)
     weights = fused(renamed(weights, _RULES), "qkv", ("query", "key", "value"))
+    options = options_of_config(config, norm_eps=1e-6 if is_dino else 1e-12)
     if "dist_token" in weights and "head_dist.weight" not in weights:
         weights = renamed(weights, {"dist_token": "reg_token"})
     elif "reg_token" in weights:
         weights = with_position_in_class_token(weights)
-    options = options_of_config(config, norm_eps=1e-6 if is_dino else 1e-12)
+        options["prefix_positions"] = False
     if "blocks.0.mlp.fc1.weight" in weights and _is_swiglu(weights):
         options.pop("activation", None)
     return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic" if is_dino else "bilinear"})

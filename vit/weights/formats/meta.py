@@ -6,6 +6,7 @@ Sources: facebookresearch/dino, dinov2, mae and deit on GitHub.
 import math
 from collections.abc import Set
 
+from vit.models.options import Options
 from vit.weights.formats import timm
 from vit.weights.formats.huggingface import with_position_in_class_token
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed, without
@@ -36,9 +37,10 @@ def convert(weights: Weights, config: Config) -> Converted:
     doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
     weights, dropped = without(weights, _LEFT_OUT)
     weights = renamed(weights, _RULES)
+    options: Options = {}
     if "reg_token" in weights:
-        weights = with_position_in_class_token(weights)
-    return Converted(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
+        weights, options = with_position_in_class_token(weights), {"prefix_positions": False}
+    return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
 
 
 def _has_class_position(weights: Weights) -> bool:
