@@ -13,6 +13,7 @@ from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights import hubs
 from vit.weights.open import open_pretrained
+from vit.weights.preprocess_config import from_hugging_face_config
 from vit.weights.pretrained import OwnNetwork, imagenet_classes
 
 IMAGENET = (0.485, 0.456, 0.406)
@@ -124,6 +125,47 @@ def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
     (tmp_path / file).write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=words):
         open_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("key", ["image_mean", "image_std", "size", "crop_size"])
+def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
+    """A processor's class has means and sizes of its own for keys that its file lacks."""
+    whole = {"image_mean": HALF, "image_std": HALF, "size": 8, "crop_size": 8, "do_center_crop": True}
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    for stated in ({}, {key: None}):
+        config = {**{name: value for name, value in whole.items() if name != key}, **stated}
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+        with pytest.raises(CheckpointError, match=f"preprocessor_config.json has no {key}.*save_pretrained"):
+            open_pretrained(str(tmp_path))
+    unused = {"image_mean": {"do_normalize": False}, "image_std": {"do_normalize": False},
+              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False}}[key]  # fmt: skip
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, **unused}))
+    assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
+
+
+@pytest.mark.parametrize(
+    ("config", "mode", "fraction"),
+    [
+        ({"do_normalize": True, "do_resize": True, "image_mean": HALF, "image_std": HALF, "size": 224},
+         "squash", 1.0),  # google/vit-base-patch16-224-in21k
+        ({"crop_size": 224, "do_center_crop": True, "do_normalize": True, "do_resize": True, "resample": 3,
+          "feature_extractor_type": "DeiTFeatureExtractor", "image_mean": IMAGENET, "image_std": IMAGENET,
+          "size": 256}, "squash", 0.875),  # facebook/deit-base-patch16-224
+        ({"crop_size": {"height": 224, "width": 224}, "do_center_crop": True, "do_convert_rgb": True,
+          "do_normalize": True, "do_rescale": True, "do_resize": True, "image_mean": IMAGENET, "image_std": IMAGENET,
+          "image_processor_type": "BitImageProcessor", "resample": 3, "rescale_factor": 0.00392156862745098,
+          "size": {"shortest_edge": 256}}, "shortest", 0.875),  # facebook/dinov2-base
+        ({"crop_size": None, "do_center_crop": None, "do_normalize": True, "do_rescale": True, "do_resize": True,
+          "image_mean": IMAGENET, "image_std": IMAGENET, "image_processor_type": "DINOv3ViTImageProcessorFast",
+          "resample": 2, "rescale_factor": 0.00392156862745098, "size": {"height": 224, "width": 224}},
+         "squash", 1.0),  # facebook/dinov3-vits16-pretrain-lvd1689m
+    ],
+    ids=["vit", "deit", "dinov2", "dinov3"],
+)  # fmt: skip
+def test_published_configs_state_all_keys(config, mode, fraction):
+    found = from_hugging_face_config(config)
+    assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
+    assert (found["mean"], found["std"]) == (tuple(config["image_mean"]), tuple(config["image_std"]))
 
 
 def test_class_names_of_a_folder(tmp_path):

@@ -81,7 +81,8 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
     """A preprocessor_config.json of transformers.
 
     Raises:
-        ValueError: pixels are scaled in a way that mean and standard deviation cannot express, or pictures are padded.
+        ValueError: pixels are scaled in a way that mean and standard deviation cannot express, pictures are padded, or
+            a value is missing that transformers takes from the class of the processor.
     """
     if config.get("do_rescale", True) and not math.isclose(
         config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
@@ -93,21 +94,31 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
     if kind.startswith(_OTHERS) or config.get("do_flip_channel_order"):
         raise ValueError(f"{kind or 'the processor'} resizes or normalizes in a way that is not supported")
     normalized = config.get("do_normalize", True)
-    size = config.get("size", 224)
-    resized = size if isinstance(size, int | float) else size.get("shortest_edge") or size.get("height")
-    crop = config.get("crop_size") if _crops(config) else None
+    size = _stated(config, "size") if config.get("do_resize", True) else config.get("size")
+    resized = size.get("shortest_edge") or size.get("height") if isinstance(size, Mapping) else size
+    crop = _stated(config, "crop_size") if _crops(config) else None
     side = crop.get("height") if isinstance(crop, Mapping) else crop
     crop_fraction, mode = _fraction(side / resized) if side and resized else 1.0, _transformers_mode(config)
     if kind.startswith(_CONVNEXT) and resized:
         cropped = _floored_crop(resized, config.get("crop_pct") or _CONVNEXT_CROP)
         crop_fraction, mode = (cropped, "shortest") if resized < _CONVNEXT_SQUASHED else (1.0, "squash")
     return {
-        "mean": _three(config["image_mean"]) if normalized and config.get("image_mean") else (0.0, 0.0, 0.0),
-        "std": _three(config["image_std"]) if normalized and config.get("image_std") else (1.0, 1.0, 1.0),
+        "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
+        "std": _three(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
         "interpolation": _interpolation(config.get("resample", 2)),
         "crop_fraction": crop_fraction,
         "resize_mode": mode,
     }
+
+
+def _stated(config: Config, key: str) -> Any:
+    """A value that the classes of transformers have different defaults for, so that none can be taken for granted."""
+    if config.get(key) is None:
+        raise ValueError(
+            f"preprocessor_config.json has no {key}, and transformers takes it from the class of the processor: write "
+            f"it into the file, as AutoImageProcessor.from_pretrained(FOLDER).save_pretrained(FOLDER) does"
+        )
+    return config[key]
 
 
 def _kind(config: Config) -> str:
@@ -121,7 +132,7 @@ def _crops(config: Config) -> bool:
 
 def _transformers_mode(config: Config) -> ResizeMode:
     """Whether a processor resizes both sides or the shorter one. A single number means either, by the type."""
-    size = config.get("size", 224)
+    size = config.get("size")
     if isinstance(size, Mapping):
         if "longest_edge" in size and "shortest_edge" not in size:
             raise ValueError("size has longest_edge, and padding a picture is not supported")
