@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from tests.explain.conftest import SMALL
 from vit.errors import UsageError
 from vit.explain import methods
 from vit.explain.gradcam import gradcam
 from vit.explain.methods import METHODS, choose_methods
+from vit.models.ablations import AblatedConfig, AblatedTransformer
 from vit.models.network import Network, NetworkConfig
 from vit.models.resnet import SmallImageResNet, SmallImageResNetConfig
 
@@ -65,6 +67,53 @@ def test_of_a_vit_with_a_class_token_it_depends_on_patches_and_class(small, imag
     first, second = (gradcam(network, images, torch.tensor([n, n])) for n in (0, 3))
     assert first.shape == (2, 16, 16) and first.std() > 0
     assert not torch.allclose(first, second)
+
+
+@pytest.mark.parametrize("values", [{}, {"pool": "mean"}, {"norms": "post"}, {"norms": "post", "depth": 1}], ids=str)
+def test_of_a_vit_that_lacks_no_part_it_is_that_of_the_plain_vit(small, images, values):
+    """Its blocks are computed without calling them, so that outputs of keys (B, H, T, D / H) come last."""
+    plain = {("norm_placement" if name == "norms" else name): value for name, value in values.items()}
+    network = small(**plain)
+    sizes = {**SMALL, **{name: value for name, value in values.items() if name != "norms"}}
+    ablated = AblatedTransformer(AblatedConfig(**sizes, norms=values.get("norms", "pre"))).eval()
+    ablated.vit.load_state_dict(network.state_dict(), strict=values.get("norms") != "post")
+    classes = torch.tensor([0, 3])
+    assert torch.allclose(ablated(images), network(images), atol=1e-5)
+    found, expected = gradcam(ablated, images, classes), gradcam(network, images, classes)
+    assert expected.std() > 0 and torch.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("values", [{"norms": "none"}, {"scaled": False}, {"norms": "none", "pool": "mean"}], ids=str)
+def test_of_a_vit_without_a_part_it_depends_on_patches_and_class(images, values):
+    torch.manual_seed(0)
+    network = AblatedTransformer(AblatedConfig(**SMALL, **values)).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    first, second = (gradcam(network, images, torch.tensor([n, n])) for n in (0, 3))
+    assert first.shape == (2, 16, 16) and first.std() > 0
+    assert not torch.allclose(first, second)
+
+
+class Attending(Network):
+    """Attention without a convolution: queries (B, H, T, D / H) have four dimensions, and are no map of an image."""
+
+    def __init__(self):
+        super().__init__(NetworkConfig(image_size=16, num_classes=2))
+        self.tokens, self.queries, self.head = nn.Linear(48, 8), nn.Identity(), nn.Linear(8, 2)
+
+    def forward(self, images):
+        patches = nn.functional.unfold(images, 4, stride=4).transpose(1, 2)  # (B, 16, 48)
+        heads = self.queries(self.tokens(patches).unflatten(2, (2, 4)).transpose(1, 2))  # (B, 2, 16, 4)
+        return self.head(heads.transpose(1, 2).flatten(2).mean(dim=1))
+
+    def no_weight_decay(self):
+        return set()
+
+
+def test_keys_and_queries_are_not_taken_for_features(images):
+    with pytest.raises(UsageError, match="features have positions"):
+        gradcam(Attending(), images, torch.tensor([0, 0]))
 
 
 class Placeless(Network):

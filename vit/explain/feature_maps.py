@@ -16,6 +16,10 @@ from vit.errors import UsageError
 from vit.models.network import Network
 
 Layout = Literal["channels first", "channels last", "tokens"]
+_MAPPED = (  # modules whose outputs (B, D, h, w) are maps of an image; those of others may be (B, H, T, D / H)
+    nn.Conv2d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.GroupNorm, nn.InstanceNorm2d, nn.ReLU, nn.ReLU6, nn.LeakyReLU,
+    nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish,
+)  # fmt: skip
 _FIX = "give a CNN, a network of timm with forward_intermediates, or one of our ViTs"
 
 
@@ -50,6 +54,9 @@ class _Seen:
 def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple[nn.Module, ToFeatureMap]:
     """The last module whose output holds features of positions that reach the logit, and their layout.
 
+    In a network without `forward_intermediates`, only outputs of convolutions, of norms and activations, and of blocks
+    that contain a convolution count.
+
     Args:
         image: normalized image (1, 3, S, S).
         class_index: class of the logit (1,).
@@ -68,9 +75,14 @@ def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple
         raise UsageError("grad-cam finds no layer of this network whose features have positions", _FIX)
     if getattr(model, "output_fmt", "NCHW") == "NCHW":
         for one in reversed(seen):  # of modules that end at the same time, the outermost is the last
-            if one.output.ndim == 4 and min(one.output.shape[2:]) > 1:
+            if one.output.ndim == 4 and min(one.output.shape[2:]) > 1 and _gives_maps(one.module):
                 return one.module, ToFeatureMap("channels first")
     raise UsageError("grad-cam finds no layer whose features have positions", _FIX)
+
+
+def _gives_maps(module: nn.Module) -> bool:
+    """Whether the dimensions of an output are those of a convolution, and not heads and tokens of attention."""
+    return isinstance(module, _MAPPED) or any(isinstance(part, nn.Conv2d) for part in module.modules())
 
 
 def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list[_Seen], list[Tensor | None]]:

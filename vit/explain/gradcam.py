@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from vit.errors import UsageError, install
 from vit.explain.feature_maps import ToFeatureMap, last_features
+from vit.models.ablations import AblatedTransformer
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
@@ -15,8 +16,8 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     Selvaraju et al. 2017 (arXiv 1610.02391). Channels are weighted by their mean gradient, and the map is the positive
     part of their sum. In a ViT with a class token, the features are the input of the last block's attention, as the
     package's guide for ViTs says (jacobgil.github.io/pytorch-gradcam-book). After this attention no patch reaches the
-    head. In a network of timm, the features are those that timm's `forward_intermediates` gives, of the last layer from
-    which a gradient reaches them.
+    head. A ViT without some of its parts is read at the same place. In a network of timm, the features are those that
+    timm's `forward_intermediates` gives, of the last layer from which a gradient reaches them.
 
     Raises:
         UsageError: the package is not installed, or no layer of the network is known to have features with positions.
@@ -28,7 +29,7 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
         raise UsageError(
             "the method gradcam needs the package grad-cam", f"{install('explain')}; or --method rollout"
         ) from error
-    if isinstance(network, VisionTransformer):
+    if isinstance(network, VisionTransformer | AblatedTransformer):
         layer, reshape = _last_tokens(network), ToFeatureMap("tokens", network.config.grid_size)
     else:
         layer, reshape = last_features(network, images[:1], class_indices[:1])
@@ -38,11 +39,16 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     return torch.from_numpy(maps)
 
 
-def _last_tokens(network: VisionTransformer) -> nn.Module:
+def _last_tokens(network: VisionTransformer | AblatedTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
-    config = network.config
+    config, is_whole = network.config, isinstance(network, VisionTransformer)
+    vit = network if isinstance(network, VisionTransformer) else network.vit
+    norms = network.config.norm_placement if isinstance(network, VisionTransformer) else network.config.norms
     if config.num_read is None:
-        return network.norm
-    if config.norm_placement == "pre":
-        return network.get_submodule(f"blocks.{config.depth - 1}.norm1")
-    return network.blocks[-2] if config.depth > 1 else network.pos_drop
+        return vit.norm
+    if norms != "post":
+        return vit.get_submodule(f"blocks.{config.depth - 1}.norm1")
+    if config.depth == 1:
+        return vit.pos_drop
+    before_last = f"blocks.{config.depth - 2}"
+    return vit.get_submodule(before_last if is_whole else f"{before_last}.norm2")  # the other one calls no block
