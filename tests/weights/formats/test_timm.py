@@ -66,8 +66,13 @@ def test_our_weights_in_timm(values, shaken, same):
 
 
 @pytest.mark.parametrize(
-    "values", [{"pool": "cls_mean"}, {"norm_placement": "post"}, {"pool": "cls_dist", "num_registers": 1}]
-)
+    "values",
+    [
+        {"pool": "cls_mean"}, {"norm_placement": "post"}, {"pool": "cls_dist", "num_registers": 1},
+        {"pool": "cls_dist", "prefix_positions": False}, {"pool": "cls_dist", "pos_embed": "none"},
+        {"pool": "map", "activation": "swiglu"},
+    ],
+)  # fmt: skip
 def test_what_timm_has_not_is_refused(values):
     network = create_network("vit_nano_patch2_8", 5, 8, **values)
     with pytest.raises(ValueError, match="timm does not have a ViT"):

@@ -90,6 +90,10 @@ def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str
         )
     if config.is_rotary:
         return eva.to_timm(weights, config)
+    if config.pool == "map" and config.activation == "swiglu":
+        raise ValueError("timm does not have a ViT with pool 'map' and activation 'swiglu'")
+    if config.pool == "cls_dist" and (config.pos_embed == "none" or not config.prefix_positions):
+        raise ValueError("timm does not have a ViT with a distillation token that has no position")
     if config.pool not in _POOLS or config.mlp_norm:
         raise ValueError(f"timm does not have a ViT with pool {config.pool!r} and mlp_norm {config.mlp_norm}")
     arguments: dict[str, Any] = {
