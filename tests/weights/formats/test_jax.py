@@ -1,4 +1,7 @@
-"""Google's .npz files in both layouts: what timm's own loader makes of them and what ours does give the same logits."""
+"""Google's .npz files in both layouts: what timm's own loader makes of them and what ours does give the same logits.
+
+timm's networks have exact GELU by default. Google's code has flax's GELU, the tanh approximation, and so has timm here.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +11,8 @@ import torch
 from vit.weights.formats.detect import convert_weights
 
 D, H, HIDDEN, DEPTH, SIDE, PATCH, C = 96, 3, 192, 2, 48, 16, 7
-SMALL = {"embed_dim": D, "num_heads": H, "mlp_ratio": 2.0, "depth": DEPTH, "img_size": SIDE, "num_classes": C}
+SMALL = {"embed_dim": D, "num_heads": H, "mlp_ratio": 2.0, "depth": DEPTH, "img_size": SIDE, "num_classes": C,
+         "act_layer": "gelu_tanh"}  # fmt: skip
 
 
 def arrays(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -82,6 +86,7 @@ def test_logits_are_those_of_timms_loader(case, ours, same, tmp_path):
     with torch.no_grad():
         theirs.load_pretrained(str(tmp_path / "a.npz"))
     read = read_weights_file(tmp_path / "a.npz")
+    assert convert_weights(read, {})[1].options["activation"] == "gelu_tanh"
     same(theirs, ours(read, "JAX"), SIDE)
     theirs.set_input_size(img_size=80)
     same(theirs, ours(read, "JAX", image_size=80), 80)
@@ -107,3 +112,13 @@ def test_a_classifier_that_reads_pre_logits_is_dropped_with_it(big_vision, scale
     assert ("head.weight" in converted.weights) == has_head and layer.keys() <= converted.dropped.keys()
     assert ("reads pre_logits" in converted.dropped.get("params/head/kernel", "")) != has_head
     assert "head.weight" in convert_weights(weights, {})[1].weights
+
+
+def test_the_activation_is_flax_s_default(ours):
+    """flax.linen.gelu(x) is 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): no exact GELU, up to 5e-4 beside it."""
+    weights = {name: torch.from_numpy(value) for name, value in layout(False).items()}
+    x = torch.linspace(-4, 4, 97)
+    expected = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    activation = ours(weights, "JAX").blocks[0].mlp.activation
+    assert torch.allclose(activation(x), expected, atol=1e-6)
+    assert (torch.nn.functional.gelu(x) - expected).abs().max() > 1e-4

@@ -51,7 +51,11 @@ def matches(names: Set[str]) -> bool:
 
 
 def convert(weights: Weights, config: Config) -> Converted:
-    """Kernels (in, out) become (out, in), heads are laid side by side, stacked blocks are taken apart."""
+    """Kernels (in, out) become (out, in), heads are laid side by side, stacked blocks are taken apart.
+
+    The activation is the authors': both sources call `flax.linen.gelu(x)`, whose default is the tanh approximation.
+    timm's models of the same weights (AugReg) have exact GELU, so that timm:NAME has it, too.
+    """
     prefix = next(prefix for prefix in _PREFIXES if f"{prefix}embedding/kernel" in weights)
     outside = {name: "not the image tower" for name in weights if not name.startswith(prefix)}
     weights = {name.removeprefix(prefix): value for name, value in weights.items() if name not in outside}
@@ -59,7 +63,9 @@ def convert(weights: Weights, config: Config) -> Converted:
     weights = _apart(weights)
     ours = renamed(weights, _RULES)
     query = ours.get("blocks.0.attn.query.kernel")  # (D, H, D / H)
-    options: dict[str, Value] = {} if query is None or query.ndim != 3 else {"num_heads": query.shape[1]}
+    options: dict[str, Value] = {"activation": "gelu_tanh"}
+    if query is not None and query.ndim == 3:
+        options["num_heads"] = query.shape[1]
     named = {_ending(name): _turned(name, value) for name, value in ours.items()}
     named = fused(fused(named, "qkv", ("query", "key", "value")), "kv", ("key", "value"))
     if "pos_embed" not in named:  # big_vision's ViTs have learned positions, or fixed ones that no file holds
