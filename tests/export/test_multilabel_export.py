@@ -1,14 +1,19 @@
 """Exports of a model that gives several labels: sigmoids at the temperatures of the labels, and thresholds beside."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.export.conftest import make_multilabel
 from vit.checkpoints.format import Description
+from vit.checkpoints.label_rules import LabelRules
 from vit.errors import CheckpointError
 from vit.export.exporting import FORMATS, export
 from vit.export.verify import num_different
@@ -113,3 +118,11 @@ def test_another_head_in_a_folder_has_no_thresholds_of_before(written, tmp_path)
     config["id2label"] = {number: f"new {name}" for number, name in config["id2label"].items()}
     (folder / "config.json").write_text(json.dumps(config))
     assert open_pretrained(str(folder)).multilabel.thresholds.tolist() == [0.5] * 3
+
+
+def test_thresholds_in_the_printed_code_are_those_of_the_checkpoint(made):
+    """Rounded to 0.0, a threshold gives every image a rare label; rounded to 1.0, it gives none."""
+    rules = LabelRules(np.ones(3), np.array([2.4e-7, 0.99999972, 1 / 3]))
+    strict = replace(made, description=replace(made.description, multilabel=rules))
+    found = re.search(r"torch\.tensor\((\[.*?\])\)", FORMATS["timm"].how_to_load(strict, Path("m.safetensors")))
+    assert found is not None and json.loads(found[1]) == rules.thresholds.tolist()

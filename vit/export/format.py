@@ -138,7 +138,7 @@ def use_words(trained: Trained, logits: str) -> str:
     rules = trained.description.multilabel
     if rules is None:
         return ""
-    thresholds = [round(float(value), 6) for value in rules.thresholds]
+    thresholds = rules.thresholds.tolist()  # unrounded, because a rare label may have 2e-7
     return f"\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
 
 
