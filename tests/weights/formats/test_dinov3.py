@@ -12,6 +12,10 @@ from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.timm_models import options_of_model
 
 SMALL = {"depth": 2, "embed_dim": 96, "num_heads": 3, "img_size": 48, "num_classes": 0, "init_values": 0.3}
+IN_TRANSFORMERS = {
+    "hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 192, "image_size": 48,
+    "num_register_tokens": 4,
+}  # fmt: skip
 NAMES = ["vit_small_patch16_dinov3", "vit_small_patch16_dinov3_qkvb", "vit_small_plus_patch16_dinov3_qkvb"]
 
 
@@ -72,16 +76,24 @@ def test_meta(name, ours, same):
         same(ClassToken(theirs), ours(released, "DINOv3 (Meta)", image_size=side), side)
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_transformers(gated, ours, same):
-    config = DINOv3ViTConfig(
-        hidden_size=96, num_hidden_layers=2, num_attention_heads=3, intermediate_size=192, image_size=48,
-        num_register_tokens=4, use_gated_mlp=gated, hidden_act="silu" if gated else "gelu",
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"use_gated_mlp": True, "hidden_act": "silu"}, {"hidden_act": "gelu_new"}, {"layer_norm_eps": 0.01}],
+    ids=str,
+)
+def test_transformers(values, ours, same):
+    config = DINOv3ViTConfig(**IN_TRANSFORMERS, **values)
     theirs = DINOv3ViTModel(config).eval()
     theirs.load_state_dict(drawn(theirs))
     network = ours(theirs.state_dict(), "DINOv3 (Hugging Face)", config.to_dict(), image_size=48)
     same(lambda images: theirs(images).last_hidden_state[:, 0], network, 48)
+
+
+@pytest.mark.parametrize("values", [{"use_gated_mlp": True}, {"hidden_act": "relu"}, {"hidden_act": "silu"}], ids=str)
+def test_an_activation_that_ours_do_not_have_is_refused(values):
+    config = DINOv3ViTConfig(**IN_TRANSFORMERS, **values)
+    with pytest.raises(ValueError, match=f"config.json: hidden_act '{config.hidden_act}'"):
+        convert_weights(DINOv3ViTModel(config).state_dict(), config.to_dict())
 
 
 def test_other_rotary_networks_of_timm_are_not_taken_for_dinov3():

@@ -11,10 +11,12 @@ import torch
 
 from vit.models.options import Options, Value
 from vit.weights.formats.eva import with_qkv_bias
+from vit.weights.formats.huggingface import options_of_config
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
 from vit.weights.preprocess_config import IMAGENET, PreprocessValues
 
 _PREPROCESS: PreprocessValues = {**IMAGENET, "interpolation": "bicubic"}
+_GATE = "silu"  # activation of the gates of swiglu
 _WIDE_HEADS = {4096: 32}  # ViT-7B has heads of 128 channels, all others of 64
 _UNREAD = {
     r"(embeddings\.)?mask_token": "hides patches in pretraining alone",
@@ -77,10 +79,16 @@ def from_meta(weights: Weights, config: Config) -> Converted:
 
 
 def from_transformers(weights: Weights, config: Config) -> Converted:
-    """transformers' weights, with what their config.json says."""
-    options: dict[str, Value] = {}
-    if "num_attention_heads" in config:
-        options["num_heads"] = int(config["num_attention_heads"])
+    """transformers' weights, with what their config.json says.
+
+    Raises:
+        ValueError: an activation or periods that ours do not have.
+    """
+    is_gated = any(name.endswith("mlp.gate_proj.weight") for name in weights)
+    activation = config.get("hidden_act", _GATE if is_gated else "gelu")
+    if is_gated and activation != _GATE:
+        raise ValueError(f"config.json: hidden_act {activation!r} with gates, and ours have {_GATE!r} alone")
+    options = options_of_config({**config, "hidden_act": "gelu" if is_gated else activation}, norm_eps=1e-5)
     if float(config.get("rope_theta", 100.0)) != 100.0:
         raise ValueError(f"config.json: rope_theta is {config['rope_theta']}, and published weights have 100")
     found = _converted(weights, _OF_TRANSFORMERS, options)
