@@ -14,8 +14,10 @@ from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.load import load
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.commands.convert import _class_names
 from vit.data.preprocess import Preprocess
 from vit.models.spec import NetworkSpec, create_network
+from vit.weights.pretrained import Pretrained, imagenet_classes
 
 QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 
@@ -32,7 +34,7 @@ def network():
 def folder(network, tmp_path):
     """A folder as Hugging Face's hub has them."""
     save_file(network.state_dict(), tmp_path / "model.safetensors")
-    preprocess = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.5] * 3, "resample": 2}
+    preprocess = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.5] * 3, "resample": 2, "size": 8}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(preprocess))
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "red", "1": "green", "2": "blue"}}))
     return tmp_path
@@ -126,6 +128,13 @@ def test_a_name_of_two_classes_gets_their_numbers(vit, folder, draw_classes, her
     assert vit("evaluate", "x.ckpt", data, "--output", "out").code == 0
     by_class = json.loads((here / "out" / "metrics.json").read_text())["per_class"]
     assert [(one["class"], one["images"]) for one in by_class] == [(name, 3) for name in names]
+
+
+def test_a_thousand_names_are_imagenet_s_only_if_they_are_the_same():
+    own = tuple(f"part {number}" for number in range(1000))
+    for names, whose in ((own, "the source's"), (imagenet_classes(1000), "ImageNet's")):
+        found = Pretrained("x", "timm", {}, 1000, names, {}, "the file")
+        assert _class_names(found, None) == (names, whose)
 
 
 def test_a_list_of_classes_with_a_mark_of_byte_order_and_odd_characters(vit, folder):

@@ -32,6 +32,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "pool": "patch_mean",
         "pool_norm": True,
     },
+    "ablated": {"name": "vit_nano_ablated", "patch_size": 2},
     "cnn": {"name": "resnet10_small"},
     "timm": {"name": "resnet10t"},
 }

@@ -7,6 +7,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from tests.export.conftest import make_multilabel
+from vit.checkpoints.label_rules import LabelRules
 from vit.export.card import card_text
 from vit.export.card_facts import CardFacts, Int8Cost, MeasuredImages, Origin
 from vit.inference.intervals import Metric
@@ -112,6 +113,10 @@ def test_the_temperature_is_of_the_images_that_fitted_it(trained, splits, words)
     labels = make_multilabel("vit").description
     text = card_text(replace(facts(trained, Origin(num_images=dict.fromkeys(splits, 10))), description=labels))
     assert f"by a temperature for each label, where {words} told one." in text
+    unfitted = replace(labels, multilabel=LabelRules.unfitted(3))
+    text = card_text(replace(facts(trained, Origin(num_images=dict.fromkeys(splits, 10))), description=unfitted))
+    assert f"not calibrated by a temperature for any label, or {words} did not tell one from 1." in text
+    assert "are calibrated" not in text
 
 
 def test_intervals_are_over_what_they_count(trained):

@@ -271,7 +271,8 @@ def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypat
     [
         ("cnn", "hf", "transformers does not have a model for the weights of resnet10_small"),
         ("vit_mean", "hf", "transformers' ViT does not have pool 'mean'"),
-        ("cnn", "timm", "timm does not have resnet10_small"),
+        ("cnn", "timm", "timm does not have resnet10_small, whose stem is made for small images"),
+        ("ablated", "timm", "timm does not have vit_nano_ablated, a ViT that can lack parts of the paper"),
         ("vit_post", "timm", "norm_placement 'post'"),
         ("vit_later", "timm", "stem 'conv'"),
         ("vit_later", "hf", "stem 'conv'"),

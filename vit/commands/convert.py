@@ -94,10 +94,13 @@ def convert(
 
 def _class_names(pretrained: "Pretrained", file: StrPath | None) -> tuple[tuple[str, ...], str]:
     """(class names, their origin); numbers where no names are known."""
+    from vit.weights.pretrained import imagenet_classes
+
     if file is not None:
         return _listed_names(Path(file).expanduser(), pretrained.num_classes), Path(file).name
     if pretrained.class_names is not None:
-        return pretrained.class_names, "ImageNet's" if len(pretrained.class_names) == 1000 else "the source's"
+        is_imagenet = pretrained.class_names == imagenet_classes(pretrained.num_classes)
+        return pretrained.class_names, "ImageNet's" if is_imagenet else "the source's"
     return tuple(f"class {number}" for number in range(pretrained.num_classes)), "numbers, because no names are known"
 
 

@@ -226,6 +226,10 @@ def _calibration(facts: CardFacts) -> str:
     if cost is not None and cost.is_calibrated:
         images = _plain(cost.measured_on)
     if description.multilabel is not None:
+        if (description.multilabel.temperatures == 1).all():
+            return (
+                f"Probabilities are not calibrated by a temperature for any label, or {images} did not tell one from 1."
+            )
         return f"Probabilities are calibrated by a temperature for each label, where {images} told one."
     if description.temperature == 1:
         return f"Probabilities are not calibrated by a temperature, or {images} did not tell one from 1."

@@ -15,6 +15,7 @@ from vit.export.format import Peer, PeerFormat, check_pictures, use_words
 from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
+from vit.models.ablations import AblatedTransformer
 from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
@@ -85,7 +86,9 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
         weights = {key.removeprefix("model."): value for key, value in weights.items()}
         name, options = spec.name, _size_if_taken(spec, network.image_size)
     else:
-        raise UsageError(f"timm does not have {spec.name}, whose stem is made for small images", _OTHERS)
+        is_ablated = isinstance(network, AblatedTransformer)
+        why = "a ViT that can lack parts of the paper" if is_ablated else "whose stem is made for small images"
+        raise UsageError(f"timm does not have {spec.name}, {why}", _OTHERS)
     plain = trained.description.preprocess
     overlay = {  # read by timm.data.resolve_model_data_config
         "input_size": (3, plain.image_size, plain.image_size),
