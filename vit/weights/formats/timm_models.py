@@ -69,6 +69,8 @@ def options_of_model(model: Any) -> Options | None:
     }
     if rotary:
         options["pos_embed"] = rotary
+    if getattr(model, "num_reg_tokens", 0) and model.pos_embed is not None:  # else the number of positions shows it
+        options["prefix_positions"] = not model.no_embed_class
     is_gated = isinstance(first.mlp.act, nn.SiLU)
     activation = "swiglu" if is_gated else _ACTIVATIONS.get(type(first.mlp.act).__name__)
     if activation not in (None, "gelu"):
