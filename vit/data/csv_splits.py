@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from vit.data.dataset_names import SPLIT_SYNONYMS
+from vit.data.dataset_names import SPLIT_OF_NAME
 from vit.errors import DataError, nearest
-
-_SPLITS = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names}
 
 
 def any_split(cells: Iterable[str]) -> bool:
     """Whether cells of a column name a split, or are all empty; numbers of folds do not."""
     given = {cell.casefold() for cell in cells} - {""}
-    return not given or not given.isdisjoint(_SPLITS)
+    return not given or not given.isdisjoint(SPLIT_OF_NAME)
 
 
 def split_of(row: Mapping[str, str], where: str) -> str:
@@ -30,6 +28,6 @@ def split_of(row: Mapping[str, str], where: str) -> str:
             f"{where}: split is 'calibration', which DATA cannot have",
             "write train there, or remove these lines; --data.calibration cuts such images from the training images",
         )
-    if split and split not in _SPLITS:
-        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, _SPLITS))
-    return _SPLITS.get(split, "train")
+    if split and split not in SPLIT_OF_NAME:
+        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, SPLIT_OF_NAME))
+    return SPLIT_OF_NAME.get(split, "train")

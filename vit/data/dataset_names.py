@@ -32,8 +32,9 @@ SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
     "validation": ("validation", "valid", "val"),
     "test": ("test", "testing"),
 }
+SPLIT_OF_NAME = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names}
 SPLIT_OF_WORD = {  # word in the name of a file or folder -> split; the last three as Hugging Face names splits, too
-    **{word: split for split, words in SPLIT_SYNONYMS.items() for word in words},
+    **SPLIT_OF_NAME,
     "dev": "validation",
     "eval": "test",
     "evaluation": "test",

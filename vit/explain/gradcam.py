@@ -41,14 +41,16 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
 
 def _last_tokens(network: VisionTransformer | AblatedTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
-    config, is_whole = network.config, isinstance(network, VisionTransformer)
-    vit = network if isinstance(network, VisionTransformer) else network.vit
-    norms = network.config.norm_placement if isinstance(network, VisionTransformer) else network.config.norms
+    config = network.config
+    norms: str
+    if isinstance(network, VisionTransformer):
+        vit, norms, end_of_block = network, network.config.norm_placement, ""
+    else:  # calls the parts of a block, not the block
+        vit, norms, end_of_block = network.vit, network.config.norms, ".norm2"
     if config.num_read is None:
         return vit.norm
     if norms != "post":
         return vit.get_submodule(f"blocks.{config.depth - 1}.norm1")
     if config.depth == 1:
         return vit.pos_drop
-    before_last = f"blocks.{config.depth - 2}"
-    return vit.get_submodule(before_last if is_whole else f"{before_last}.norm2")  # the other one calls no block
+    return vit.get_submodule(f"blocks.{config.depth - 2}{end_of_block}")

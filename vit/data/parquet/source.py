@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns
+from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
 from vit.data.parquet.columns import ChosenColumns, choose_columns
 from vit.data.parquet.files import TableFile, column_ranges, opened
 from vit.data.parquet.notes import check_bars, table_notes
@@ -237,7 +237,7 @@ def _reader(tables: Sequence[_Rows], are_far: bool) -> TableReader:
 
 def _listed(by_split: dict[str, list[_Rows]], has_named_splits: bool) -> dict[str, list[_Row]]:
     """The rows of each split: of the files that are named so, or by the column `split`."""
-    known = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names} | {"": "train"}
+    known = SPLIT_OF_NAME | {"": "train"}
     listed: dict[str, list[_Row]] = {split: [] for split in by_split}
     for split, tables in by_split.items():
         for one in tables:

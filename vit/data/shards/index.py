@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.dataset_names import SPLIT_SYNONYMS
+from vit.data.dataset_names import SPLIT_OF_NAME
 from vit.data.image_bytes import MAX_BYTES
 from vit.errors import DataError, nearest
 
@@ -191,7 +191,7 @@ def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...
 
 
 def _splits(names: list[str], where: str) -> list[str]:
-    known = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names} | {"": "train"}
+    known = SPLIT_OF_NAME | {"": "train"}
     unknown = sorted({name for name in set(names) if name.casefold() not in known})
     if unknown:
         raise DataError(f"{where}: a split is {unknown[0]!r}", nearest(unknown[0].casefold(), known.keys() - {""}))
