@@ -22,6 +22,8 @@ def trainer(*children):
     (RuntimeError("[/src/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 600000ms for recv"), ()),
     (torch.distributed.DistNetworkError("the server has gone"), ()),
     (Stop(15), (None, 3)),  # Lightning sends us SIGTERM when a child of ours has failed
+    (Stop(15), (143, -9)),
+    (RuntimeError("a bug"), (143,)),
 ])  # fmt: skip
 def test_the_loss_of_another_process_is_one_error(error, children):
     with pytest.raises(ProcessesError, match="has ended, or cannot be reached") as caught, together(trainer(*children)):
@@ -29,7 +31,13 @@ def test_the_loss_of_another_process_is_one_error(error, children):
     assert caught.value.code == 8
 
 
-@pytest.mark.parametrize(("error", "children"), [(RuntimeError("a bug"), (None,)), (Stop(15), (None, 0))])
+@pytest.mark.parametrize(("error", "children"), [
+    (RuntimeError("a bug"), (None,)),
+    (Stop(15), (None, 0)),
+    (Stop(15), (143,)),  # the same signal ended the child
+    (Stop(15), (-15,)),
+    (Stop(2, step=7), (8,)),  # the child had agreed to end, too
+])  # fmt: skip
 def test_other_errors_stay_what_they_are(error, children):
     with pytest.raises(type(error)) as caught, together(trainer(*children)):
         raise error

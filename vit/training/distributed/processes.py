@@ -63,7 +63,7 @@ def together(trainer: Trainer) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, Stop) as error:
-        if trainer.world_size == 1 or not (_says_gone(error) or _has_failed_child(trainer)):
+        if trainer.world_size == 1 or not (_says_gone(error) or _has_failed_child(trainer, error)):
             raise
         raise ProcessesError(
             "another process of this training has ended, or cannot be reached",
@@ -75,6 +75,13 @@ def _says_gone(error: BaseException) -> bool:
     return isinstance(error, dist.DistError) or any(word in str(error) for word in _GONE)
 
 
-def _has_failed_child(trainer: Trainer) -> bool:
-    """Whether a process that Lightning started from this one has failed. Lightning then sends SIGTERM to this one."""
-    return any(child.poll() for child in getattr(trainer.strategy.launcher, "procs", ()))
+def _has_failed_child(trainer: Trainer, error: BaseException) -> bool:
+    """Whether a process that Lightning started from this one has failed. Lightning then sends SIGTERM to this one.
+
+    A process that the same signal ended has not failed. Where all agreed to end (`step`), its end came after that.
+    """
+    if isinstance(error, Stop) and error.step is not None:
+        return False
+    asked = {error.code, -error.number} if isinstance(error, Stop) else set()
+    ends = (child.poll() for child in getattr(trainer.strategy.launcher, "procs", ()))
+    return any(end and end not in asked for end in ends)
