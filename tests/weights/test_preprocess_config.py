@@ -1,0 +1,143 @@
+"""Preprocessing that the configurations beside weights describe, in the keys of three libraries."""
+
+import json
+
+import pytest
+from safetensors.torch import save_file
+
+from tests.weights.test_open import HALF, IMAGENET, weights_of
+from vit.errors import CheckpointError
+from vit.weights.open import open_pretrained
+from vit.weights.preprocess_config import from_hugging_face_config
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "whose"),
+    [
+        (
+            {"preprocessor_config.json": {"image_mean": HALF, "image_std": HALF, "resample": 2, "do_center_crop": True,
+                                          "size": {"shortest_edge": 10}, "crop_size": {"height": 8, "width": 8}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bilinear", "crop_fraction": 0.8,
+             "resize_mode": "shortest"},
+            "preprocessor_config.json",
+        ),
+        (
+            {"config.json": {"pretrained_cfg": {"mean": HALF, "std": HALF, "crop_pct": 0.95, "crop_mode": "squash"}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_fraction": 224 / 235,
+             "resize_mode": "squash"},
+            "config.json",
+        ),
+        (
+            {"open_clip_config.json": {"preprocess_cfg": {"mean": HALF, "std": IMAGENET, "resize_mode": "squash"}}},
+            {"mean": HALF, "std": IMAGENET, "interpolation": "bicubic", "crop_fraction": 1.0,
+             "resize_mode": "squash"},
+            "open_clip_config.json",
+        ),
+        ({}, {"mean": IMAGENET, "std": (0.229, 0.224, 0.225), "interpolation": "bicubic"}, "the default of timm"),
+    ],
+    ids=["transformers", "timm", "openclip", "nothing"],
+)  # fmt: skip
+def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    found = open_pretrained(str(tmp_path))
+    assert found.preprocess == expected and found.preprocess_from.startswith(whose)
+
+
+@pytest.mark.parametrize(
+    ("config", "mode", "fraction"),
+    [
+        ({"size": {"height": 8, "width": 8}}, "squash", 1.0),
+        ({"size": 8}, "squash", 1.0),
+        ({"size": 8, "crop_size": 8, "do_center_crop": True}, "shortest", 1.0),
+        ({"size": 8, "image_processor_type": "CLIPImageProcessor"}, "shortest", 1.0),
+        ({"size": 10, "crop_size": 8, "feature_extractor_type": "DeiTFeatureExtractor"}, "squash", 0.8),
+        ({"size": {"height": 10, "width": 10}, "crop_size": {"height": 8, "width": 8}}, "squash", 0.8),
+        ({"size": {"shortest_edge": 8}}, "shortest", 1.0),
+        ({"size": {"height": 8, "width": 8}, "do_resize": False}, "shortest", 1.0),
+        ({"size": {"shortest_edge": 224}, "image_processor_type": "ConvNextImageProcessor"}, "shortest", 224 / 256),
+        ({"size": 224, "crop_pct": 0.9, "feature_extractor_type": "ConvNextFeatureExtractor"}, "shortest", 224 / 248),
+        ({"size": {"shortest_edge": 384}, "image_processor_type": "ConvNextImageProcessor"}, "squash", 1.0),
+    ],
+)
+def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": HALF, "image_std": HALF, **config}))
+    found = open_pretrained(str(tmp_path)).preprocess
+    assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "words"),
+    [
+        ("config.json", {"pretrained_cfg": {"crop_mode": "border"}}, "crop_mode is 'border'"),
+        (
+            "open_clip_config.json",
+            {"preprocess_cfg": {"mean": HALF, "std": HALF, "resize_mode": "longest"}},
+            "'longest'",
+        ),
+        ("preprocessor_config.json", {"size": {"longest_edge": 8}}, "padding a picture is not supported"),
+        ("preprocessor_config.json", {"size": {"height": 8, "width": 16}}, "not a square"),
+    ],
+)
+def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / file).write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("key", ["image_mean", "image_std", "size", "crop_size"])
+def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
+    """A processor's class has means and sizes of its own for keys that its file lacks."""
+    whole = {"image_mean": HALF, "image_std": HALF, "size": 8, "crop_size": 8, "do_center_crop": True}
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    for stated in ({}, {key: None}):
+        config = {**{name: value for name, value in whole.items() if name != key}, **stated}
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+        with pytest.raises(CheckpointError, match=f"preprocessor_config.json has no {key}.*save_pretrained"):
+            open_pretrained(str(tmp_path))
+    unused = {"image_mean": {"do_normalize": False}, "image_std": {"do_normalize": False},
+              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False}}[key]  # fmt: skip
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, **unused}))
+    assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
+
+
+@pytest.mark.parametrize(
+    ("config", "mode", "fraction"),
+    [
+        ({"do_normalize": True, "do_resize": True, "image_mean": HALF, "image_std": HALF, "size": 224},
+         "squash", 1.0),  # google/vit-base-patch16-224-in21k
+        ({"crop_size": 224, "do_center_crop": True, "do_normalize": True, "do_resize": True, "resample": 3,
+          "feature_extractor_type": "DeiTFeatureExtractor", "image_mean": IMAGENET, "image_std": IMAGENET,
+          "size": 256}, "squash", 0.875),  # facebook/deit-base-patch16-224
+        ({"crop_size": {"height": 224, "width": 224}, "do_center_crop": True, "do_convert_rgb": True,
+          "do_normalize": True, "do_rescale": True, "do_resize": True, "image_mean": IMAGENET, "image_std": IMAGENET,
+          "image_processor_type": "BitImageProcessor", "resample": 3, "rescale_factor": 0.00392156862745098,
+          "size": {"shortest_edge": 256}}, "shortest", 0.875),  # facebook/dinov2-base
+        ({"crop_size": None, "do_center_crop": None, "do_normalize": True, "do_rescale": True, "do_resize": True,
+          "image_mean": IMAGENET, "image_std": IMAGENET, "image_processor_type": "DINOv3ViTImageProcessorFast",
+          "resample": 2, "rescale_factor": 0.00392156862745098, "size": {"height": 224, "width": 224}},
+         "squash", 1.0),  # facebook/dinov3-vits16-pretrain-lvd1689m
+    ],
+    ids=["vit", "deit", "dinov2", "dinov3"],
+)  # fmt: skip
+def test_published_configs_state_all_keys(config, mode, fraction):
+    found = from_hugging_face_config(config)
+    assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
+    assert (found["mean"], found["std"]) == (tuple(config["image_mean"]), tuple(config["image_std"]))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"image_mean": [1]}, {"rescale_factor": 1 / 127.5}, {"size": "large"}, {"do_rescale": False},
+        {"image_processor_type": "LevitImageProcessor"}, {"size": 8, "do_flip_channel_order": True},
+    ],
+)  # fmt: skip
+def test_preprocessing_that_cannot_be_used(config, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="preprocessing"):
+        open_pretrained(str(tmp_path))
