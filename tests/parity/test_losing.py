@@ -89,9 +89,12 @@ def test_a_process_that_fails_is_heard_first(tmp_path):
 @pytest.mark.slow
 @pytest.mark.faults("X5")
 def test_a_process_that_falls_silent_is_not_waited_for(tmp_path):
-    """It is stopped, so that its connections stay open and nothing comes: as from a machine that hangs."""
+    """It is stopped, so that its connections stay open and nothing comes: as from a machine that hangs.
+
+    A fork would have read the long patience already.
+    """
     process = start(tmp_path, "train", *DIGITS, *TWO, "--checkpoint_every", "0s", "--out", tmp_path / "runs",
-                    script=IMPATIENT)  # fmt: skip
+                    script=IMPATIENT, real=True)  # fmt: skip
     try:
         until(lambda: list(tmp_path.glob("runs/**/last.ckpt")), 300)
         send(belonging(tmp_path, "LOCAL_RANK=1"), signal.SIGSTOP)
