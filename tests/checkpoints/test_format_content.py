@@ -158,6 +158,9 @@ def test_hostile_descriptions(content, tmp_path, change, words):
 
 def test_a_description_without_classes_is_of_a_pretraining(content, tmp_path):
     content[KEY]["classes"] = []
+    refused(content, tmp_path, "a layer for classes, and no names of classes")
+    for name in ("weight", "bias"):
+        content["state_dict"].pop(f"network.head.{name}")
     torch.save(content, tmp_path / "x.ckpt")
     with pytest.raises(UsageError, match="of a pretraining"):
         load(tmp_path / "x.ckpt")

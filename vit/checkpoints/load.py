@@ -22,6 +22,7 @@ def load(path: Path) -> tuple[Network, Description]:
 
     Raises:
         CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
+        UsageError: the file is of a pretraining, whose network has no classes.
     """
     return _load(read_checkpoint(path), path)
 
@@ -44,9 +45,12 @@ def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]
 
 def _load(content: Content, path: Path) -> tuple[Network, Description]:
     description, weights = read_description(content[KEY], path), weights_of(content)
+    expected = expected_weights(description, len(weights), path)
     if not description.class_names:
+        if weights.keys() >= expected.keys():
+            raise CheckpointError(f"{path} has a layer for classes, and no names of classes", FIX)
         raise has_no_classes(path)
-    _compare(weights, expected_weights(description, len(weights), path), path)
+    _compare(weights, expected, path)
     network = description.build().eval()
     network.load_state_dict(weights)
     return network, description

@@ -83,7 +83,7 @@ class Engine:
     def _pass(self, module: nn.Module, images: Tensor) -> Tensor:
         normalized = self.preprocess.normalize(images.to(self.device, non_blocking=True))
         with autocast(self.precision, self.device):
-            output: Tensor = module(normalized.contiguous(memory_format=self.network.memory_format))
+            output: Tensor = module(normalized)
             return output.float()
 
     def probabilities(self, images: Tensor) -> Tensor:

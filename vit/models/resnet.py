@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
+from vit.models.memory_format import memory_format_of
 from vit.models.network import Network, NetworkConfig
 from vit.models.timm_import import import_timm
 
@@ -43,7 +43,6 @@ class SmallImageResNet(Network):
 
     config_class = SmallImageResNetConfig
     config: SmallImageResNetConfig
-    memory_format = torch.channels_last
 
     def __init__(self, config: SmallImageResNetConfig) -> None:
         import_timm()  # not above: timm takes seconds, which a ViT need not wait for
@@ -63,10 +62,11 @@ class SmallImageResNet(Network):
         self.model.conv1 = nn.Conv2d(config.in_chans, stem_width, kernel_size=3, padding=1, bias=False)
         nn.init.kaiming_normal_(self.model.conv1.weight, mode="fan_out", nonlinearity="relu")
         self.model.maxpool = nn.Identity()
+        self.memory_format = memory_format_of(self.model)
 
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
-        return cast(Tensor, self.model(images))
+        return cast(Tensor, self.model(images.contiguous(memory_format=self.memory_format)))
 
     def first_kernels(self) -> tuple[str, ...]:
         return ("model.conv1.weight",)

@@ -12,6 +12,7 @@ from timm.models import group_parameters
 from torch import Tensor, nn
 
 from vit.errors import first_line
+from vit.models.memory_format import memory_format_of
 from vit.models.network import Network, NetworkConfig
 
 
@@ -43,7 +44,6 @@ class TimmNetwork(Network):
 
     config_class = TimmConfig
     config: TimmConfig
-    memory_format = torch.channels_last
 
     def __init__(self, config: TimmConfig) -> None:
         super().__init__(config)
@@ -64,15 +64,14 @@ class TimmNetwork(Network):
                 self.model = cast(nn.Module, create())
             except TypeError as error:
                 raise ValueError(f"timm's {config.model} does not take these values: {error}") from error
-        if any(weight.dim() > 4 for weight in self.model.parameters()):  # lambda layers have 3-D convolutions
-            self.memory_format = torch.contiguous_format
+        self.memory_format = memory_format_of(self.model)
         native = timm.models.get_pretrained_cfg_value(config.model, "input_size")
         if native is not None and config.image_size != native[-1]:
             _check_size(create, config, native[-1])
 
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
-        return cast(Tensor, self.model(images))
+        return cast(Tensor, self.model(images.contiguous(memory_format=self.memory_format)))
 
     def first_kernels(self) -> tuple[str, ...]:
         named: Any = timm.models.get_pretrained_cfg_value(self.config.model, "first_conv") or ()

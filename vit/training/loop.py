@@ -10,6 +10,7 @@ from torch import nn
 from vit.checkpoints.format import Description
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
+from vit.models.memory_format import compile_in_place
 from vit.training.callbacks.agreement import Agreement, deciding_facts
 from vit.training.callbacks.checkpoint_contents import CountConsumed, DescribeCheckpoint, KeepEpochLoss
 from vit.training.callbacks.last_checkpoint import LastCheckpoint
@@ -102,8 +103,8 @@ class Loop:
             resume: whether to continue from last.ckpt.
         """
         if self.plan.recipe.trainer.compile:
-            module = cast(nn.Module, self.module.trained)
-            module.compile()  # in place, so that names in checkpoints stay; compiled again for validation
+            # in place, so that names in checkpoints stay; compiled again for validation
+            compile_in_place(cast(nn.Module, self.module.trained))
         self.trainer.fit(self.module, datamodule=data, ckpt_path=self.run.last_path if resume else None)
 
     @property

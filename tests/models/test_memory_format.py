@@ -1,0 +1,64 @@
+"""Layouts of convolutional networks in memory: gradients are right where oneDNN's are not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.processes import ROOT
+from vit.models.spec import create_network
+from vit.models.timm_network import TimmConfig, TimmNetwork
+
+GRADIENTS = """
+import sys
+import torch
+from vit.models.memory_format import compile_in_place
+from vit.models.spec import create_network
+torch.manual_seed(0)
+network = create_network("resnet10_small", 3, 32, widths=(4, 8, 8, 8))
+exact = create_network("resnet10_small", 3, 32, widths=(4, 8, 8, 8)).double()
+exact.load_state_dict(network.state_dict())
+network.to(memory_format=network.memory_format)
+if sys.argv[1] == "compiled":
+    compile_in_place(network)
+images = torch.randn(32, 3, 32, 32)
+for module, batch in (network, images.contiguous(memory_format=torch.channels_last)), (exact, images.double()):
+    for _ in range(3):
+        module.zero_grad()
+        module(batch).logsumexp(1).mean().backward()
+for (name, weight), other in zip(network.named_parameters(), exact.parameters()):
+    torch.testing.assert_close(weight.grad.double(), other.grad, rtol=1e-3, atol=1e-5, msg=name)
+"""
+
+
+@pytest.mark.faults("N9")
+@pytest.mark.parametrize("how", ["plain", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_gradients_of_narrow_convolutions_with_a_stride(how):
+    """In channels-last this process crashes on a CPU of AVX2, which a variable asks others to be."""
+    variables = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", GRADIENTS, how], env=variables, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        ("repvgg_a0", torch.contiguous_format),
+        ("mobileone_s0", torch.contiguous_format),
+        ("gernet_s", torch.contiguous_format),
+        ("regnetx_002", torch.channels_last),
+        ("resnet18", torch.channels_last),
+    ],
+)
+def test_networks_have_the_fastest_layout_that_is_right(model, layout):
+    with torch.device("meta"):
+        assert TimmNetwork(TimmConfig(model=model, image_size=224, num_classes=3)).memory_format is layout
+
+
+def test_our_cnns_are_channels_last():
+    for name in ("resnet10_small", "resnet18_cifar"):
+        assert create_network(name, 3, 32).memory_format is torch.channels_last

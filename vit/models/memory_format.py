@@ -1,0 +1,33 @@
+"""The layout of a convolutional network in memory: the fastest one in which its gradients are right
+
+oneDNN, which computes convolutions on CPUs, has a fault in the layout channels-last. The gradient of a 1x1 convolution
+with a stride and few input channels is written beyond its memory: a crash, a hang, or wrong gradients without a word
+(https://github.com/uxlfoundation/oneDNN/issues/6035). RepVGG, MobileOne and FastViT have one in their stems.
+"""
+
+import torch
+from torch import nn
+
+_SAFE_CHANNELS = 16  # oneDNN computes this many at a time with AVX-512, and 8 with AVX2
+
+
+def memory_format_of(model: nn.Module) -> torch.memory_format:
+    """Channels-last, which CPUs and GPUs compute faster, unless a layer of a network cannot have it."""
+    has_3d = any(weight.dim() > 4 for weight in model.parameters())  # lambda layers have 3-D convolutions
+    return torch.contiguous_format if has_3d or needs_contiguous(model) else torch.channels_last
+
+
+def needs_contiguous(model: nn.Module) -> bool:
+    """Whether a network has a convolution whose gradient oneDNN computes wrong in channels-last."""
+    return any(
+        isinstance(layer, nn.Conv2d)
+        and layer.kernel_size == (1, 1)
+        and max(layer.stride) > 1
+        and layer.in_channels // layer.groups < _SAFE_CHANNELS
+        for layer in model.modules()
+    )
+
+
+def compile_in_place(model: nn.Module) -> None:
+    """torch.compile, which turns all convolutions into channels-last unless it is told not to."""
+    model.compile(options={"layout_optimization": False} if needs_contiguous(model) else None)
