@@ -20,9 +20,10 @@ torch.manual_seed(0)
 network = create_network("resnet10_small", 3, 32, widths=(4, 8, 8, 8))
 exact = create_network("resnet10_small", 3, 32, widths=(4, 8, 8, 8)).double()
 exact.load_state_dict(network.state_dict())
-network.to(memory_format=network.memory_format)
+cpu = torch.device("cpu")
+network.laid_out_for(cpu)
 if sys.argv[1] == "compiled":
-    compile_in_place(network)
+    compile_in_place(network, cpu)
 images = torch.randn(32, 3, 32, 32)
 for module, batch in (network, images.contiguous(memory_format=torch.channels_last)), (exact, images.double()):
     for _ in range(3):
@@ -45,18 +46,22 @@ def test_gradients_of_narrow_convolutions_with_a_stride(how):
 
 
 @pytest.mark.parametrize(
-    ("model", "layout"),
+    ("model", "on_cpu", "on_gpu"),
     [
-        ("repvgg_a0", torch.contiguous_format),
-        ("mobileone_s0", torch.contiguous_format),
-        ("gernet_s", torch.contiguous_format),
-        ("regnetx_002", torch.channels_last),
-        ("resnet18", torch.channels_last),
+        ("repvgg_a0", torch.contiguous_format, torch.channels_last),
+        ("mobileone_s0", torch.contiguous_format, torch.channels_last),
+        ("gernet_s", torch.contiguous_format, torch.channels_last),
+        ("regnetx_002", torch.channels_last, torch.channels_last),
+        ("resnet18", torch.channels_last, torch.channels_last),
+        ("lambda_resnet26t", torch.contiguous_format, torch.contiguous_format),
     ],
 )
-def test_networks_have_the_fastest_layout_that_is_right(model, layout):
+def test_networks_have_the_fastest_layout_that_is_right(model, on_cpu, on_gpu):
     with torch.device("meta"):
-        assert TimmNetwork(TimmConfig(model=model, image_size=224, num_classes=3)).memory_format is layout
+        network = TimmNetwork(TimmConfig(model=model, image_size=224, num_classes=3))
+    assert network.memory_format is on_cpu
+    assert network.laid_out_for(torch.device("cuda")).memory_format is on_gpu
+    assert network.laid_out_for(torch.device("cpu")).memory_format is on_cpu
 
 
 def test_our_cnns_are_channels_last():

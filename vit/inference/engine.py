@@ -62,7 +62,7 @@ class Engine:
         temperature: float = 1.0,
         rules: LabelRules | None = None,
     ) -> None:
-        self.network = network.to(device).to(memory_format=network.memory_format).eval()
+        self.network = network.to(device).laid_out_for(device).eval()
         self.preprocess = preprocess
         self.device = device
         self.precision = choose_precision(precision, device)

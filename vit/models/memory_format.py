@@ -11,23 +11,23 @@ from torch import nn
 _SAFE_CHANNELS = 16  # oneDNN computes this many at a time with AVX-512, and 8 with AVX2
 
 
-def memory_format_of(model: nn.Module) -> torch.memory_format:
-    """Channels-last, which CPUs and GPUs compute faster, unless a layer of a network cannot have it."""
+def memory_format_of(model: nn.Module, device: torch.device) -> torch.memory_format:
+    """Channels-last, which all devices compute faster, unless a layer of a network cannot have it there."""
     has_3d = any(weight.dim() > 4 for weight in model.parameters())  # lambda layers have 3-D convolutions
-    return torch.contiguous_format if has_3d or needs_contiguous(model) else torch.channels_last
+    return torch.contiguous_format if has_3d or _needs_contiguous(model, device) else torch.channels_last
 
 
-def needs_contiguous(model: nn.Module) -> bool:
+def compile_in_place(model: nn.Module, device: torch.device) -> None:
+    """torch.compile, which turns all convolutions into channels-last unless it is told not to."""
+    model.compile(options={"layout_optimization": False} if _needs_contiguous(model, device) else None)
+
+
+def _needs_contiguous(model: nn.Module, device: torch.device) -> bool:
     """Whether a network has a convolution whose gradient oneDNN computes wrong in channels-last."""
-    return any(
+    return device.type == "cpu" and any(
         isinstance(layer, nn.Conv2d)
         and layer.kernel_size == (1, 1)
         and max(layer.stride) > 1
         and layer.in_channels // layer.groups < _SAFE_CHANNELS
         for layer in model.modules()
     )
-
-
-def compile_in_place(model: nn.Module) -> None:
-    """torch.compile, which turns all convolutions into channels-last unless it is told not to."""
-    model.compile(options={"layout_optimization": False} if needs_contiguous(model) else None)

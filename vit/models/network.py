@@ -31,12 +31,13 @@ class Network(nn.Module, ABC):
     A network knows nothing of files, losses or training. Each subclass takes one config of its `config_class`.
 
     Attributes:
+        memory_format: layout of the weights, and of the images that the first layer reads.
         keeps_batch_stats: whether batch norms compute with their running mean and variance in training too, and do not
             change them.
     """
 
     config_class: ClassVar[type[NetworkConfig]]
-    memory_format: torch.memory_format = torch.contiguous_format  # the layout that the network computes fastest in
+    memory_format: torch.memory_format = torch.contiguous_format
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -58,6 +59,15 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, K, S, S), float -> logits (B, C)."""
+
+    def memory_format_on(self, device: torch.device) -> torch.memory_format:
+        """The layout in which the network computes fastest on a device, with right gradients."""
+        return torch.contiguous_format
+
+    def laid_out_for(self, device: torch.device) -> Self:
+        """This network in its layout for a device. A new one has that for the CPU."""
+        self.memory_format = self.memory_format_on(device)
+        return self.to(memory_format=self.memory_format)
 
     def first_kernels(self) -> tuple[str, ...]:
         """Names of the convolution weights (D, K, h, w) that read pixels, or () where they are not known."""

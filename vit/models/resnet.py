@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from vit.models.memory_format import memory_format_of
@@ -62,11 +63,14 @@ class SmallImageResNet(Network):
         self.model.conv1 = nn.Conv2d(config.in_chans, stem_width, kernel_size=3, padding=1, bias=False)
         nn.init.kaiming_normal_(self.model.conv1.weight, mode="fan_out", nonlinearity="relu")
         self.model.maxpool = nn.Identity()
-        self.memory_format = memory_format_of(self.model)
+        self.memory_format = self.memory_format_on(torch.device("cpu"))
 
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
         return cast(Tensor, self.model(images.contiguous(memory_format=self.memory_format)))
+
+    def memory_format_on(self, device: torch.device) -> torch.memory_format:
+        return memory_format_of(self.model, device)
 
     def first_kernels(self) -> tuple[str, ...]:
         return ("model.conv1.weight",)

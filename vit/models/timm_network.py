@@ -64,7 +64,7 @@ class TimmNetwork(Network):
                 self.model = cast(nn.Module, create())
             except TypeError as error:
                 raise ValueError(f"timm's {config.model} does not take these values: {error}") from error
-        self.memory_format = memory_format_of(self.model)
+        self.memory_format = self.memory_format_on(torch.device("cpu"))
         native = timm.models.get_pretrained_cfg_value(config.model, "input_size")
         if native is not None and config.image_size != native[-1]:
             _check_size(create, config, native[-1])
@@ -72,6 +72,9 @@ class TimmNetwork(Network):
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
         return cast(Tensor, self.model(images.contiguous(memory_format=self.memory_format)))
+
+    def memory_format_on(self, device: torch.device) -> torch.memory_format:
+        return memory_format_of(self.model, device)
 
     def first_kernels(self) -> tuple[str, ...]:
         named: Any = timm.models.get_pretrained_cfg_value(self.config.model, "first_conv") or ()

@@ -61,7 +61,7 @@ def initial_network(
         seconds = time.perf_counter() - began
     if plan.world_size > 1:
         network = synchronized(network, plan.device)
-    return InitialNetwork(network.to(memory_format=network.memory_format), licence, seconds)
+    return InitialNetwork(network.laid_out_for(plan.device), licence, seconds)
 
 
 def describe(plan: Plan, licence: str | None) -> Description:

@@ -104,7 +104,7 @@ class Loop:
         """
         if self.plan.recipe.trainer.compile:
             # in place, so that names in checkpoints stay; compiled again for validation
-            compile_in_place(cast(nn.Module, self.module.trained))
+            compile_in_place(cast(nn.Module, self.module.trained), self.plan.device)
         self.trainer.fit(self.module, datamodule=data, ckpt_path=self.run.last_path if resume else None)
 
     @property
