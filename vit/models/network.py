@@ -65,7 +65,7 @@ class Network(nn.Module, ABC):
         return torch.contiguous_format
 
     def laid_out_for(self, device: torch.device) -> Self:
-        """This network in its layout for a device. A new one has that for the CPU."""
+        """This network in its layout for a device. A new network is contiguous."""
         self.memory_format = self.memory_format_on(device)
         return self.to(memory_format=self.memory_format)
 

@@ -63,7 +63,6 @@ class SmallImageResNet(Network):
         self.model.conv1 = nn.Conv2d(config.in_chans, stem_width, kernel_size=3, padding=1, bias=False)
         nn.init.kaiming_normal_(self.model.conv1.weight, mode="fan_out", nonlinearity="relu")
         self.model.maxpool = nn.Identity()
-        self.memory_format = self.memory_format_on(torch.device("cpu"))
 
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)

@@ -64,7 +64,6 @@ class TimmNetwork(Network):
                 self.model = cast(nn.Module, create())
             except TypeError as error:
                 raise ValueError(f"timm's {config.model} does not take these values: {error}") from error
-        self.memory_format = self.memory_format_on(torch.device("cpu"))
         native = timm.models.get_pretrained_cfg_value(config.model, "input_size")
         if native is not None and config.image_size != native[-1]:
             _check_size(create, config, native[-1])
