@@ -306,7 +306,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "impossible: `vit` numbers the classes from their names; an unknown name is refused", 3),
         Fault("N7", "images of one color", "no NaN"),
         Fault("N8", "out of memory on a GPU", "as N4", 7),
-        Fault("N9", "1x1 convolutions with a stride and below 16 input channels on a CPU, whose gradient oneDNN writes "
+        Fault("N9", "narrow 1x1 convolutions with a stride on a CPU, whose gradient oneDNN writes "
               "beyond its memory (RepVGG, MobileOne, FastViT)", "right gradients, also with torch.compile"),
     ),
 }  # fmt: skip

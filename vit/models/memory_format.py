@@ -1,7 +1,7 @@
 """The layout of a convolutional network in memory: the fastest one in which its gradients are right
 
 oneDNN, which computes convolutions on CPUs, has a fault in the layout channels-last. The gradient of a 1x1 convolution
-with a stride and few input channels is written beyond its memory: a crash, a hang, or wrong gradients without a word
+with a stride and few input channels can be written beyond its memory: a crash, a hang, or wrong gradients without a word
 (https://github.com/uxlfoundation/oneDNN/issues/6035). RepVGG, MobileOne and FastViT have one in their stems.
 """
 
@@ -23,7 +23,7 @@ def compile_in_place(model: nn.Module, device: torch.device) -> None:
 
 
 def _needs_contiguous(model: nn.Module, device: torch.device) -> bool:
-    """Whether a network has a convolution whose gradient oneDNN computes wrong in channels-last."""
+    """Whether a network has a convolution whose gradient oneDNN may compute wrong in channels-last."""
     return device.type == "cpu" and any(
         isinstance(layer, nn.Conv2d)
         and layer.kernel_size == (1, 1)
