@@ -1,7 +1,7 @@
 """The layout of a convolutional network in memory: the fastest one in which its gradients are right
 
 oneDNN, which computes convolutions on CPUs, has a fault in the layout channels-last. The gradient of a 1x1 convolution
-with a stride and few input channels can be written beyond its memory: a crash, a hang, or wrong gradients without a word
+with a stride and few input channels may be written beyond its memory: a crash, a hang, or silent wrong gradients
 (https://github.com/uxlfoundation/oneDNN/issues/6035). RepVGG, MobileOne and FastViT have one in their stems.
 """
 
