@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs faults results figures architecture bench scaling format clean
+.PHONY: demo test check docs faults results figures architecture bench scaling gpu gpu_wheels format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo.py
@@ -40,6 +40,17 @@ bench: $(VENV)/bench # all rows of docs/performance.md, 30 minutes on 2 cores; c
 
 scaling: $(VENV)/bench # how cost grows: figures and numbers of docs/performance.md, 15 minutes on 2 cores
 	$(BIN)/python benchmarks/scaling.py
+
+DEVICE ?= cuda
+KIT := $(or $(wildcard $(BIN)/python),$(PYTHON))
+gpu: # what only a GPU can show, in 9 minutes: correctness, speed, a profile; continues where it was cut off. DEVICE=cpu: tiny sizes
+	$(KIT) benchmarks/gpu/kit.py --device $(DEVICE)
+
+gpu_wheels: # into .wheels/: what a machine with PyTorch, Lightning and timm lacks, for `make gpu` there without a network
+	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --dest .wheels --python-version 3.12 \
+	    --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 --platform any \
+	    jsonargparse docstring-parser typeshed-client importlib-resources wandb sentry-sdk gitpython gitdb smmap pydantic \
+	    pydantic-core annotated-types httpx peft fastapi starlette uvicorn python-multipart prometheus-client safetensors
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

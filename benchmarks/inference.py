@@ -15,8 +15,9 @@ import importlib.util
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,13 @@ def onnxruntime(network: Any, images: Tensor) -> Side:
 ENGINES = {"OpenVINO": ("openvino", openvino), "onnxruntime float32": ("onnxruntime", onnxruntime)}
 
 
-def sides(size: Size, with_compiled: bool, folder: Path) -> tuple[dict[str, Side], dict[str, str]]:
+def sides(
+    size: Size, with_compiled: bool, folder: Path, wanted: Sequence[str] = ()
+) -> tuple[dict[str, Side], dict[str, str]]:
     """The functions that compute a batch, ours first, and why others are missing, each by its side."""
     shape = (size.batch, 3, size.image_size, size.image_size)
     pixels, normalized = torch.randint(0, 256, shape, dtype=torch.uint8), torch.randn(shape, device=DEVICE)
-    found, absent = networks(size)
+    found, absent = networks(size, wanted)
     calls: dict[str, Side] = {"vit": ours(size, pixels)}
     if _has_openvino_engine() and DEVICE.type == "cpu":
         try:
@@ -124,7 +127,7 @@ def sides(size: Size, with_compiled: bool, folder: Path) -> tuple[dict[str, Side
     calls |= {side: eager(network, normalized) for side, network in found.items()}
     if "timm" not in found:
         return calls, {**absent, "timm compiled": NOT_INSTALLED}
-    if size is RESNET18:
+    if size.name == RESNET18.name:
         network = networks(size)[0]["timm"].to(memory_format=torch.channels_last)
         calls["timm channels-last"] = eager(network, normalized.to(memory_format=torch.channels_last))
     for side, (package, build) in ENGINES.items():
@@ -157,9 +160,11 @@ def options(description: str | None, seconds: float) -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, default="ti16", help="network, images and batch")
     parser.add_argument("--turns", type=int, default=7, help="turns of each side; default 7")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"length of a turn; default {seconds:g}")
+    parser.add_argument("--batch", type=int, help="images of a batch; default: as for two cores")
+    parser.add_argument("--peers", nargs="*", default=(), help="sides beside ours; default: all that are installed")
     parser.add_argument("--no_compile", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
     torch.manual_seed(0)
     return arguments
 
@@ -167,9 +172,10 @@ def options(description: str | None, seconds: float) -> argparse.Namespace:
 def main() -> None:
     arguments = options(__doc__, seconds=1.0)
     size = SIZES[arguments.size]
+    size = replace(size, batch=arguments.batch or size.batch)
     work = Work.of(size.name, size.num_classes, size.image_size, is_training=False)
     with tempfile.TemporaryDirectory() as name:
-        calls, absent = sides(size, not arguments.no_compile, Path(name))
+        calls, absent = sides(size, not arguments.no_compile, Path(name), arguments.peers)
         peak = measured_peak(work.precision)
         speeds = interleave(calls, size.batch, arguments.turns, arguments.seconds)
     peak = max(peak, measured_peak(work.precision))

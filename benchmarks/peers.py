@@ -1,7 +1,7 @@
 """Networks of other libraries, of the size of one of ours: random weights, images (B, 3, S, S) -> logits (B, C)."""
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,19 @@ class Size:
 TI16 = Size("vit_tiny_patch16_224", 224, 32, patch_size=16, embed_dim=192, depth=12, num_heads=3)
 PIXELS_32 = Size("vit_tiny_cifar", 32, 128, patch_size=4, embed_dim=192, depth=12, num_heads=3)
 RESNET18 = Size("resnet18", 224, 32)
+S16 = Size("vit_small_patch16_224", 224, 32, patch_size=16, embed_dim=384, depth=12, num_heads=6)
+B16 = Size("vit_base_patch16_224", 224, 32, patch_size=16, embed_dim=768, depth=12, num_heads=12)
+RESNET50 = Size("resnet50", 224, 32)
 NANO = Size("vit_nano_patch2_8", 8, 4, patch_size=2, embed_dim=64, depth=4, num_heads=4)  # for a test
-SIZES = {"ti16": TI16, "32px": PIXELS_32, "resnet18": RESNET18, "nano": NANO}
+SIZES = {
+    "ti16": TI16,
+    "32px": PIXELS_32,
+    "resnet18": RESNET18,
+    "nano": NANO,
+    "s16": S16,
+    "b16": B16,
+    "resnet50": RESNET50,
+}
 
 
 def timm(size: Size) -> Any:
@@ -131,10 +142,16 @@ def is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def networks(size: Size) -> tuple[dict[str, Any], dict[str, str]]:
-    """The networks of the installed libraries, and why the others are missing, each by its side."""
+def networks(size: Size, wanted: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """The networks of the installed libraries, and why the others are missing, each by its side.
+
+    Args:
+        wanted: sides to build; empty: all.
+    """
     found, absent = {}, {}
     for side, (package, build) in (VITS if size.patch_size else CNNS).items():
+        if wanted and side not in wanted:
+            continue
         if is_installed(package):
             found[side] = build(size)
         else:

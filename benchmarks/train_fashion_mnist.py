@@ -16,11 +16,10 @@ With `--epochs 1` a run is one epoch to its last step, without the validation af
 import argparse
 import os
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
-from timing import Work, answer, compare
+from timing import Work, answer, compare, now
 
 from vit.training.callbacks.listener import Listener
 
@@ -42,9 +41,9 @@ class Stopwatch(Listener):
 
     def step(self, done: int, total: int = 0, loss: float = 0.0, images_per_second: float = 0.0) -> None:
         if done == WARMUP_STEPS:
-            self.started = time.perf_counter()
+            self.started = now()
         if done == WARMUP_STEPS + self.steps:
-            self.images_per_second = self.steps * self.batch_size / (time.perf_counter() - self.started)
+            self.images_per_second = self.steps * self.batch_size / (now() - self.started)
             raise Measured
 
     def row(self, row: dict[str, float], step: int) -> None:

@@ -1,16 +1,17 @@
-"""Training ViT-Ti/16 from a folder of JPEG files, with random crops and mirror images.
+"""Training a ViT from a folder of JPEG files, with random crops and mirror images.
 
 Ours: a recipe as `vit train FOLDER` runs it (`vit.training.fit.fit`), in bf16-mixed where the hardware has it. It runs
 once with `data.cache: none`, which reads files in every epoch, and once with `data.cache: memory`, which decodes them
 before the first step. This filling is not timed: it costs about one epoch's reading.
 
-Theirs: timm's vit_tiny_patch16_224 with AdamW under autocast in the same precision. A DataLoader with as many workers
-as there are cores uses Pillow and torchvision's RandomResizedCrop, RandomHorizontalFlip, ToTensor and Normalize.
+Theirs: timm's network of the same name with AdamW under autocast in the same precision. A DataLoader with as many
+workers as there are cores (--workers) uses Pillow and torchvision's RandomResizedCrop, RandomHorizontalFlip, ToTensor and Normalize.
 
 The clock runs from step 10 to the last step of one epoch, without a validation. Small images show what reading costs:
 
     python benchmarks/train_photos.py --photos FOLDER              (JPEG files, in any folders below)
     python benchmarks/train_photos.py --image_size 64
+    python benchmarks/train_photos.py --network vit_small_patch16_224 --batch 256 --workers 16       (for a GPU)
 
 Without --photos (or the environment's PHOTOS) the script draws photographs itself, as `predict_folder.py` does.
 """
@@ -28,7 +29,6 @@ from photos import find_photos
 from timing import answer, compare
 from train_fashion_mnist import WARMUP_STEPS, Measured, Stopwatch
 
-BATCH_SIZE = 32
 CROP = 0.35  # smallest fraction of the area that a random crop keeps, as in --augment light
 NUM_CLASSES = 2  # whose folders take the photos in turn
 
@@ -42,12 +42,12 @@ def ours(arguments: argparse.Namespace, cache: Literal["memory", "none"]) -> flo
 
     recipe = Recipe(
         data=DataConfig(str(arguments.folder / "train"), validation=0.02, test=0.02, cache=cache),
-        model=ModelConfig({"name": "vit_tiny_patch16_224"}, PreprocessConfig(arguments.image_size)),
+        model=ModelConfig({"name": arguments.network}, PreprocessConfig(arguments.image_size)),
         augment=AugmentConfig("light", crop=CROP, flip=0.5, shift=0.0),
-        optim=OptimConfig(batch_size=BATCH_SIZE, epochs=10),
+        optim=OptimConfig(batch_size=arguments.batch, epochs=10),
         wandb="off",
     )
-    watch = Stopwatch(arguments.steps, BATCH_SIZE)
+    watch = Stopwatch(arguments.steps, arguments.batch)
     with tempfile.TemporaryDirectory() as name:
         try:
             fit(make_plan(recipe), RunDirectory(Path(name)), [watch])
@@ -75,12 +75,12 @@ def timm(arguments: argparse.Namespace) -> float:
             transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
         ]
     )
-    images, workers = ImageFolder(arguments.folder / "train", varied), len(os.sched_getaffinity(0))
-    loader = DataLoader(images, BATCH_SIZE, True, num_workers=workers, drop_last=True, persistent_workers=True)
+    images, workers = ImageFolder(arguments.folder / "train", varied), arguments.workers
+    loader = DataLoader(images, arguments.batch, True, num_workers=workers, drop_last=True, persistent_workers=True)
     device = choose_device()
-    network = create_model("vit_tiny_patch16_224", num_classes=NUM_CLASSES, img_size=arguments.image_size).to(device)
+    network = create_model(arguments.network, num_classes=NUM_CLASSES, img_size=arguments.image_size).to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.05)
-    watch = Stopwatch(arguments.steps, BATCH_SIZE)
+    watch = Stopwatch(arguments.steps, arguments.batch)
     try:
         for step, (inputs, labels) in enumerate(itertools.chain.from_iterable(loader for _ in range(100)), start=1):
             with autocast(choose_precision("auto", device), device):
@@ -107,6 +107,10 @@ def main() -> None:
     parser.add_argument("--photos", default=os.environ.get("PHOTOS"), help="folder of JPEG files; default: draw some")
     parser.add_argument("--images", type=int, default=1500, help="photos; default 1,500")
     parser.add_argument("--image_size", type=int, default=224, help="side of the input in pixels; default 224")
+    parser.add_argument("--network", default="vit_tiny_patch16_224", help="ViT of timm and vit; default ViT-Ti/16")
+    parser.add_argument("--batch", type=int, default=32, help="images of a step; default 32")
+    workers = len(os.sched_getaffinity(0))
+    parser.add_argument("--workers", type=int, default=workers, help="loader processes of timm; default: one a core")
     parser.add_argument("--steps", type=int, default=30, help="steps of a run, after 10 that warm up; default 30")
     parser.add_argument("--pairs", type=int, default=5, help="runs of each side; default 5")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
@@ -120,13 +124,13 @@ def main() -> None:
         drawn = folder / "drawn"
         drawn.mkdir()
         found, photos = find_photos(arguments.photos, drawn, arguments.images)
-        if len(found) * 0.95 < (WARMUP_STEPS + arguments.steps) * BATCH_SIZE:
+        if len(found) * 0.95 < (WARMUP_STEPS + arguments.steps) * arguments.batch:
             raise SystemExit(f"{len(found)} photos are less than an epoch of --steps {arguments.steps}")
         for number in range(NUM_CLASSES):
             (folder / "train" / str(number)).mkdir(parents=True)
         for number, path in enumerate(found):
             (folder / "train" / str(number % NUM_CLASSES) / f"{number:05}.jpg").symlink_to(path.resolve())
-        what = f"Training ViT-Ti/16 on {photos}, {arguments.image_size} pixels, batches of {BATCH_SIZE}"
+        what = f"Training {arguments.network} on {photos}, {arguments.image_size} pixels, batches of {arguments.batch}"
         compare("cached", ["uncached", "timm"], arguments.pairs, what, "--folder", name)
 
 

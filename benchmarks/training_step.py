@@ -7,12 +7,13 @@ Theirs: networks of the same size with random weights on one batch that stays in
 forward in bfloat16 autocast where ours is, cross-entropy with label smoothing 0.1, backward, and fused AdamW.
 "timm compiled" is torch.compile of the network.
 
-    python benchmarks/training_step.py --size ti16          (or 32px, resnet18)
+    python benchmarks/training_step.py --size ti16          (or 32px, resnet18; s16, b16, resnet50 for a GPU)
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,17 +124,17 @@ def peer_step(network: nn.Module, size: Size, channels_last: bool = False) -> Si
     return step
 
 
-def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, str]]:
+def sides(size: Size, with_compiled: bool, wanted: Sequence[str] = ()) -> tuple[dict[str, Side], dict[str, str]]:
     """A step of each peer, and why others are missing, each by its side."""
-    found, absent = networks(size)
+    found, absent = networks(size, wanted)
     calls: dict[str, Side] = {side: peer_step(network, size) for side, network in found.items()}
     if "timm" not in found:
         return calls, {**absent, "timm compiled": NOT_INSTALLED}
     if not size.patch_size:
-        calls["timm channels-last"] = peer_step(networks(size)[0]["timm"], size, channels_last=True)
+        calls["timm channels-last"] = peer_step(networks(size, ["timm"])[0]["timm"], size, channels_last=True)
     if not with_compiled:
         return calls, {**absent, "timm compiled": "left out"}
-    compiled: Any = torch.compile(networks(size)[0]["timm"])
+    compiled: Any = torch.compile(networks(size, ["timm"])[0]["timm"])
     try:
         with at_most(COMPILE_SECONDS):
             call = peer_step(compiled, size)
@@ -147,7 +148,8 @@ def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, s
 def main() -> None:
     arguments = options(__doc__, seconds=1.5)
     size = SIZES[arguments.size]
-    calls, absent = sides(size, not arguments.no_compile)
+    size = replace(size, batch=arguments.batch or size.batch)
+    calls, absent = sides(size, not arguments.no_compile, arguments.peers)
     work = Work.of(size.name, size.num_classes, size.image_size, is_training=True)
     peak = measured_peak(work.precision)
     turns = Turns(calls, size.batch, arguments.turns, arguments.seconds)
