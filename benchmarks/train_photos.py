@@ -5,7 +5,8 @@ once with `data.cache: none`, which reads files in every epoch, and once with `d
 before the first step. This filling is not timed: it costs about one epoch's reading.
 
 Theirs: timm's network of the same name with AdamW under autocast in the same precision. A DataLoader with as many
-workers as there are cores (--workers) uses Pillow and torchvision's RandomResizedCrop, RandomHorizontalFlip, ToTensor and Normalize.
+workers as there are cores (--workers) uses Pillow and torchvision's RandomResizedCrop, RandomHorizontalFlip, ToTensor
+and Normalize.
 
 The clock runs from step 10 to the last step of one epoch, without a validation. Small images show what reading costs:
 

@@ -69,14 +69,12 @@ class Profiler(Listener):
 def report(profiler: Profiler, size: Size) -> list[str]:
     """What was seen, as lines of a page."""
     events = profiler.torch.events()
-    kernels = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [event for event in events if event.device_type.name == "CUDA"]
     busy = sum(event.device_time for event in kernels) / 1e6 / STEPS
     launches = sum(event.name.startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch")) for event in events) / STEPS
     operations = (
         sum(
-            event.device_type == torch.autograd.DeviceType.CPU
-            and event.name.startswith("aten::")
-            and event.cpu_parent is None
+            event.device_type.name == "CPU" and event.name.startswith("aten::") and event.cpu_parent is None
             for event in events
         )
         / STEPS
