@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import vit.__main__ as program
 from vit.errors import ResourceError
@@ -66,7 +67,23 @@ def test_version_is_the_package_s(vit):
 def test_help_of_a_command_shows_defaults_and_an_example(vit, command):
     answer = vit(command, "--help")
     assert answer.code == 0 and answer.err == ""
-    assert f"example: vit {command} " in answer.out and "(type: " in answer.out and "default: " in answer.out
+    assert f"example: vit {command}" in answer.out
+    assert command == "env" or ("(type: " in answer.out and "default: " in answer.out)  # env has no options
+
+
+def test_env_names_versions_device_and_extras_and_no_path(vit, here):
+    answer = vit("env")
+    assert answer.code == 0 and answer.err == ""
+    for word in (
+        "vit        0.1.0",
+        "Python",
+        "device     cpu",
+        "cores",
+        f"torch {torch.__version__.partition('+')[0]}",
+        "dev",
+    ):
+        assert word in answer.out
+    assert "/" not in answer.out and "not installed" not in answer.out
 
 
 def test_short_help_flag(vit):

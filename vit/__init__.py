@@ -8,7 +8,7 @@
 ...     print(prediction.path, prediction.label, prediction.probability)
 
 A command of the command line is the function of the same name: `vit predict RUN IMAGES --top_k 3` is
-`vit.predict(run, images, top_k=3)`. Not so `data`, `demo`, `models`, `runs` and `serve`, which have no function here.
+`vit.predict(run, images, top_k=3)`. Not so `data`, `demo`, `env`, `models`, `runs` and `serve`, which have no function here.
 """
 
 import sys

@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect": "show what a ViT has learned and what it costs: filters, positions, attention, FLOPs",
     "data": "check a data set for broken or mislabeled images; pack it into shards, or index shards",
     "models": "list networks with parameters and FLOPs",
+    "env": "print versions, device and extras, for the report of a fault",
 }
 COMPUTE = (
     "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "serve", "demo", "explain",

@@ -1,0 +1,74 @@
+"""Files by which other programs know the project (workflows, issue forms, citation, agents) agree with it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import vit
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("vendor.github-workflows", ".github/workflows/*.yml"),
+        ("vendor.github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("vendor.github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("vendor.dependabot", ".github/dependabot.yml"),
+        ("vendor.citation-file-format", "CITATION.cff"),
+    ],
+)
+def test_files_of_the_project_host_fit_their_schemas(schema, pattern):
+    files = sorted(map(str, ROOT.glob(pattern)))
+    assert files
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_workflows_call_targets_that_exist():
+    targets = set(re.findall(r"^([\w/$().-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    called = set()
+    for path in [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / ".ci" / "run"]:
+        called |= set(re.findall(r"\bmake (\w+)", path.read_text()))
+    assert called == {"check", "test", "docs"} and called <= targets
+
+
+def test_workflows_try_the_versions_that_the_project_admits():
+    (test,) = (job for name, job in _yaml(".github/workflows/ci.yml")["jobs"].items() if name == "test")
+    named = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)}
+    assert set(test["strategy"]["matrix"]["python"]) == named == {"3.11", "3.12", "3.13"}
+    assert PROJECT["requires-python"] == ">=3.11,<3.14"
+
+
+def test_the_citation_has_the_version_and_the_license_of_the_project():
+    citation = _yaml("CITATION.cff")
+    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert citation["version"] == vit.__version__
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "llms.txt"])
+def test_pages_for_programs_are_short_and_name_files_that_exist(name):
+    text = (ROOT / name).read_text()
+    assert len(text.splitlines()) <= 60
+    named = {path for path in re.findall(r"\]\(([\w./]+)\)", text) if "://" not in path}
+    named |= set(re.findall(r"`([\w/]+\.\w+|[\w/]+/)`", text))
+    assert named and all((ROOT / path).exists() for path in named), [p for p in named if not (ROOT / p).exists()]
+
+
+def test_the_container_and_the_hooks_are_readable():
+    assert json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())["postCreateCommand"] == "make check"
+    (local,) = _yaml(".pre-commit-config.yaml")["repos"]
+    assert [hook["id"] for hook in local["hooks"]] == ["ruff", "format", "mypy"]
+
+
+def _yaml(name):
+    return yaml.safe_load((ROOT / name).read_text())
