@@ -150,6 +150,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "`vit data check` names the images and what to do"),
         Fault("I26", "a JPEG with a film behind it (a motion photo), or with a picture in its metadata",
               "read as the photograph; scans are counted up to its end, so that bytes behind it are not scans"),
+        Fault("I27", "a photograph with an ICC profile (Adobe RGB, Display P3, ProPhoto, CMYK, gray), or with a damaged "
+              "one", "its colors become sRGB, as viewers show them; older checkpoints keep the numbers; pictures without "
+              "a profile, or with that of sRGB, keep every bit; a damaged profile is ignored"),
+        Fault("I28", "a picture whose pixels are all transparent",
+              "a BMP is opaque, as viewers show it; other formats have a reason; never a white picture"),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",
