@@ -44,12 +44,14 @@ class DataError(VitError):
 class EmptyClassError(DataError):
     """A class folder has no images. Not every command has the option that keeps such a class."""
 
-    REMOVE_IT = "remove it"
+    REMOVE_IT = "remove it"  # a folder without any file
+    CONVERT_IT = "convert its files to JPEG or PNG, or move the folder elsewhere"
     _OR_KEEP_IT = ", or give --data.allow_empty true"
 
     def with_option(self) -> "EmptyClassError":
         """The same error, where `data.allow_empty` can be given."""
-        return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if self.fix == self.REMOVE_IT else self
+        has_option = self.fix in (self.REMOVE_IT, self.CONVERT_IT)
+        return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if has_option else self
 
     def without_option(self) -> "EmptyClassError":
         """The same error, where it cannot."""

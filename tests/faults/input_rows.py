@@ -9,8 +9,10 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "with names of data sets instead of layouts", 3),
         Fault("D2", "images lie directly in DATA, without class folders",
               "refused with their number and the accepted layouts", 3),
-        Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/",
-              "refused; the error names the folder to give", 3),
+        Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/, or are splits, folds "
+              "or variants with the same class folders",
+              "splits such as train_set/ or seg_test/seg_test/ are read as such, with a note; all else is refused, and "
+              "the error names the folder to give", 3),
         Fault("D4", "a class folder without an image",
               "refused, with the content of the folder; `--data.allow_empty true` keeps the class, and the plan "
               "says so; `vit evaluate` measures the other classes", 3),
@@ -23,15 +25,17 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "classes and labels are matched by name, in any order and Unicode form; unknown ones are refused and "
               "named, and so are images with one class where the model gives several labels, and the reverse; a label "
               "that lists never name is absent, and one without a column unknown", 3),
-        Fault("D8", "class names that differ only in case, spaces or Unicode form",
-              "two classes, and a note that names both; `vit data check --strict` ends with 5"),
+        Fault("D8", "class names that differ only in case, spaces, Unicode form or number format; nan and None",
+              "spaces around a name and its Unicode form do not count; else two classes, and a note with both and "
+              "their images; `vit data check --strict` ends with 5"),
         Fault("D9", "class names that are numbers",
               "sorted as text (1, 10, 2); the order is in classes.json and in every checkpoint"),
         Fault("D10", "one class, or too few images for a validation split",
               "refused; `vit evaluate` measures images of one class, and test images alone", 3),
-        Fault("D11", "files whose ending is not that of an image (.dng, .txt)",
-              "skipped and counted by ending; refused with these counts if the folder has nothing else; the note "
-              "says how to read HEIC photographs, and how to convert raw ones", 3),
+        Fault("D11", "files whose ending is not that of an image (.dng, .txt), or files without an ending",
+              "skipped and counted by ending, but images without an ending are known by their first bytes; refused "
+              "with these counts if the folder has nothing else; the note says how to read HEIC photographs, and how "
+              "to convert raw ones", 3),
         Fault("D12", "links that form a loop, or lead back into DATA",
               "each real folder is read once; the others are counted"),
         Fault("D13", "a broken link, a file without permission, or a file that vanishes after the listing",
@@ -150,9 +154,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "`vit data check` names the images and what to do"),
         Fault("I26", "a JPEG with a film behind it (a motion photo), or with a picture in its metadata",
               "read as the photograph; scans are counted up to its end, so that bytes behind it are not scans"),
-        Fault("I27", "a photograph with an ICC profile (Adobe RGB, Display P3, ProPhoto, CMYK, gray), or with a damaged "
-              "one", "its colors become sRGB, as viewers show them; older checkpoints keep the numbers; pictures without "
-              "a profile, or with that of sRGB, keep every bit; a damaged profile is ignored"),
+        Fault("I27", "a photograph with an ICC profile (Adobe RGB, Display P3, ProPhoto, CMYK, gray), or a damaged one",
+              "its colors become sRGB, as viewers show them; older checkpoints keep the numbers; pictures without a "
+              "profile, or with that of sRGB, keep every bit; a damaged profile is ignored"),
         Fault("I28", "a picture whose pixels are all transparent",
               "a BMP is opaque, as viewers show it; other formats have a reason; never a white picture"),
     ),

@@ -10,9 +10,8 @@ import numpy as np
 
 from vit.data.csv_splits import split_of
 from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
-from vit.data.formats import has_image_extension
 from vit.data.image_csv import columns_of, given_columns, read_image_csv
-from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
+from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, is_image, subfolders
 from vit.data.listed_files import ListedFiles
 from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source
@@ -112,7 +111,7 @@ def _has_classes(folder: Path) -> bool:
         inside = folder / training[0]
         raise DataError(f"{inside} has no class folders", f"give {inside} as DATA: its images need no labels")
     with os.scandir(folder) as entries:
-        loose = [entry for entry in entries if os.path.isfile(entry.path) and has_image_extension(Path(entry.name))]
+        loose = [entry for entry in entries if os.path.isfile(entry.path) and is_image(entry)]
     return len(names) > 1 and not loose
 
 
