@@ -73,9 +73,8 @@ def test_runs_beside_classes_are_no_class(
     (here / "photos" / "cells").mkdir()
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
-    assert after.notes == [
-        "skipped: 1 files beside the class folders, 2 folders that vit wrote (cells/, vit_nano_patch2_8/)"
-    ]
+    words = "1 files beside the class folders, 2 folders that vit wrote (cells/, vit_nano_patch2_8/)"
+    assert after.notes == [f"skipped: {words}"]
 
 
 def test_what_commands_write_into_the_folder_of_the_images_is_no_class(

@@ -9,8 +9,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "with names of data sets instead of layouts", 3),
         Fault("D2", "images lie directly in DATA, without class folders",
               "refused with their number and the accepted layouts", 3),
-        Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/, or are splits, folds "
-              "or variants with the same class folders",
+        Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/, or are splits, "
+              "folds or variants with the same class folders",
               "splits such as train_set/ or seg_test/seg_test/ are read as such, with a note; all else is refused, and "
               "the error names the folder to give", 3),
         Fault("D4", "a class folder without an image",
@@ -104,6 +104,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "`vit compare` does not take the runs together as seeds, and tells the training images as a difference"),
         Fault("D40", "images that were replaced after a training whose page is written again",
               "no picture stands beside the old prediction; page and terminal count them"),
+        Fault("D41", "a table with splits in a column of another name (Usage, phase, is_valid), or with columns that "
+              "nobody reads",
+              "words of splits are read, with a note, or refused where they disagree or are not clear; each other "
+              "column that is not read is listed once", 3),
+        Fault("D42", "a table of Kaggle or Excel: image_id, names without an ending, Windows paths, UTF-16, `sep=;`",
+              "read, with a note on the names that were completed; a missing file that lies in a folder beside the "
+              "table is refused with that folder", 3),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

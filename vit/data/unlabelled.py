@@ -145,14 +145,14 @@ def _unlabelled_table(path: Path, given: Mapping[str, str], has_splits: bool) ->
     table = read_image_csv(path, ("path",), ("split",) if has_splits else (), given)
     files, paths = ListedFiles(path), []
     for line, row in table.rows:
-        files.add(row["path"], line)
+        name = files.add(row["path"], line)
         if split_of(row, f"{path}, line {line}") == "train":
-            paths.append(row["path"])
+            paths.append(name)
     if not paths and has_splits:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     if not paths:
         raise DataError(f"{path} has no images", "give a table with a row for each image")
-    return _unlabelled(path.stem, paths, path.parent, [table.note] if table.note else [])
+    return _unlabelled(path.stem, paths, path.parent, [table.note] * bool(table.note) + files.notes)
 
 
 def _unlabelled(name: str, paths: list[str], root: Path, notes: list[str]) -> Source:
