@@ -329,7 +329,7 @@ def test_an_image_or_another_file_is_no_table(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg")
     Image.new("RGB", (8, 8)).save(tmp_path / "b", "PNG")
     (tmp_path / "c.xlsx").write_bytes(b"PK\3\4\0\0")
-    for name, words in (("a.jpg", "a.jpg is an image"), ("b", "b is an image"), ("c.xlsx", "save it as UTF-8 CSV")):
+    for name, words in (("a.jpg", "a.jpg is an image"), ("b", "b is an image"), ("c.xlsx", "save it as CSV")):
         with pytest.raises(DataError, match=words):
             open_source(str(tmp_path / name))
 

@@ -111,6 +111,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D42", "a table of Kaggle or Excel: image_id, names without an ending, Windows paths, UTF-16, `sep=;`",
               "read, with a note on the names that were completed; a missing file that lies in a folder beside the "
               "table is refused with that folder", 3),
+        Fault("D43", "a disk, a network file system or a limit of the machine fails while an image is read",
+              "the image is read again after pauses; what lasts ends the command, in training, evaluation and "
+              "prediction: no other image stands in, and no test becomes smaller", 7),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-from vit.errors import install
+from vit.errors import ResourceError, how_to_read_again, install, is_of_machine
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
@@ -70,7 +70,9 @@ def begins_as_image(path: str) -> bool:
             return False
         with open(path, "rb") as file:
             start = file.read(132)
-    except OSError:
+    except OSError as error:
+        if is_of_machine(error):
+            raise ResourceError(f"cannot read {path}: {error.strerror}", how_to_read_again(error)) from error
         return False
     found = next((kind for mark, kind in _STARTS if start.startswith(mark)), "")
     if start[4:8] == b"ftyp":

@@ -215,7 +215,7 @@ def _opened(path: Path) -> IO[str]:
     is_wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     if b"\0" in start and not is_wide:
         is_image = has_image_extension(path) or begins_as_image(str(path))
-        fix = "give the folder of the images, or a CSV with the columns path,label" if is_image else "save it as UTF-8 CSV"
+        fix = "give the folder of the images, or a CSV with the columns path,label" if is_image else "save it as CSV"
         raise DataError(f"{path} is {'an image' if is_image else 'not text'}, not a table", fix)
     return open(path, newline="", encoding="utf-16" if is_wide else "utf-8-sig", errors="surrogateescape")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vit.data.formats import begins_as_image, has_image_extension, how_to_convert
 from vit.data.outputs import holds_outputs
+from vit.errors import ResourceError, how_to_read_again, is_of_machine
 
 FolderId = tuple[int, int]  # device and inode
 
@@ -37,6 +38,8 @@ def image_files(
             identity = folder_id(here)
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
+            if is_of_machine(error):
+                raise ResourceError(f"cannot list {here}: {error.strerror}", how_to_read_again(error)) from error
             skipped[f"unreadable folders ({error.strerror})"] += 1
             return
         if identity in seen:
