@@ -280,6 +280,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the extra to install, or the kinds that are read", 2),
         Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
               "overwritten", 2),
+        Fault("S15", "an image at an address that has no end, or is larger than its server says",
+              "given up at 512 MiB while it comes; counts as an unreadable file (D13)"),
         Fault("S13", "tar files of which only some name a split, or with images beside the folders of their splits",
               "refused with the tar files or images of an unknown split; they never become training images", 3),
         Fault("S14", "hidden folders, such as .thumbnails/, and links inside a tar file",
