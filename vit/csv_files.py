@@ -35,6 +35,17 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub("", text) if "'" in text else text  # a list of images has millions of cells
 
 
+def describe_escapes(names: Iterable[str], where: str = "CSV files of vit have") -> str:
+    """How names stand in our tables, where a spreadsheet would compute them; "" where none is escaped."""
+    escaped = [name for name in names if escape(name) != name]
+    if not escaped:
+        return ""
+    return (
+        f"{where} {escape(escaped[0])!r} for {escaped[0]!r}{f' and {len(escaped) - 1:,} more' * (len(escaped) > 1)}"
+        ": a spreadsheet would compute the name; vit.read_table, .jsonl and .parquet have it as it is"
+    )
+
+
 def is_of_vit(header: Sequence[str]) -> bool:
     """Whether a table has the header of one that this program writes, so that its cells are escaped."""
     return any(tuple(header[: len(names)]) == names for names in _OF_VIT)

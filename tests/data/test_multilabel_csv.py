@@ -54,6 +54,7 @@ def test_bars_in_a_column_of_classes_are_pointed_at(tmp_path):
         ("path,labels\n1.jpg,a||b\n2.jpg,a\n", ["line 2", "without a name"]),
         ("path,labels\n1.jpg,a|?a\n2.jpg,b\n", ["line 2", "both present and unknown"]),
         ('path,labels\n1.jpg,"a,b"\n2.jpg,b\n', ["line 2", "','", "cat|indoors"]),
+        ("path,tags\n1.jpg,a b\n2.jpg,b\n3.jpg,a\n", ["line 2", "spaces", "cat|indoors"]),
         ("path,labels,split\n1.jpg,a|b,\n2.jpg,a,\n3.jpg,c|a,test\n", ["line 4", "'c'", "known: 'a', 'b'"]),
         ("path,labels\n1.jpg,a|?c\n2.jpg,b\n", ["line 2", "'c'", "no training image"]),
         ("path,a,b\n1.jpg,1,0\n2.jpg,0,0\n", ["no training image has the label 'b'"]),

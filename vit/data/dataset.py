@@ -175,7 +175,7 @@ class ImageDataset(Dataset[Batch]):
         if isinstance(failure, ChannelsError):
             fix = f"--model.preprocess.channels {failure.found}, if all images are like this one"
         else:
-            fix = "fix or remove the file"
+            fix = "fix the file, or move it elsewhere"
         raise DataError(f"{failure}", f"{fix}; 'vit data check' lists all files that cannot be read") from failure
 
     def _part(self, indices: range) -> Part:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vit.csv_files import describe_escapes
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
 from vit.data.folder_source import read_folder_source
@@ -134,6 +135,7 @@ def _add_notes(source: Source) -> None:
         for name in source.class_names
         if name.casefold() in MISSING
     )
+    source.notes.extend(filter(None, [describe_escapes(source.class_names)]))
     for split, samples in source.splits.items():
         if samples.is_multilabel:
             present = set(np.flatnonzero((samples.label_rows == PRESENT).any(axis=0)).tolist())
