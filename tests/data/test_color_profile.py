@@ -7,7 +7,7 @@ import numpy as np
 import pillow_heif
 import pytest
 import torch
-from PIL import Image, ImageCms
+from PIL import Image, ImageCms, UnidentifiedImageError
 
 from tests.color_profiles import ADOBE_RGB, DISPLAY_P3, PROPHOTO, SRGB, cmyk_profile, gray_profile, rgb_profile
 from tests.science_files import tiff
@@ -130,6 +130,10 @@ def test_a_tiff_of_16_bits_for_a_color_is_converted_too() -> None:
     deep = np.asarray(stored_as(P3)).astype(np.uint16) * 257
     data = tiff(deep, photometric="rgb", extratags=[(34675, "B", len(P3), P3, True)])
     assert off(data, seen_colors()) <= 3
+    floats = tiff((deep / 65_535).astype(np.float64), photometric="rgb")  # Pillow does not open it
+    with pytest.raises(UnidentifiedImageError):
+        Image.open(io.BytesIO(floats))
+    assert off(floats, np.asarray(stored_as(P3))) <= 1
     window = Decoding((0, 65_535))
     assert off(data, np.asarray(stored_as(P3)), window) == 0
 

@@ -15,7 +15,11 @@ from torch import Tensor
 MAX_PROFILE_BYTES = 2**23  # of CMYK printers they have 0.5 to 3 MB
 _SAME = 2  # levels of 255: rounding, and the tables of different sRGB profiles, differ by as much
 _MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}  # color space in the header of a profile -> Pillow's mode
-_COLOR_MODES = frozenset(("RGB", "RGBA", "RGBX", "RGBa", "P", "PA"))  # whose colors are RGB
+_FITTING = {  # Pillow's mode of a profile -> modes of images that have such colors
+    "RGB": ("RGB", "RGBA", "RGBX", "RGBa", "P", "PA"),
+    "L": ("L", "LA", "La"),
+    "CMYK": ("CMYK",),
+}
 _SPACE, _HEADER_BYTES = slice(16, 20), 128
 
 
@@ -28,16 +32,17 @@ def _transform(profile: bytes) -> "ImageCms.ImageCmsTransform | None":
     try:
         own = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         transform = ImageCms.buildTransform(own, ImageCms.createProfile("sRGB"), mode, "RGB")
+        steps = np.arange(0, 256, 15, dtype=np.uint8)
+        probe = np.stack(np.meshgrid(*[steps] * 3), axis=-1).reshape(-1, len(steps), 3)
+        if mode == "L":
+            probe = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
+        is_same = (
+            mode != "CMYK"
+            and np.ptp([probe, np.asarray(_apply(transform, Image.fromarray(probe)))], axis=0).max() <= _SAME
+        )
     except Exception:  # noqa: BLE001  an untrusted profile may raise anything
         return None
-    if mode == "CMYK":
-        return transform
-    steps = np.linspace(0, 255, 18).round().astype(np.uint8)
-    probe = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 18, 3)
-    if mode == "L":
-        probe = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
-    seen = np.asarray(_apply(transform, Image.fromarray(probe)))
-    return None if np.abs(seen.astype(int) - probe).max() <= _SAME else transform
+    return None if is_same else transform
 
 
 def _apply(transform: "ImageCms.ImageCmsTransform", image: Image.Image) -> Image.Image:
@@ -51,30 +56,23 @@ def _apply(transform: "ImageCms.ImageCmsTransform", image: Image.Image) -> Image
     return found
 
 
-def image_in_srgb(image: Image.Image) -> Image.Image | None:
-    """Pillow's image in sRGB, mode "RGB" without transparency; None where no profile changes its colors."""
+def _transform_of(image: Image.Image) -> "ImageCms.ImageCmsTransform | None":
+    """The conversion from the profile of an image; None where it has none, or one of other colors."""
     profile = image.info.get("icc_profile")
     transform = _transform(profile) if isinstance(profile, bytes) else None
-    if transform is None:
-        return None
-    fits = {"L": ("L", "LA", "La"), "CMYK": ("CMYK",)}.get(transform.input_mode, _COLOR_MODES)
-    return _apply(transform, image) if image.mode in fits else None
+    return transform if transform is not None and image.mode in _FITTING[transform.input_mode] else None
+
+
+def image_in_srgb(image: Image.Image) -> Image.Image | None:
+    """Pillow's image in sRGB, mode "RGB" without transparency; None where no profile changes its colors."""
+    transform = _transform_of(image)
+    return None if transform is None else _apply(transform, image)
 
 
 def pixels_in_srgb(pixels: Tensor, image: Image.Image) -> Tensor:
     """Pixels (3, H, W) uint8 that another decoder read of Pillow's image, as sRGB."""
-    profile = image.info.get("icc_profile")
-    transform = _transform(profile) if isinstance(profile, bytes) else None
-    if transform is None or transform.input_mode != image.mode:
+    transform = _transform_of(image)
+    if transform is None:
         return pixels
     colors = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
     return torch.from_numpy(np.array(_apply(transform, colors))).permute(2, 0, 1)
-
-
-def profile_name(image: Image.Image) -> str:
-    """The name of the profile that `image_in_srgb` converts from; "" where it changes nothing."""
-    profile = image.info.get("icc_profile")
-    if not isinstance(profile, bytes) or _transform(profile) is None:
-        return ""
-    name = ImageCms.getProfileDescription(ImageCms.ImageCmsProfile(io.BytesIO(profile)))
-    return " ".join(name.split())[:60] or "without a name"

@@ -12,6 +12,7 @@ So do TIFF files of many channels (tifffile) and DICOM images (pydicom).
 import io
 import os
 import re
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,8 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", decoding
             except ValuesError as error:
                 raise ImageError(path, "unreadable", str(error)) from error
             if len(pixels) == COLORS and is_tiff(data) and decoding.converts and decoding.window is None:
-                pixels = pixels_in_srgb(pixels, opened(data, path))
+                with suppress(ImageError):  # a kind that Pillow does not read
+                    pixels = pixels_in_srgb(pixels, opened(data, path))
         return with_channels(pixels, decoding.channels, path)
 
 

@@ -115,15 +115,15 @@ def _check_nested(root: Path, names: list[str]) -> list[str]:
     common = [name for name, count in sorted(counts.items()) if 2 * count > len(nested)]
     if len(nested) < 2 or len(common) < 2:
         return []
-    few, inside = " and ".join(f"{name}/" for name in list(nested)[:2]), " and ".join(f"{name}/" for name in common[:2])
+    few, shared = (" and ".join(f"{name}/" for name in group[:2]) for group in (list(nested), common))
     if len(nested) < len(names):
-        return [f"{few} hold the same folders, such as {inside}; their images count as images of the folders above"]
+        return [f"{few} hold the same folders, such as {shared}; their images count as images of the folders above"]
     if all(split_in(name) for name in common):
         fix = f"write DATA/{common[0]}/{names[0]}/IMAGE, or a CSV with the columns path,label,split"
-        raise DataError(f"each folder of {root} holds {inside}: splits in classes are not read", fix)
+        raise DataError(f"each folder of {root} holds {shared}: splits in classes are not read", fix)
     raise DataError(
-        f"all folders of {root}, such as {few}, hold the same folders, such as {inside}, and no images of their own",
-        f"if {inside} are classes, give one folder, such as {_inner(root / names[0])[0]}, or name the folders train, "
+        f"all folders of {root}, such as {few}, hold the same folders, such as {shared}, and no images of their own",
+        f"if {shared} are classes, give one folder, such as {_inner(root / names[0])[0]}, or name the folders train, "
         f"validation and test; if {few} are the classes, give a CSV with the columns path,label",
     )
 

@@ -58,7 +58,7 @@ def read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool = Fa
             "write labels as cat|indoors; name the column label if each image has one class",
         )
     distinct, tags = {text.strip() for text in texts} - {""}, {tag for text in texts for tag in text.split()}
-    if len(tags) < len(distinct) and not any("|" in text for text in texts):  # of names with spaces there are more words
+    if len(tags) < len(distinct) and not any("|" in text for text in texts):  # names with spaces have more words
         line = next(line for line, row in table.rows if len(row["labels"].split()) > 1)
         raise DataError(
             f"{path}, line {line}: the column labels has spaces and no '|' between labels, and the words repeat",

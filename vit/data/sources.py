@@ -128,10 +128,10 @@ def _add_notes(source: Source) -> None:
             else np.bincount(samples.labels, minlength=len(source.class_names))
         )
         counts.update(dict(zip(source.class_names, map(int, numbers), strict=True)))
-    shown = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
-    source.notes.extend(f"{kind} {shown[one]} and {shown[twin]} {ALIKE}" for one, twin in twins(source.class_names))
+    counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
+    source.notes.extend(f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in twins(source.class_names))
     source.notes.extend(
-        f"{one_kind} {shown[name]} is a usual word for a missing label; leave these images out if they have none"
+        f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
         for name in source.class_names
         if name.casefold() in MISSING
     )
