@@ -42,8 +42,8 @@ class ImageTable:
 
     Attributes:
         rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
-        note: columns and separator that were recognized, where they are not ours, and columns with one of our names
-            that were left out where the others were asked for; else empty.
+        note: columns and separator that were recognized, where they are not ours, and columns that are not read; else
+            empty.
         others: names of the other columns, where they were asked for.
         other_cells: their cells of each row; "" where a row is too short.
     """
@@ -122,13 +122,13 @@ def read_image_csv(
             text = unescape if is_of_vit(header) else str
             rows: list[tuple[int, dict[str, str]]] = []
             beside = _others(header, columns.values()) if others else {}
-            left_out = _left_out(header, columns.values()) if others else []
             unread = UnreadColumns(header, columns.values())
             other_cells: list[list[str]] = []
             for line, row in _rows(reader, path, mark, len(header), columns["path"], skipped):
                 cells = {name: text(row[index]) if index < len(row) else "" for name, index in columns.items()}
                 rows.append((line, cells))
-                unread.add(row)
+                if optional:
+                    unread.add(row)
                 if others:
                     other_cells.append([text(row[index]) if index < len(row) else "" for index in beside])
     except (csv.Error, OSError, UnicodeError) as error:
@@ -149,14 +149,12 @@ def read_image_csv(
         if number in kept_places:
             for one in other_cells:
                 del one[kept_places.index(number)]
-    if left_out:
-        names = ", ".join(map(repr, left_out))
-        notes.append(f"left out {names}, named like a path, split or group (rename it if it is a label)")
     notes += _other_labels(header, columns, given)
     mentioned = " ".join(notes)
     more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in beside.values()]
     if more and optional:
-        notes.append(f"columns that are not read: {', '.join(more[:_SHOWN])}" + ", ..." * (len(more) > _SHOWN))
+        shown = ", ".join(more[:_SHOWN]) + ", ..." * (len(more) > _SHOWN)
+        notes.append(f"columns that are not read: {shown}" + " (rename one that is a label)" * others)
     note = f"{path.name}: {'; '.join(notes)}" if notes else ""
     return ImageTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
 

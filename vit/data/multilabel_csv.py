@@ -124,8 +124,8 @@ def read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool = 
         notes.append(f"{path.name}: the labels are -1 and 1; -1 is read as absent")
     parsed = [{name: values[cell] for name, cell in zip(names, row, strict=True)} for row in cells]
     rows = _rows_by_split(path, table, parsed, to_measure, notes)
-    is_one_hot = len(names) > 1 and all(sorted(row.values())[-2:] == [ABSENT, PRESENT] for row in parsed)
-    if is_one_hot and all(NOT_KNOWN not in row.values() for row in parsed):
+    one_hot = [ABSENT] * (len(names) - 1) + [PRESENT]
+    if len(names) > 1 and all(sorted(row.values()) == one_hot for row in parsed):
         return _one_class(path, names, rows, notes, to_measure)
     return _source(path, tuple(sorted(names)), rows, NOT_KNOWN, notes, to_measure)
 

@@ -188,5 +188,7 @@ def _decoding(run: RunDirectory) -> Decoding:
     config = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
     told = (config.get("model") or {}).get("preprocess") or {}
     window = told.get("window")  # earlier versions had none
-    channels, profiles = int(told.get("channels") or COLORS), told.get("color_profiles") or "ignore"
-    return Decoding(None if window is None else tuple(map(float, window)), channels, profiles)
+    channels, converts = int(told.get("channels") or COLORS), told.get("color_profiles") == "convert"
+    return Decoding(
+        None if window is None else tuple(map(float, window)), channels, "convert" if converts else "ignore"
+    )
