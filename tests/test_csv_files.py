@@ -1,6 +1,7 @@
 """One writer and one reader for every CSV: no spreadsheet computes a cell, and rows are read as they were written."""
 
 import ast
+import csv
 import os
 from pathlib import Path
 
@@ -64,3 +65,21 @@ def test_nothing_else_writes_tables():
         or (isinstance(node, ast.ImportFrom) and node.module == "csv")
     }
     assert users == {"csv_files.py", "rows.py"}, "rows.py has a Parquet writer"
+
+
+@pytest.mark.faults("H2")
+def test_class_names_that_a_spreadsheet_would_compute_come_back(tmp_path, draw_classes, capsys):
+    """The plan and `vit predict` say how such names stand in a CSV; our reader, and pandas with `unescape`, undo it."""
+    photos = draw_classes(tmp_path / "photos", ("+1", "-1", "zero"), 12)
+    run = vit.train(photos, network="vit_nano_patch2_8", image_size=8, epochs=1, wandb="off", out=tmp_path / "runs")
+    assert "CSV files of vit have \"'+1\" for '+1' and 1 more: a spreadsheet would compute" in capsys.readouterr().out
+    vit.predict(run, photos / "+1", output=tmp_path / "rows.csv")
+    assert "rows.csv has \"'+1\" for '+1' and 1 more" in capsys.readouterr().err
+    columns, rows = vit.read_table(tmp_path / "rows.csv")
+    labels = [row[columns.index("label")] for row in rows]
+    assert len(labels) == 12 and set(labels) <= {"+1", "-1", "zero"}
+    with open(tmp_path / "rows.csv", newline="") as file:
+        raw = [row["label"] for row in csv.DictReader(file)]
+    assert raw != labels and [vit.unescape(label) for label in raw] == labels
+    vit.predict(run, photos / "+1", output=tmp_path / "rows.jsonl")
+    assert "would compute" not in capsys.readouterr().err

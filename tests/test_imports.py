@@ -30,7 +30,7 @@ MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},
     "__main__": {"commands", "console", "launch", "memory", "errors", "version"},
-    "__init__": {"models", "inference", "commands", "version"},
+    "__init__": {"models", "inference", "commands", "csv_files", "version"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vit.commands.report import report
     from vit.commands.study import study
     from vit.commands.train import train
+    from vit.csv_files import read_table, unescape
     from vit.inference.predictor import load
     from vit.models.spec import create_network
 
@@ -50,16 +51,23 @@ __all__ = [
     "pretrain",
     "probe",
     "push",
+    "read_table",
     "report",
     "study",
     "train",
+    "unescape",
 ]
 
 _COMMANDS = (
     "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
     "probe", "push", "report", "study", "train",
 )  # fmt: skip
-_HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
+_HOMES = {
+    "create_network": "vit.models.spec",
+    "load": "vit.inference.predictor",
+    "read_table": "vit.csv_files",
+    "unescape": "vit.csv_files",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,10 @@ from typing import IO
 
 Cell = str | int | float | None
 
+_OF_VIT = (  # how the headers of our tables begin, of which some are given as DATA
+    ("path", "label", "split", "content"), ("path", "labels", "split", "content"), ("path", "label", "suggested"),
+    ("path", "label", "predicted"), ("path", "labels", "predicted"), ("path", "status"),
+)  # fmt: skip
 _BEGINS = r"(?:\A|(?<=[;\t\r\n]))"  # of a cell, in any spreadsheet
 _FORMULA = r"[ \u00a0\"]*[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n]"
 _TO_ESCAPE = re.compile(f"{_BEGINS}(?='*{_FORMULA})")
@@ -29,6 +33,22 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """The text before `escape`."""
     return _ESCAPED.sub("", text) if "'" in text else text  # a list of images has millions of cells
+
+
+def describe_escapes(names: Iterable[str], where: str = "CSV files of vit have") -> str:
+    """How names stand in our tables, where a spreadsheet would compute them; "" where none is escaped."""
+    escaped = [name for name in names if escape(name) != name]
+    if not escaped:
+        return ""
+    return (
+        f"{where} {escape(escaped[0])!r} for {escaped[0]!r}{f' and {len(escaped) - 1:,} more' * (len(escaped) > 1)}"
+        ": a spreadsheet would compute the name; vit.read_table, .jsonl and .parquet have it as it is"
+    )
+
+
+def is_of_vit(header: Sequence[str]) -> bool:
+    """Whether a table has the header of one that this program writes, so that its cells are escaped."""
+    return any(tuple(header[: len(names)]) == names for names in _OF_VIT)
 
 
 class TableWriter:

@@ -1,5 +1,6 @@
 """Failures that a user can fix: the problem, its place, the fix, and an exit code."""
 
+import errno
 import shlex
 import sys
 from collections.abc import Iterable
@@ -7,6 +8,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _SHOWN = 12  # names in a list
+_OF_MACHINE = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EIO", "ESTALE", "ETIMEDOUT", "EREMOTEIO", "EMFILE", "ENFILE", "ENOMEM", "ENOTCONN", "ESHUTDOWN",
+        "ECONNRESET", "ECONNABORTED", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH",
+    )
+    if hasattr(errno, name)
+)  # fmt: skip
 
 
 class VitError(Exception):
@@ -44,12 +53,14 @@ class DataError(VitError):
 class EmptyClassError(DataError):
     """A class folder has no images. Not every command has the option that keeps such a class."""
 
-    REMOVE_IT = "remove it"
+    REMOVE_IT = "remove it"  # a folder without any file
+    CONVERT_IT = "convert its files to JPEG or PNG, or move the folder elsewhere"
     _OR_KEEP_IT = ", or give --data.allow_empty true"
 
     def with_option(self) -> "EmptyClassError":
         """The same error, where `data.allow_empty` can be given."""
-        return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if self.fix == self.REMOVE_IT else self
+        has_option = self.fix in (self.REMOVE_IT, self.CONVERT_IT)
+        return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if has_option else self
 
     def without_option(self) -> "EmptyClassError":
         """The same error, where it cannot."""
@@ -96,6 +107,20 @@ class StoppedError(VitError):
     def __init__(self, code: int, problem: str, fix: str) -> None:
         super().__init__(problem, fix)
         self.code = code
+
+
+def is_of_machine(error: OSError) -> bool:
+    """Whether a file could not be read because of the machine, its network or its limits, whatever the file is."""
+    return error.errno in _OF_MACHINE
+
+
+def how_to_read_again(error: OSError) -> str:
+    """What helps against an error of the machine, for the `fix` of an error."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "raise the limit of open files (ulimit -n), or give a smaller --data.num_workers"
+    if error.errno == errno.ENOMEM:
+        return "free memory"
+    return "check the disk or the network file system; 'vit train --resume' continues a training"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

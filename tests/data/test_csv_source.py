@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from vit.commands.measured_images import of_same_task
 from vit.data.dataset_names import TableColumns
 from vit.data.groups import twin_notes
 from vit.data.samples import Source
@@ -79,7 +81,7 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
         ("path,label,split\n1.jpg,a,trian\n", ["line 2", "'trian'", "'train'"]),
         ("path,label,split\n1.jpg,a,\n2.jpg,b,\n3.jpg,c,val\n", ["'c'", "'a', 'b'"]),
         ("path,label\n1.jpg,\u00e9\n".encode("latin-1"), ["line 2", "UTF-8"]),
-        ("path,label\n1.jpg,a\n".encode("utf-16"), ["lacks the column"]),
+        ("path,label\n1.jpg,a\n".encode("utf-16"), ["one class, 'a'"]),
         (b"path,label\n" + b"x" * 200_000, ["not a CSV"]),
         ("path,labels\n1.jpg,a,b\n2.jpg,b\n", ["line 2: 3 cells, and the header 2 columns", "a|b"]),
         ("path,label\n1.jpg,a\n2.jpg,crane, bird\n", ["line 3: 3 cells", "quote"]),
@@ -87,7 +89,7 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
         ('path,label\n1.jpg,"a\n2.jpg,b\n3.jpg,a"\n', ["line 2: a cell goes on to line 4", "quote"]),
         ('path,label\n1.jpg,b\n2.jpg,"a\n3.jpg,b\n', ["line 3", "quote"]),
         ('path,label\n1.jpg,b\n2.jpg,a\n3.jpg, "c, d"\n', ["line 4: 3 cells"]),
-        (bytes(range(256)), ["lacks the column"]),
+        (bytes(range(256)), ["not text"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, content: str | bytes, words: list[str]) -> None:
@@ -167,7 +169,9 @@ def test_groups_that_people_would_take_for_one_are_one_or_are_told(tmp_path: Pat
     source = open_source(str(table(tmp_path, rows)))
     assert source.splits["train"].groups == ("p 1", "p 1", "P  1")
     (note,) = twin_notes(source)
-    assert note.startswith("WARNING: groups 'P  1' and 'p 1' differ only in case, spaces or Unicode form")
+    assert note.startswith(
+        "WARNING: groups 'P  1' and 'p 1' differ only in case, spaces, Unicode form or number format"
+    )
 
 
 @pytest.mark.faults("D7")
@@ -181,3 +185,190 @@ def test_a_table_to_measure_may_have_one_class_and_no_training_images(tmp_path, 
     source = open_source(file, to_measure=True)
     (samples,) = source.splits.values()
     assert source.class_names == ("a",) and samples.paths == ["1.jpg"] and samples.labels.tolist() == [0]
+
+
+SPLITS = ["train", "train", "valid", "test"]
+
+
+def photos(root: Path, folder: str = "", count: int = 12) -> list[tuple[str, str]]:
+    """(path below `folder`, class) of images below `root`."""
+    rows = [(f"{name}/{number:02}.png", name) for name in ("cat", "dog") for number in range(count)]
+    for path, _ in rows:
+        (root / folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / folder / path).touch()
+    return rows
+
+
+def counts(source: Source) -> dict[str, int]:
+    return {split: len(samples) for split, samples in source.splits.items()}
+
+
+@pytest.mark.faults("D41")
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("data_split", SPLITS), ("usage", ["Training", "Training", "PublicTest", "PrivateTest"]), ("phase", SPLITS),
+        ("dataset", ["train_set", "training set", "val", "test-set"]), ("type", ["TRAIN", "TRAIN", "VAL", "TEST"]),
+        ("split", ["train_1", "train_2", "dev", "eval"]), ("mode", ["", "", "val", "test"]),
+    ],
+)  # fmt: skip
+def test_a_column_of_splits_is_read_whatever_its_name(tmp_path: Path, column: str, words: list[str]) -> None:
+    rows = "".join(f"{path},{name},{words[at % 4]}\n" for at, (path, name) in enumerate(photos(tmp_path)))
+    (tmp_path / "t.csv").write_text(f"path,label,{column}\n{rows}")
+    source = open_source(str(tmp_path / "t.csv"))
+    assert counts(source) == {"train": 12, "validation": 6, "test": 6}
+    assert source.splits["test"].paths[0] == "cat/03.png"
+    assert column == "split" or f"read {column!r} as split" in source.notes[0]
+    assert "PublicTest" not in words or "PrivateTest is test, PublicTest is validation" in source.notes[0]
+
+
+@pytest.mark.faults("D41")
+def test_flags_of_splits_are_read_or_refused(tmp_path: Path) -> None:
+    rows = photos(tmp_path)
+    for column, yes, no, split in (("is_valid", "True", "False", "validation"), ("is_test", "1", "0", "test")):
+        text = "".join(f"{path},{name},{yes if at % 3 == 0 else no}\n" for at, (path, name) in enumerate(rows))
+        (tmp_path / "t.csv").write_text(f"path,label,{column}\n{text}")
+        assert counts(open_source(str(tmp_path / "t.csv"))) == {"train": 16, split: 8}
+    (tmp_path / "t.csv").write_text(f"path,label,is_train\n{text}")
+    with pytest.raises(DataError, match="whether 0 is for validation or for test is not known"):
+        open_source(str(tmp_path / "t.csv"))
+    labels_and_flag = "".join(f"{path},{at % 2},{at // 2 % 2},{int(at > 15)}\n" for at, (path, _) in enumerate(rows))
+    (tmp_path / "t.csv").write_text(f"path,red,round,is_valid\n{labels_and_flag}")
+    source = open_source(str(tmp_path / "t.csv"))
+    assert source.class_names == ("red", "round") and counts(source) == {"train": 16, "validation": 8}
+    (tmp_path / "t.csv").write_text(f"path,red,round,train\n{labels_and_flag}")
+    assert open_source(str(tmp_path / "t.csv")).class_names == ("red", "round", "train")  # a picture of a train
+
+
+@pytest.mark.faults("D41")
+def test_columns_of_splits_that_disagree_or_hold_more_are_refused(tmp_path: Path) -> None:
+    rows = photos(tmp_path)
+    for header, cells, words in (
+        ("split,phase", lambda at: f"{SPLITS[at % 4]},{SPLITS[(at + 1) % 4]}", "line 3: column 'phase' says valid"),
+        ("phase", lambda at: [*SPLITS, "extra"][at % 5], "column 'phase' has the splits test and train, and also 'ex"),
+        (
+            "is_valid,is_test",
+            lambda at: f"{int(at % 3 == 0)},{int(at % 3 == 1)}",
+            "line 2: column 'is_test' says",
+        ),
+    ):
+        text = "".join(f"{path},{name},{cells(at)}\n" for at, (path, name) in enumerate(rows))
+        (tmp_path / "t.csv").write_text(f"path,label,{header}\n{text}")
+        with pytest.raises(DataError, match=words):
+            open_source(str(tmp_path / "t.csv"))
+    text = "".join(f"{path},{name},{SPLITS[at % 4]},{SPLITS[at % 4]}\n" for at, (path, name) in enumerate(rows))
+    (tmp_path / "t.csv").write_text(f"path,label,split,phase\n{text}")
+    assert counts(open_source(str(tmp_path / "t.csv"))) == {"train": 12, "validation": 6, "test": 6}
+
+
+@pytest.mark.faults("D41")
+def test_columns_that_are_not_read_are_listed_once(tmp_path: Path) -> None:
+    """Words that are splits elsewhere may be something else: a means of transport, whether a photograph is public."""
+    rows = "".join(
+        f"{path},{name},{at},{['train', 'bus'][at % 2]},{['public', 'private'][at % 2]},valid,train\n"
+        for at, (path, name) in enumerate(photos(tmp_path))
+    )
+    (tmp_path / "t.csv").write_text(f"path,label,age,vehicle,visibility,status,from\n{rows}")
+    source = open_source(str(tmp_path / "t.csv"))
+    assert counts(source) == {"train": 24}
+    names = "'age', 'vehicle', 'visibility', 'status', 'from'"
+    assert source.notes == [f"t.csv: columns that are not read: {names}"]
+
+
+@pytest.mark.faults("D42")
+@pytest.mark.parametrize(
+    ("header", "cell", "encoding", "note"),
+    [
+        ("path,label", lambda path: path.replace("/", "\\"), "utf-8", "24 names are read as other ones"),
+        ("image,label", lambda path: path[:-4], "utf-8", r"such as 'cat/00' as 'cat/00.png'"),
+        ("image_id,label", lambda path: path, "utf-8", "read 'image_id' as path"),
+        ("id,label", lambda path: path[:-4], "utf-8", "read 'id' as path"),
+        ("Image Index,label", lambda path: path, "utf-8", "read 'Image Index' as path"),
+        ("path\tlabel", lambda path: path, "utf-16", "separated by tabs"),
+        ("path;label", lambda path: path, "utf-16-be", "separated by semicolons"),
+        ("sep=;\npath;label", lambda path: path, "utf-8", "separated by semicolons"),
+        ("\ufeffsep=,\r\npath,label", lambda path: path, "utf-8", ""),
+        ("path,label", lambda path: f" {path} ", "utf-8", "read as other ones"),
+    ],
+)  # fmt: skip
+def test_tables_of_other_programs_are_read(tmp_path: Path, header: str, cell, encoding: str, note: str) -> None:
+    mark = header[-6]
+    text = f"{header}\n" + "".join(f"{cell(path)}{mark}{name}\n" for path, name in photos(tmp_path))
+    start = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    (tmp_path / "t.csv").write_bytes(start + text.encode(encoding))
+    source = open_source(str(tmp_path / "t.csv"))
+    assert source.class_names == ("cat", "dog")
+    assert list(source.splits["train"].paths) == [path for path, _ in photos(tmp_path)]
+    assert note in "".join(source.notes)
+    (tmp_path / "t.csv").write_bytes(start + text.replace("dog", "eel").encode(encoding))
+    with pytest.raises(DataError, match=f"line {14 + header.count(chr(10))}: there is no file"):
+        open_source(str(tmp_path / "t.csv"))
+
+
+@pytest.mark.faults("D42")
+def test_a_table_beside_the_folder_of_its_images_says_where_they_are(tmp_path: Path) -> None:
+    rows = photos(tmp_path, "train_images")
+    text = "".join(f"{path.partition('/')[2][:-4]},{name}\n" for path, name in rows[:12])
+    (tmp_path / "t.csv").write_text(f"image_id,label\n{text}")
+    with pytest.raises(DataError, match=r"there is no file .*; paths are relative to the CSV; --data.image_column"):
+        open_source(str(tmp_path / "t.csv"))
+    (tmp_path / "train_images" / "00.png").touch()
+    with pytest.raises(
+        DataError, match=f"it lies in {tmp_path}/train_images: move the CSV there, or write train_images/"
+    ):
+        open_source(str(tmp_path / "t.csv"))
+    (tmp_path / "1.jpg").touch()
+    (tmp_path / "1.png").touch()
+    (tmp_path / "t.csv").write_text("image_id,label\n1,a\n")
+    with pytest.raises(DataError, match=r"'1' may be 1\.jpg or 1.png; write the ending"):
+        open_source(str(tmp_path / "t.csv"))
+
+
+@pytest.mark.faults("D1")
+def test_an_image_or_another_file_is_no_table(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg")
+    Image.new("RGB", (8, 8)).save(tmp_path / "b", "PNG")
+    (tmp_path / "c.xlsx").write_bytes(b"PK\3\4\0\0")
+    for name, words in (("a.jpg", "a.jpg is an image"), ("b", "b is an image"), ("c.xlsx", "save it as CSV")):
+        with pytest.raises(DataError, match=words):
+            open_source(str(tmp_path / name))
+
+
+@pytest.mark.faults("D8")
+def test_labels_lose_spaces_and_other_unicode_forms(tmp_path: Path) -> None:
+    text = "path, label\n1.jpg, caf\u00e9\n2.jpg,cafe\u0301 \n3.jpg,\ttea\n"
+    source = open_source(str(table(tmp_path, text)))
+    assert source.class_names == ("caf\u00e9", "tea") and source.splits["train"].labels.tolist() == [0, 0, 1]
+    lists = open_source(str(table(tmp_path, "path,labels\n1.jpg,caf\u00e9 | tea\n2.jpg, ?cafe\u0301\n3.jpg,\n")))
+    assert lists.class_names == ("caf\u00e9", "tea")
+    with pytest.raises(DataError, match=r"line 3: an empty label \(2 of 3 lines have one\)"):
+        open_source(str(table(tmp_path, "path,label\n1.jpg,a\n2.jpg, \n3.jpg,\n")))
+
+
+def test_only_tables_of_vit_are_read_without_escapes(tmp_path: Path) -> None:
+    """Else the row of the file '=e.jpg, with the quote, would read the file without it, and two classes be one."""
+    for name in ("=e.jpg", "'=e.jpg"):
+        (tmp_path / name).touch()
+    (tmp_path / "mine.csv").write_text("path,label\n=e.jpg,-x\n'=e.jpg,'-x\n")
+    source = open_source(str(tmp_path / "mine.csv"))
+    assert source.splits["train"].paths == ["=e.jpg", "'=e.jpg"] and source.class_names == ("'-x", "-x")
+    (tmp_path / "splits.csv").write_text("path,label,split,content\n'=e.jpg,'-x,train,0\n''=e.jpg,x,train,1\n")
+    source = open_source(str(tmp_path / "splits.csv"))
+    assert source.splits["train"].paths == ["=e.jpg", "'=e.jpg"] and source.class_names == ("-x", "x")
+
+
+@pytest.mark.faults("D31")
+def test_a_one_hot_table_has_one_class_for_an_image(tmp_path: Path) -> None:
+    """As ISIC and HAM10000 have it. A model of several labels may be measured on it."""
+    rows = photos(tmp_path)
+    text = "".join(f"{path},{float(name == 'dog')},{float(name == 'cat')},0\n" for path, name in rows)
+    (tmp_path / "t.csv").write_text(f"image,dog,cat,fox\n{text}")
+    source = open_source(str(tmp_path / "t.csv"))
+    assert not source.is_multilabel and source.class_names == ("cat", "dog")
+    assert labels(source, "train") == dict(rows)
+    assert any("each row has a single 1: one class for an image" in note for note in source.notes)
+    assert any("no training image has the class fox" in note for note in source.notes)
+    measured = of_same_task(open_source(str(tmp_path / "t.csv"), to_measure=True), True)
+    assert measured.class_names == ("cat", "dog", "fox") and measured.splits["train"].labels[0].tolist() == [1, 0, 0]
+    (tmp_path / "t.csv").write_text(f"image,dog,cat,fox\n{text.replace('1.0,0.0,0', '1.0,0.0,1')}")
+    assert open_source(str(tmp_path / "t.csv")).is_multilabel  # dogs are foxes, too

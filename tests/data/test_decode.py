@@ -15,7 +15,7 @@ from vit.data import formats, image_header
 from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
-from vit.data.preprocess import Interpolation, Preprocess
+from vit.data.preprocess import Decoding, Interpolation, Preprocess
 from vit.errors import install
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
@@ -83,7 +83,7 @@ def test_tiffs_of_channels_and_of_deep_colors_are_upright(orientation: int) -> N
         (deep * 16, None, {"photometric": "rgb"}),
     ):
         stored = np.ascontiguousarray(STORED[orientation](upright))
-        found = decode_image(tiff(stored, **options, **tag), window=window, channels=upright.shape[2])
+        found = decode_image(tiff(stored, **options, **tag), decoding=Decoding(window, channels=upright.shape[2]))
         expected = upright if upright.dtype == np.uint8 else picture()
         assert np.array_equal(found.permute(1, 2, 0).numpy(), expected)
 

@@ -23,6 +23,7 @@ READ_ALL = """
 import json, resource, sys, time
 from pathlib import Path
 from vit.data.decode import ImageError, read_image
+from vit.data.preprocess import Decoding
 from vit.data.planes import ChannelsError
 
 def peak():
@@ -39,7 +40,7 @@ for file in sorted(Path(sys.argv[1]).parent.iterdir()):
             image = read_image(file)
         except ChannelsError as error:
             channels = error.found
-            image = read_image(file, channels=channels)
+            image = read_image(file, decoding=Decoding(channels=channels))
         is_right = image.ndim == 3 and image.shape[0] == channels and str(image.dtype) == "torch.uint8"
         outcome = "image" if is_right else "wrong"
     except ImageError as error:

@@ -7,6 +7,7 @@ from pydicom.sequence import Sequence
 
 from tests.science_files import dicom
 from vit.data.decode import decode_image, deep_values
+from vit.data.preprocess import Decoding
 
 STORED = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)  # 12 bits
 TWELVE = {"BitsStored": 12, "HighBit": 11}
@@ -31,8 +32,8 @@ def test_a_window_without_a_value_is_none(elements: dict[str, object]) -> None:
     assert np.array_equal(decode_image(empty).numpy(), decode_image(plain).numpy())
     values = deep_values(empty)
     assert values is not None and np.array_equal(values[0], STORED)  # so a training measures a window
-    seen = decode_image(empty, window=(100.0, 500.0))
-    assert np.array_equal(seen.numpy(), decode_image(plain, window=(100.0, 500.0)).numpy())
+    seen = decode_image(empty, decoding=Decoding((100.0, 500.0)))
+    assert np.array_equal(seen.numpy(), decode_image(plain, decoding=Decoding((100.0, 500.0))).numpy())
     gray = (STORED >> 4).astype(np.uint8)
     assert np.array_equal(decode_image(dicom(gray, **elements))[0].numpy(), gray)
 

@@ -13,6 +13,7 @@ from vit.data import decode, deep_color
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image
 from vit.data.gray_window import measured_window
+from vit.data.preprocess import Decoding
 from vit.data.samples import Samples
 from vit.data.sources import open_source
 
@@ -33,16 +34,16 @@ def encoded(values: npt.NDArray[np.generic], kind: str) -> bytes:
 )
 def test_a_window_keeps_256_equal_steps(values: npt.NDArray[np.generic], kind: str) -> None:
     low, high = float(values.min()), float(values.max())
-    found = decode_image(encoded(values, kind), window=(low, high)).numpy()
+    found = decode_image(encoded(values, kind), decoding=Decoding((low, high))).numpy()
     assert found.shape == (3, 64, 64) and (found[0] == found[1]).all() and (found[0] == found[2]).all()
     assert np.array_equal(found[0].ravel(), np.rint(np.arange(64 * 64) / 4095 * 255))
-    half = decode_image(encoded(values, kind), window=(low, (low + high) / 2)).numpy()
+    half = decode_image(encoded(values, kind), decoding=Decoding((low, (low + high) / 2))).numpy()
     assert half.ravel()[-1] == 255 and half[0, 32:].min() >= 254  # the upper half is beyond the window
 
 
 def test_images_of_8_bits_have_no_window() -> None:
     gray = encoded((RAMP // 16).astype(np.uint8), "PNG")
-    assert (decode_image(gray, window=(100, 200)) == decode_image(gray)).all()
+    assert (decode_image(gray, decoding=Decoding((100, 200))) == decode_image(gray)).all()
 
 
 @pytest.mark.faults("I16")
@@ -55,11 +56,11 @@ def test_16_bits_for_a_color_are_not_cut_where_a_window_is_asked_for(kind: str, 
     assert cv2.imwrite(str(tmp_path / f"a.{kind.lower()}"), color)
     data = (tmp_path / f"a.{kind.lower()}").read_bytes()
     if kind == "TIFF":  # tifffile reads all bits
-        seen = decode_image(data, window=(0, 4095)).numpy()
+        seen = decode_image(data, decoding=Decoding((0, 4095))).numpy()
         assert np.array_equal(seen[2].ravel(), np.rint(np.arange(64 * 64) / 4095 * 255))
         return
     with pytest.raises(ImageError, match="16 bits for a color"):
-        decode_image(data, window=(0, 4095))
+        decode_image(data, decoding=Decoding((0, 4095)))
 
 
 @pytest.mark.faults("I16")
@@ -80,7 +81,7 @@ def test_the_window_leaves_out_a_thousandth_of_the_pixels(tmp_path: Path) -> Non
 @pytest.mark.faults("I16")
 def test_values_that_are_not_numbers_are_one_error() -> None:
     with pytest.raises(ImageError, match="not finite"):
-        decode_image(encoded(np.full((8, 8), np.nan, np.float32), "TIFF"), window=(0, 1))
+        decode_image(encoded(np.full((8, 8), np.nan, np.float32), "TIFF"), decoding=Decoding((0, 1)))
     with pytest.raises(ImageError, match="without a window"):
         decode_image(encoded(np.full((8, 8), 1e6, np.float32), "TIFF"))
 
@@ -95,7 +96,7 @@ def test_values_that_would_be_almost_black_are_not_read_without_a_window(kind: s
         return
     with pytest.raises(ImageError, match=f"16-bit values up to {most:,} of 65,535 would be almost black"):
         decode_image(encoded(values.astype(np.uint16), kind))
-    assert decode_image(encoded(values.astype(np.uint16), kind), window=(0, most)).max() == 255
+    assert decode_image(encoded(values.astype(np.uint16), kind), decoding=Decoding((0, most))).max() == 255
 
 
 def colors(values: npt.NDArray[np.generic], mode: str) -> npt.NDArray[np.uint16]:
@@ -137,7 +138,9 @@ def test_colors_that_would_be_almost_black_are_not_read_either(mode: str, kind: 
 @pytest.mark.faults("I16")
 def test_a_tiff_of_deep_colors_is_seen_through_a_window() -> None:
     data = deep_file(RAMP, "RGB", "TIFF")
-    assert np.array_equal(decode_image(data, window=(0, 4095))[1].numpy().ravel(), np.rint(RAMP.ravel() / 4095 * 255))
+    assert np.array_equal(
+        decode_image(data, decoding=Decoding((0, 4095)))[1].numpy().ravel(), np.rint(RAMP.ravel() / 4095 * 255)
+    )
     planes = tiff(colors(RAMP * 16, "RGB").transpose(2, 0, 1), photometric="rgb", planarconfig="separate")
     assert np.array_equal(decode_image(planes)[2].numpy(), RAMP * 16 >> 8)  # Pillow takes both bytes as pixels
 
@@ -165,7 +168,9 @@ def test_a_bmp_of_16_bits_for_a_pixel_is_of_8_bits() -> None:
     header = b"BM" + (66).to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little")
     sides = (40).to_bytes(4, "little") + (2).to_bytes(4, "little") * 2 + (1).to_bytes(2, "little")
     data = header + sides + (16).to_bytes(2, "little") + bytes(24) + b"\x42\x08" * 4  # 5 bits for a color, of 2
-    assert decode_image(data).unique().tolist() == decode_image(data, window=(0, 9)).unique().tolist() == [16]
+    assert (
+        decode_image(data).unique().tolist() == decode_image(data, decoding=Decoding((0, 9))).unique().tolist() == [16]
+    )
 
 
 @pytest.mark.faults("I16", "I25")
@@ -201,7 +206,7 @@ def test_a_window_is_as_exact_as_the_range_of_the_values(middle: float, spread: 
     assert found is not None
     low, high = np.percentile(values, (0.1, 99.9))
     assert np.allclose(found, (low, high), rtol=0, atol=1e-3 * (high - low))
-    pixels = decode_image(tiff(values), window=found).numpy()
+    pixels = decode_image(tiff(values), decoding=Decoding(found)).numpy()
     assert len(np.unique(pixels)) > 200
 
 
@@ -215,7 +220,7 @@ def test_integers_of_32_bits_without_a_sign_pass_the_half_of_their_range(
     monkeypatch.setattr(decode, "has_tifffile", lambda: has_extra)
     values = np.linspace(1.0e9, 4.2e9, 32 * 32).astype(np.uint32).reshape(32, 32)
     data = tiff(values, **options)
-    found = decode_image(data, window=(1.0e9, 4.2e9), channels=1)[0].numpy()
+    found = decode_image(data, decoding=Decoding((1.0e9, 4.2e9), channels=1))[0].numpy()
     assert np.array_equal(found, np.rint((values - 1.0e9) / 3.2e9 * 255))
     (tmp_path / "a.tif").write_bytes(data)
     window = measured_window(Samples(["a.tif"], np.zeros(1, dtype=np.int64), tmp_path))
@@ -223,12 +228,12 @@ def test_integers_of_32_bits_without_a_sign_pass_the_half_of_their_range(
     with pytest.raises(ImageError, match="32-bit integers outside 0 to 65535"):
         decode_image(data)
     signed = tiff(np.full((4, 4), -5, np.int32))
-    assert decode_image(signed, window=(-10, 0)).unique().tolist() == [128]
+    assert decode_image(signed, decoding=Decoding((-10, 0))).unique().tolist() == [128]
 
 
 @pytest.mark.faults("I16")
 def test_a_window_for_each_color_sees_a_gray_image_three_times(tmp_path: Path) -> None:
     window, values = (0.0, 4095.0, 0.0, 2000.0, 1000.0, 4095.0), RAMP.astype(np.uint16)
-    one_by_one = [decode_image(encoded(values, "PNG"), window=window[at : at + 2])[0] for at in (0, 2, 4)]
+    one_by_one = [decode_image(encoded(values, "PNG"), decoding=Decoding(window[at : at + 2]))[0] for at in (0, 2, 4)]
     for data in (encoded(values, "PNG"), encoded(values, "TIFF"), dicom(values)):
-        assert np.array_equal(decode_image(data, window=window).numpy(), np.stack(one_by_one))
+        assert np.array_equal(decode_image(data, decoding=Decoding(window)).numpy(), np.stack(one_by_one))

@@ -54,6 +54,7 @@ def test_bars_in_a_column_of_classes_are_pointed_at(tmp_path):
         ("path,labels\n1.jpg,a||b\n2.jpg,a\n", ["line 2", "without a name"]),
         ("path,labels\n1.jpg,a|?a\n2.jpg,b\n", ["line 2", "both present and unknown"]),
         ('path,labels\n1.jpg,"a,b"\n2.jpg,b\n', ["line 2", "','", "cat|indoors"]),
+        ("path,tags\n1.jpg,a b\n2.jpg,b\n3.jpg,a\n", ["line 2", "spaces", "cat|indoors"]),
         ("path,labels,split\n1.jpg,a|b,\n2.jpg,a,\n3.jpg,c|a,test\n", ["line 4", "'c'", "known: 'a', 'b'"]),
         ("path,labels\n1.jpg,a|?c\n2.jpg,b\n", ["line 2", "'c'", "no training image"]),
         ("path,a,b\n1.jpg,1,0\n2.jpg,0,0\n", ["no training image has the label 'b'"]),
@@ -83,9 +84,8 @@ def test_a_column_named_like_a_path_is_left_out_with_a_note(tmp_path):
     source = open_source(
         str(table(tmp_path, "path,a,b,image,fold,set\n1.jpg,1,0,0,1,\n2.jpg,0,1,1,2,\n3.jpg,0,1,1,3,\n"))
     )
-    (note,) = (note for note in source.notes if "left out" in note)
-    assert source.class_names == ("a", "b") and "'image', 'fold', named like a path, split or group" in note
-    assert "rename it if it is a label" in note
+    (note,) = (note for note in source.notes if "not read" in note)
+    assert source.class_names == ("a", "b") and "'image', 'fold' (rename one that is a label)" in note
 
 
 @pytest.mark.faults("D7")

@@ -73,7 +73,8 @@ def test_runs_beside_classes_are_no_class(
     (here / "photos" / "cells").mkdir()
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
-    assert after.notes == ["skipped: 1 files beside the class folders, 2 folders that vit wrote"]
+    words = "1 files beside the class folders, 2 folders that vit wrote (cells/, vit_nano_patch2_8/)"
+    assert after.notes == [f"skipped: {words}"]
 
 
 def test_what_commands_write_into_the_folder_of_the_images_is_no_class(
@@ -90,7 +91,9 @@ def test_what_commands_write_into_the_folder_of_the_images_is_no_class(
     CrossvalLayout(photos / "crossval" / "photos").description_path.write_text("{}")
     source = open_source(".")
     assert source.class_names == ("cat", "dog")
-    assert source.notes == ["skipped: 6 folders that vit wrote"]  # runs, explanations, inspection, measured, ...
+    assert source.notes == [
+        "skipped: 6 folders that vit wrote (crossval/, explanations/, inspection/, ...)"
+    ]  # runs, explanations, inspection, measured, ...
     (run / "result.json").unlink()
     assert vit.train(resume=run) == run
 
@@ -104,11 +107,26 @@ def test_pictures_of_runs_in_a_class_folder_are_none_of_its_images(
     run.parent.rename(here / "photos" / "cat" / "runs" / "photos" / "net")
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and len(after.splits["train"]) == 6
-    assert after.notes == ["skipped: 1 folders that vit wrote"]
+    assert after.notes == ["skipped: 1 folders that vit wrote (runs/)"]
 
 
 def test_folders_of_images_at_any_depth_are_no_outputs(here: Path, draw_classes: Callable[..., Path]) -> None:
     draw_classes(here / "photos" / "cat" / "2024", ("may", "june"), 2)
-    draw_classes(here / "photos" / "dog" / "2024", ("may", "june"), 2)
+    draw_classes(here / "photos" / "dog" / "2024", ("may", "july"), 2)
     found = open_source("photos")
     assert found.class_names == ("cat", "dog") and len(found.splits["train"]) == 8 and found.notes == []
+
+
+def test_images_beside_a_table_or_page_of_vit_stay_a_class(here: Path, draw_classes: Callable[..., Path]) -> None:
+    """`vit explain` and others write their files anywhere, also into the folder of a class."""
+    photos = draw_classes(here / "photos", ("cat", "dog", "eel", "fox"), 3)
+    (photos / "cat" / "explanations.csv").touch()
+    (photos / "dog" / "inspection.html").touch()
+    for name in ("metrics.json", "predictions.csv"):
+        (photos / "eel" / name).touch()
+    run = photos / "fox" / "run"
+    run.mkdir()
+    for name in ("config.yaml", "splits.csv"):
+        (run / name).touch()
+    found = open_source("photos")
+    assert found.class_names == ("cat", "dog", "eel", "fox") and len(found.splits["train"]) == 12

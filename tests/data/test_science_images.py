@@ -21,6 +21,7 @@ from vit.data.formats import has_image_extension
 from vit.data.gray_window import measured_window
 from vit.data.image_header import image_format
 from vit.data.planes import gray_of
+from vit.data.preprocess import Decoding
 from vit.data.samples import Samples
 from vit.data.sources import open_source
 from vit.errors import install
@@ -37,11 +38,11 @@ DEEP = RNG.integers(100, 3000, (5, 20, 30)).astype(np.uint16)
 def test_bands_of_one_page_are_channels(compression: str | None, planar: str) -> None:
     values = BANDS if planar == "separate" else BANDS.transpose(1, 2, 0)
     data = tiff(values, photometric="minisblack", planarconfig=planar, compression=compression)
-    assert np.array_equal(decode_image(data, channels=5).numpy(), BANDS)
+    assert np.array_equal(decode_image(data, decoding=Decoding(channels=5)).numpy(), BANDS)
     with pytest.raises(ImageError, match=r"5 channels, and the model sees 3 \(model.preprocess.channels\)"):
         decode_image(data)
     with pytest.raises(ImageError, match="5 channels, and the model sees 4"):
-        decode_image(data, channels=4)
+        decode_image(data, decoding=Decoding(channels=4))
     assert image_format(data) == "TIFF"
 
 
@@ -49,7 +50,7 @@ def test_bands_of_one_page_are_channels(compression: str | None, planar: str) ->
 def test_no_band_is_left_out_where_rgb_has_more() -> None:
     """Pillow reads such files as RGB, without their fourth band."""
     data = tiff(BANDS[:4].transpose(1, 2, 0), photometric="rgb", extrasamples=["unspecified"])
-    assert np.array_equal(decode_image(data, channels=4).numpy(), BANDS[:4])
+    assert np.array_equal(decode_image(data, decoding=Decoding(channels=4)).numpy(), BANDS[:4])
     with pytest.raises(ImageError, match="4 channels, and the model sees 3"):
         decode_image(data)
 
@@ -58,11 +59,11 @@ def test_no_band_is_left_out_where_rgb_has_more() -> None:
 def test_the_channels_of_ome_and_imagej_files_are_their_axis_c() -> None:
     stack = np.stack([BANDS[:2], 255 - BANDS[:2], BANDS[2:4]])  # (Z, C, Y, X)
     ome = tiff(stack, ome=True, metadata={"axes": "ZCYX"}, photometric="minisblack")
-    assert np.array_equal(decode_image(ome, channels=2).numpy(), BANDS[:2])
+    assert np.array_equal(decode_image(ome, decoding=Decoding(channels=2)).numpy(), BANDS[:2])
     other = tiff(stack.transpose(1, 0, 2, 3).copy(), ome=True, metadata={"axes": "CZYX"}, photometric="minisblack")
-    assert np.array_equal(decode_image(other, channels=2).numpy(), BANDS[:2])
+    assert np.array_equal(decode_image(other, decoding=Decoding(channels=2)).numpy(), BANDS[:2])
     hyperstack = tiff(stack, imagej=True, metadata={"axes": "ZCYX"})
-    assert np.array_equal(decode_image(hyperstack, channels=2).numpy(), BANDS[:2])
+    assert np.array_equal(decode_image(hyperstack, decoding=Decoding(channels=2)).numpy(), BANDS[:2])
 
 
 def test_pages_are_channels_only_for_as_many_channels() -> None:
@@ -71,11 +72,11 @@ def test_pages_are_channels_only_for_as_many_channels() -> None:
         for band in BANDS[:4]:
             writer.write(band, photometric="minisblack", metadata=None)
     data = buffer.getvalue()
-    assert np.array_equal(decode_image(data, channels=4).numpy(), BANDS[:4])
+    assert np.array_equal(decode_image(data, decoding=Decoding(channels=4)).numpy(), BANDS[:4])
     assert np.array_equal(decode_image(data).numpy(), np.stack([BANDS[0]] * 3))
-    assert np.array_equal(decode_image(data, channels=1).numpy(), BANDS[:1])
+    assert np.array_equal(decode_image(data, decoding=Decoding(channels=1)).numpy(), BANDS[:1])
     with pytest.raises(ImageError, match="1 channel, and the model sees 5"):
-        decode_image(data, channels=5)
+        decode_image(data, decoding=Decoding(channels=5))
 
 
 @pytest.mark.faults("I18")
@@ -83,14 +84,14 @@ def test_each_channel_has_its_window() -> None:
     data = tiff(DEEP, photometric="minisblack", planarconfig="separate")
     window = tuple(float(v) for low in range(5) for v in (100 + low, 2000 + low))
     expected = [np.rint(np.clip((plane - 100.0 - low) / 1900, 0, 1) * 255) for low, plane in enumerate(DEEP)]
-    assert np.array_equal(decode_image(data, window=window, channels=5).numpy(), np.stack(expected))
+    assert np.array_equal(decode_image(data, decoding=Decoding(window, channels=5)).numpy(), np.stack(expected))
     with pytest.raises(ImageError, match="16-bit values up to 2,999 of 65,535 would be almost black without a window"):
-        decode_image(data, channels=5)
+        decode_image(data, decoding=Decoding(channels=5))
     bright = tiff(DEEP * 20, photometric="minisblack", planarconfig="separate")
-    assert np.array_equal(decode_image(bright, channels=5).numpy(), (DEEP * 20) >> 8)
+    assert np.array_equal(decode_image(bright, decoding=Decoding(channels=5)).numpy(), (DEEP * 20) >> 8)
     floats = tiff(DEEP.astype(np.float32) - 500, photometric="minisblack", planarconfig="separate")
     with pytest.raises(ImageError, match="without a window"):
-        decode_image(floats, channels=5)
+        decode_image(floats, decoding=Decoding(channels=5))
 
 
 @pytest.mark.faults("I18")
@@ -110,9 +111,9 @@ def test_gray_is_as_pillow_computes_it() -> None:
     assert torch.equal(gray_of(levels), levels[:1])
     buffer = io.BytesIO()
     Image.fromarray(rgb).save(buffer, "PNG")
-    assert np.array_equal(decode_image(buffer.getvalue(), channels=1)[0].numpy(), expected)
+    assert np.array_equal(decode_image(buffer.getvalue(), decoding=Decoding(channels=1))[0].numpy(), expected)
     with pytest.raises(ImageError, match="3 channels, and the model sees 4"):
-        decode_image(buffer.getvalue(), channels=4)
+        decode_image(buffer.getvalue(), decoding=Decoding(channels=4))
 
 
 @pytest.mark.faults("I19")
@@ -120,9 +121,9 @@ def test_dicom_values_pass_rescale_window_and_inversion() -> None:
     stored = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
     plain = dicom(stored, RescaleSlope=2, RescaleIntercept=-1024)
     expected = np.rint(np.clip((stored * 2.0 - 1024 + 160) / 400, 0, 1) * 255)
-    assert np.array_equal(decode_image(plain, window=(-160, 240))[1].numpy(), expected)
+    assert np.array_equal(decode_image(plain, decoding=Decoding((-160, 240)))[1].numpy(), expected)
     inverted = dicom(stored, "MONOCHROME1", RescaleSlope=2, RescaleIntercept=-1024)
-    assert np.array_equal(decode_image(inverted, window=(-160, 240), channels=1)[0].numpy(), 255 - expected)
+    assert np.array_equal(decode_image(inverted, decoding=Decoding((-160, 240), channels=1))[0].numpy(), 255 - expected)
     assert image_format(plain) == "DICOM"
     with pytest.raises(ImageError, match="without a window"):
         decode_image(plain)
@@ -136,12 +137,12 @@ def test_a_dicom_is_seen_through_its_own_window_where_the_model_has_none(slope: 
     found = decode_image(data)[0].numpy().astype(int)
     expected = np.clip((stored * float(slope) - 1024 - 39.5) / 399 + 0.5, 0, 1) * 255  # PS3.3 C.11.2.1.2
     assert np.abs(found - expected).max() <= 1
-    assert np.array_equal(decode_image(data, window=(-1024, 0))[0].numpy()[-1], np.full(64, 255))
+    assert np.array_equal(decode_image(data, decoding=Decoding((-1024, 0)))[0].numpy()[-1], np.full(64, 255))
 
 
 def test_plain_dicoms() -> None:
     gray = BANDS[0]
-    assert np.array_equal(decode_image(dicom(gray), channels=1)[0].numpy(), gray)
+    assert np.array_equal(decode_image(dicom(gray), decoding=Decoding(channels=1))[0].numpy(), gray)
     assert np.array_equal(decode_image(dicom(gray, "MONOCHROME1"))[2].numpy(), 255 - gray)
     color = RNG.integers(0, 256, (8, 9, 3), dtype=np.uint8)
     assert np.array_equal(decode_image(dicom(color, "RGB")).permute(1, 2, 0).numpy(), color)
@@ -183,12 +184,12 @@ def test_limits_hold_before_anything_is_decoded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(image_header, "MAX_PIXELS", 500)
     for content in (data, dicom(BANDS[0])):
         with pytest.raises(ImageError, match="the limit is 500 pixels") as caught:
-            decode_image(content, channels=5)
+            decode_image(content, decoding=Decoding(channels=5))
         assert caught.value.kind == "too_large"
     monkeypatch.undo()
     many = tiff(np.zeros((20, 8, 8), np.uint8), photometric="minisblack", planarconfig="separate")
     with pytest.raises(ImageError, match="20 channels; the limit is 16"):
-        decode_image(many, channels=5)
+        decode_image(many, decoding=Decoding(channels=5))
     bomb = tiff(
         np.zeros((5, 512, 512), np.uint8), photometric="minisblack", planarconfig="separate", compression="zlib"
     )
@@ -197,7 +198,7 @@ def test_limits_hold_before_anything_is_decoded(monkeypatch: pytest.MonkeyPatch)
     small = bytearray(bomb)
     small[place : place + 4] = (64).to_bytes(4, "little")
     with pytest.raises(ImageError):
-        decode_image(bytes(small), channels=5)
+        decode_image(bytes(small), decoding=Decoding(channels=5))
 
 
 @pytest.mark.faults("I22")
@@ -220,7 +221,7 @@ def test_changed_bytes_give_an_image_or_one_error(kind: str) -> None:
             changed[int(rng.integers(0, head if rng.random() < 0.8 else len(data)))] = int(rng.integers(0, 256))
         content = bytes(changed[: int(rng.integers(1, len(data)))] if rng.random() < 0.1 else changed)
         try:
-            pixels = decode_image(content, window=(100, 3000), channels=channels)
+            pixels = decode_image(content, decoding=Decoding((100, 3000), channels=channels))
             assert pixels.dtype == torch.uint8 and len(pixels) == channels
             outcomes.add("image")
         except ImageError as error:
@@ -271,8 +272,8 @@ def test_an_enhanced_dicom_is_its_classic_one(where: str) -> None:
         setattr(groups, name, Sequence([item]))
     classic, enhanced = dicom(stored, **rescale, **window), dicom(stored, **{where: Sequence([groups])})
     assert decode_image(enhanced)[0, 0].tolist() == decode_image(classic)[0, 0].tolist()
-    seen = decode_image(enhanced, window=(-160.0, 240.0))[0, 0].tolist()
-    assert seen == decode_image(classic, window=(-160.0, 240.0))[0, 0].tolist() == [0, 0, 102, 255, 255]
+    seen = decode_image(enhanced, decoding=Decoding((-160.0, 240.0)))[0, 0].tolist()
+    assert seen == decode_image(classic, decoding=Decoding((-160.0, 240.0)))[0, 0].tolist() == [0, 0, 102, 255, 255]
     del groups.FrameVOILUTSequence
     values = deep_values(dicom(stored, **{where: Sequence([groups])}))
     assert values is not None and values.ravel().tolist() == [-1024, -160, 0, 240, 3071]
@@ -287,13 +288,15 @@ def test_where_zero_is_white_it_is_so_in_every_depth(kind: str, order: str) -> N
     data = tiff(values, photometric="miniswhite", byteorder=order)
     assert decode_image(data)[0, 0].tolist() == pytest.approx([255, 170, 85, 0], abs=1)
     if kind != "u1":
-        assert decode_image(data, window=(0, full))[0, 0].tolist() == pytest.approx([255, 170, 85, 0], abs=1)
+        assert decode_image(data, decoding=Decoding((0, full)))[0, 0].tolist() == pytest.approx(
+            [255, 170, 85, 0], abs=1
+        )
 
 
 @pytest.mark.faults("I16")
 def test_8_bits_with_a_sign_need_a_window() -> None:
     data = tiff(np.array([[-128, -1, 0, 127]] * 4, dtype=np.int8))
-    assert decode_image(data, window=(-128, 127))[0, 0].tolist() == [0, 127, 128, 255]
+    assert decode_image(data, decoding=Decoding((-128, 127)))[0, 0].tolist() == [0, 127, 128, 255]
     with pytest.raises(ImageError, match="without a window"):
         decode_image(data)
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from vit.data import formats
 from vit.data.image_files import image_files
+from vit.data.label_text import clean_label
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError, install
@@ -184,13 +186,102 @@ def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
 
 @pytest.mark.faults("D8")
 def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
-    touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "dog /1.jpg", "dog/1.jpg", "e\u0301/1.jpg", "\u00e9/1.jpg", "fox/1.jpg")
+    touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "cat/2.jpg", "1/1.jpg", "1.0/1.jpg", "nan/1.jpg", "fox/1.jpg")
     source = open_source(str(tmp_path))
-    assert len(source.class_names) == 7
-    assert len(source.notes) == 3 and all(
-        "differ only in case, spaces or Unicode form" in note for note in source.notes
+    assert source.class_names == ("1", "1.0", "Cat", "cat", "fox", "nan")
+    alike = "differ only in case, spaces, Unicode form or number format"
+    assert source.notes[:2] == [
+        f"classes '1' (1 image) and '1.0' (1 image) {alike}",
+        f"classes 'Cat' (1 image) and 'cat' (2 images) {alike}",
+    ]
+    assert "class 'nan' (1 image) is a usual word for a missing label" in source.notes[2]
+
+
+@pytest.mark.faults("D8")
+def test_class_folders_that_look_the_same_are_one_class(tmp_path: Path) -> None:
+    """A Mac writes NFD, and tables of other programs NFC."""
+    touch(tmp_path, "train/dog /1.jpg", "train/dog/2.jpg", "train/e\u0301/1.jpg", "val/\u00e9/1.jpg", "val/dog/1.jpg")
+    source = open_source(str(tmp_path))
+    assert source.class_names == ("dog", "\u00e9")
+    assert labels(source) == {
+        "train/dog/2.jpg": "dog", "train/dog /1.jpg": "dog", "train/e\u0301/1.jpg": "\u00e9",
+    }  # fmt: skip
+    assert labels(source, "validation") == {"val/dog/1.jpg": "dog", "val/\u00e9/1.jpg": "\u00e9"}
+    assert f"'dog' and 'dog ' in {tmp_path / 'train'} are one class" in source.notes[0]
+
+
+@pytest.mark.faults("D3")
+@pytest.mark.parametrize("names", [
+    ("train_set", "test_set"), ("train_images", "test_images"), ("train_1", "val_1"), ("Trainset", "Testset"),
+    ("seg_train/seg_train", "seg_test/seg_test"), ("images_train", "images_dev"), ("TRAIN", "test-data"),
+    ("train/train", "test/test"), ("train2017", "val2017"),
+])  # fmt: skip
+def test_splits_of_other_names_are_no_classes(tmp_path: Path, names: tuple[str, str]) -> None:
+    train, other = names
+    touch(tmp_path, *(f"{name}/{label}/{i}.jpg" for name in names for label in ("cat", "dog") for i in (1, 2)))
+    source = open_source(str(touch(tmp_path, "seg_pred/1.jpg")))
+    assert source.class_names == ("cat", "dog") and len(source.splits) == 2
+    assert labels(source) == {f"{train}/{label}/{i}.jpg": label for label in ("cat", "dog") for i in (1, 2)}
+    assert f"{train}/ is read as train" in source.notes or train.casefold() == "train"
+    assert "skipped seg_pred/, which lies beside" in " ".join(source.notes)
+    second = next(split for split in source.splits if split != "train")
+    assert f"{other}/ is read as {second}" in source.notes
+
+
+@pytest.mark.faults("D3")
+def test_what_may_be_splits_or_classes_is_refused(tmp_path: Path) -> None:
+    """Variants, folds, sources: images of one class would get as many labels."""
+    for names in (("fold1", "fold2", "fold3"), ("original", "augmented"), ("train_1", "train_2"), ("a/x", "b/y"),
+                  ("train_set", "test_set", "extra")):  # fmt: skip
+        root = tmp_path / "_".join(names).replace("/", "")
+        touch(root, *(f"{name}/{label}/1.jpg" for name in names for label in ("cat", "dog", "eel")))
+        message = refused(root)
+        assert "hold the same folders, such as cat/ and dog/" in message and f"such as {root}/" in message
+        touch(root, f"{names[0]}/cat/2.jpg", f"{names[1]}/eel/2.jpg")
+        assert "hold the same folders" in refused(root, to_measure=True)
+    inside = touch(tmp_path / "in", *(f"{split}/{part}/{label}/1.jpg" for split in ("train", "test")
+                                      for part in ("v1", "v2") for label in ("cat", "dog")))  # fmt: skip
+    assert f"all folders of {inside / 'train'}" in refused(inside)
+    reverse = touch(tmp_path / "reverse", *(f"{label}/{split}/1.jpg" for split in ("train", "test") for label in "ab"))
+    assert "splits in classes" in refused(reverse) and "DATA/test/a/IMAGE" in refused(reverse)
+    deeper = touch(tmp_path / "deep", *(f"x/{split}/{label}/1.jpg" for split in ("train", "test") for label in "ab"),
+                   *(f"y/{split}/{label}/1.jpg" for split in ("train", "test") for label in "ab"))  # fmt: skip
+    assert f"give {deeper / 'x'} as DATA" in refused(deeper)
+
+
+def test_folders_in_classes_stay_images_of_their_class(tmp_path: Path) -> None:
+    """One folder in each class, other folders in each, or images beside them: the class folders are the classes."""
+    one = touch(tmp_path / "one", "cat/images/1.jpg", "dog/images/1.jpg")
+    other = touch(tmp_path / "other", "cat/a/1.jpg", "cat/b/1.jpg", "dog/c/1.jpg", "dog/d/1.jpg")
+    for root, count in ((one, 2), (other, 4)):
+        source = open_source(str(root))
+        assert source.class_names == ("cat", "dog") and len(source.splits["train"]) == count and source.notes == []
+    some = touch(tmp_path / "some", *(f"{c}/{v}/1.jpg" for c in ("cat", "dog") for v in "ab"), "eel/1.jpg")
+    source = open_source(str(some))
+    assert (
+        len(source.splits["train"]) == 5 and "cat/ and dog/ hold the same folders, such as a/ and b/" in source.notes[0]
     )
-    assert "'Cat' and 'cat'" in source.notes[0] and "'dog' and 'dog '" in source.notes[1]
+
+
+@pytest.mark.faults("D11")
+def test_images_without_an_ending_are_known_by_their_first_bytes(tmp_path: Path) -> None:
+    """ImageNet-like sets and DICOM series have such names; a text without an ending is skipped."""
+    touch(tmp_path, "cat/README", "dog/README")
+    picture = Image.new("RGB", (8, 8))
+    for kind in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "PPM"):
+        for number, name in enumerate(("cat", "dog")):
+            picture.save(tmp_path / name / f"{kind}{'.12' * number}", kind)
+    source = open_source(str(tmp_path))
+    assert len(source.splits["train"]) == 16 and source.notes == ["skipped: 2 files ending in nothing"]
+    touch(tmp_path / "text", "a/1", "b/2")
+    assert "convert its files to JPEG or PNG, or move the folder" in refused(tmp_path / "text")
+
+
+def test_a_table_among_images_is_named(tmp_path: Path) -> None:
+    touch(tmp_path, "train/1.png", "train/2.png", "train/metadata.csv")
+    assert f"give {tmp_path / 'train' / 'metadata.csv'} as DATA" in refused(tmp_path / "train")
+    touch(tmp_path, "test/1.png")
+    assert f"give {tmp_path / 'train' / 'metadata.csv'} as DATA" in refused(tmp_path)
 
 
 def test_image_files_of_any_folder(tmp_path: Path) -> None:
@@ -217,16 +308,17 @@ def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: 
         given_classes = {"train": train, "val": data.draw(others), "test": data.draw(others)}
         for split, names in given_classes.items():
             touch(root, *(f"{split}/{name}/{number}.jpg" for name in names for number in range(2)))
-        unknown = (given_classes["val"] | given_classes["test"]) - train
+        known_names = set(map(clean_label, train))
+        unknown = {clean_label(name) for name in given_classes["val"] | given_classes["test"]} - known_names
         if unknown:
             assert any(repr(name) in refused(root) for name in unknown)
             return
         source = open_source(folder)
-        assert source.class_names == tuple(sorted(train))
+        assert source.class_names == tuple(dict.fromkeys(map(clean_label, sorted(train))))
         for samples in source.splits.values():
             assert len(samples) >= 2
             for path, number in zip(samples.paths, samples.labels, strict=True):
-                assert path.split("/")[1] == source.class_names[number]
+                assert clean_label(path.split("/")[1]) == source.class_names[number]
 
 
 @pytest.mark.faults("D11")

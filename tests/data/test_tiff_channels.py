@@ -13,6 +13,7 @@ from vit.data import decode
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image, deep_values
 from vit.data.planes import gray_of
+from vit.data.preprocess import Decoding
 from vit.data.sources import open_source
 from vit.errors import install
 
@@ -33,13 +34,13 @@ def test_no_channel_of_ome_and_imagej_files_is_left_out_for_rgb_and_gray(kind: s
 
     assert np.array_equal(decode_image(file(BANDS[:3])).numpy(), BANDS[:3])
     gray = gray_of(torch.from_numpy(BANDS[:3]))
-    assert torch.equal(decode_image(file(BANDS[:3]), channels=1), gray)
+    assert torch.equal(decode_image(file(BANDS[:3]), decoding=Decoding(channels=1)), gray)
     assert np.array_equal(decode_image(file(DEEP)).numpy(), DEEP >> 8)
     values = deep_values(file(DEEP))
     assert values is not None and np.array_equal(values, DEEP)
     for number, channels in ((2, 3), (2, 1), (5, 3), (5, 1)):
         with pytest.raises(ImageError, match=f"{number} channels, and the model sees {channels}"):
-            decode_image(file(BANDS[:number]), channels=channels)
+            decode_image(file(BANDS[:number]), decoding=Decoding(channels=channels))
     for axes in ("ZYX", "TYX"):  # one channel: the first place
         assert np.array_equal(decode_image(file(BANDS, axes)).numpy(), np.stack([BANDS[0]] * 3))
 

@@ -8,6 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from vit.data.preprocess import Decoding
+
 MAX_PIXELS = 1_000_000  # so that time is spent on odd files, not on large ones: those have tests of their own
 MAX_BYTES = 8192
 MEGABYTES = 2048  # of the whole process; torch alone takes 400
@@ -45,7 +47,7 @@ def main() -> None:
             try:
                 decode.decode_image(data)
             except ChannelsError as error:
-                decode.decode_image(data, channels=error.found)
+                decode.decode_image(data, decoding=Decoding(channels=error.found))
             images += 1
         except decode.ImageError:
             pass

@@ -9,8 +9,10 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "with names of data sets instead of layouts", 3),
         Fault("D2", "images lie directly in DATA, without class folders",
               "refused with their number and the accepted layouts", 3),
-        Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/",
-              "refused; the error names the folder to give", 3),
+        Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/, or are splits, "
+              "folds or variants with the same class folders",
+              "splits such as train_set/ or seg_test/seg_test/ are read as such, with a note; all else is refused, and "
+              "the error names the folder to give", 3),
         Fault("D4", "a class folder without an image",
               "refused, with the content of the folder; `--data.allow_empty true` keeps the class, and the plan "
               "says so; `vit evaluate` measures the other classes", 3),
@@ -23,15 +25,17 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "classes and labels are matched by name, in any order and Unicode form; unknown ones are refused and "
               "named, and so are images with one class where the model gives several labels, and the reverse; a label "
               "that lists never name is absent, and one without a column unknown", 3),
-        Fault("D8", "class names that differ only in case, spaces or Unicode form",
-              "two classes, and a note that names both; `vit data check --strict` ends with 5"),
+        Fault("D8", "class names that differ only in case, spaces, Unicode form or number format; nan and None",
+              "spaces around a name and its Unicode form do not count; else two classes, and a note with both and "
+              "their images; `vit data check --strict` ends with 5"),
         Fault("D9", "class names that are numbers",
               "sorted as text (1, 10, 2); the order is in classes.json and in every checkpoint"),
         Fault("D10", "one class, or too few images for a validation split",
               "refused; `vit evaluate` measures images of one class, and test images alone", 3),
-        Fault("D11", "files whose ending is not that of an image (.dng, .txt)",
-              "skipped and counted by ending; refused with these counts if the folder has nothing else; the note "
-              "says how to read HEIC photographs, and how to convert raw ones", 3),
+        Fault("D11", "files whose ending is not that of an image (.dng, .txt), or files without an ending",
+              "skipped and counted by ending, but images without an ending are known by their first bytes; refused "
+              "with these counts if the folder has nothing else; the note says how to read HEIC photographs, and how "
+              "to convert raw ones", 3),
         Fault("D12", "links that form a loop, or lead back into DATA",
               "each real folder is read once; the others are counted"),
         Fault("D13", "a broken link, a file without permission, or a file that vanishes after the listing",
@@ -100,6 +104,16 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "`vit compare` does not take the runs together as seeds, and tells the training images as a difference"),
         Fault("D40", "images that were replaced after a training whose page is written again",
               "no picture stands beside the old prediction; page and terminal count them"),
+        Fault("D41", "a table with splits in a column of another name (Usage, phase, is_valid), or with columns that "
+              "nobody reads",
+              "words of splits are read, with a note, or refused where they disagree or are not clear; each other "
+              "column that is not read is listed once", 3),
+        Fault("D42", "a table of Kaggle or Excel: image_id, names without an ending, Windows paths, UTF-16, `sep=;`",
+              "read, with a note on the names that were completed; a missing file that lies in a folder beside the "
+              "table is refused with that folder", 3),
+        Fault("D43", "a disk, a network file system or a limit of the machine fails while an image is read",
+              "the image is read again after pauses; what lasts ends the command, in training, evaluation and "
+              "prediction: no other image stands in, and no test becomes smaller", 7),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
@@ -150,6 +164,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "`vit data check` names the images and what to do"),
         Fault("I26", "a JPEG with a film behind it (a motion photo), or with a picture in its metadata",
               "read as the photograph; scans are counted up to its end, so that bytes behind it are not scans"),
+        Fault("I27", "a photograph with an ICC profile (Adobe RGB, Display P3, ProPhoto, CMYK, gray), or a damaged one",
+              "its colors become sRGB, as viewers show them; older checkpoints keep the numbers; pictures without a "
+              "profile, or with that of sRGB, keep every bit; a damaged profile is ignored"),
+        Fault("I28", "a picture whose pixels are all transparent",
+              "a BMP is opaque, as viewers show it; other formats have a reason; never a white picture"),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",
@@ -261,6 +280,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the extra to install, or the kinds that are read", 2),
         Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
               "overwritten", 2),
+        Fault("S15", "an image at an address that has no end, or is larger than its server says",
+              "given up at 512 MiB while it comes; counts as an unreadable file (D13)"),
         Fault("S13", "tar files of which only some name a split, or with images beside the folders of their splits",
               "refused with the tar files or images of an unknown split; they never become training images", 3),
         Fault("S14", "hidden folders, such as .thumbnails/, and links inside a tar file",

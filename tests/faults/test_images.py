@@ -19,6 +19,7 @@ from tests.data.test_decode_hostile import encoded, read_by_a_child, sound_files
 from vit.data.decode import ImageError, decode_image
 from vit.data.image_header import MAX_SCANS
 from vit.data.planes import ChannelsError
+from vit.data.preprocess import Decoding
 
 SOUND = sound_files()
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def decode_with_its_channels(data, name):
     try:
         return decode_image(data, name)
     except ChannelsError as error:
-        return decode_image(data, name, channels=error.found)
+        return decode_image(data, name, decoding=Decoding(channels=error.found))
 
 
 kinds = st.sampled_from(["set", "set", "insert", "delete", "cut"])

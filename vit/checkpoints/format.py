@@ -3,7 +3,8 @@
 A checkpoint is Lightning's dictionary, with our description under the key "vit":
 
     vit: {format: 3 or 4, classes: [name, ...], network: {name, option: value, ...},
-          preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window, channels},
+          preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window, channels,
+                       color_profiles},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
           validation_scores: {labels, own, above, highest, groups: base64, split: text},           (optional; groups
@@ -43,7 +44,7 @@ from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.preprocess import MAX_CHANNELS, Interpolation, Preprocess, ResizeMode, is_window
+from vit.data.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Preprocess, ResizeMode, is_window
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
@@ -179,7 +180,7 @@ def _without_repeated_facts(network: dict[str, object], num_classes: int, image_
 def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
     """The preprocessing of a description, each value checked: the decoder and the resizer trust it."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    made = Preprocess(**values)
+    made = Preprocess(**{"color_profiles": "ignore", **values})  # checkpoints without the value ignored profiles
     if type(made.image_size) is not int or not 0 < made.image_size <= MAX_SIDE:
         raise ValueError(f"image_size is {made.image_size!r}")
     if not isinstance(made.crop_fraction, float | int) or not 1 / MAX_SIDE <= made.crop_fraction <= 1:
@@ -195,6 +196,8 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
         raise ValueError(f"interpolation is {made.interpolation!r}")
     if made.resize_mode not in get_args(ResizeMode):
         raise ValueError(f"resize_mode is {made.resize_mode!r}")
+    if made.color_profiles not in get_args(ColorProfiles):
+        raise ValueError(f"color_profiles is {made.color_profiles!r}")
     return made
 
 

@@ -246,7 +246,7 @@ def _picture(path: str, predictor: "Predictor") -> Any:
     from vit.data.planes import shown
     from vit.report.thumbnails import shrunk
 
-    pixels = read_image(path, predictor.preprocess.window, channels=predictor.preprocess.channels)
+    pixels = read_image(path, predictor.preprocess.decoding)
     return shrunk(shown(pixels), PICTURE).permute(1, 2, 0).numpy()
 
 

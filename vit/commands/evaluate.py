@@ -109,9 +109,9 @@ def evaluate(
     wanted = None if output is None else _empty_folder(output)
 
     from vit.commands.measured_images import (
-        check_same_task,
         choose_split,
         images_words,
+        of_same_task,
         shown_split,
         with_model_classes,
     )
@@ -127,7 +127,7 @@ def evaluate(
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
-        check_same_task(source, predictor.multilabel is not None)
+        source = of_same_task(source, predictor.multilabel is not None)
         warn_of_mirror(model, tta, reporter)
         if tta is not None:
             fit_tta(model, predictor, path_text(root), reporter)

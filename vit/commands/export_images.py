@@ -73,10 +73,10 @@ def labeled_samples(
     from vit.checkpoints.validation_scores import fitted_split
     from vit.commands.measured_images import (
         check_own_images,
-        check_same_task,
         choose_split,
         images_words,
         in_groups_of_run,
+        of_same_task,
         say_notes,
         shown_split,
         unseen_images,
@@ -100,7 +100,7 @@ def labeled_samples(
     split = fitted_split(source.splits) if data is None else choose_split(source, "auto")
     if split is None:
         raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
-    check_same_task(source, description.multilabel is not None)
+    source = of_same_task(source, description.multilabel is not None)
     samples = source.splits[split]
     if data is None and run is not None:
         check_own_images(run, source, split, reporter)

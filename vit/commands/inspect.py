@@ -166,7 +166,7 @@ def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess", reporter: 
     images, reasons = [], []
     for index in taken:
         try:
-            image = image_of(samples, index, preprocess.window, preprocess.channels)
+            image = image_of(samples, index, preprocess.decoding)
         except ImageError as error:
             reasons.append(f"{samples.paths[index]}: {error.reason}")
         else:

@@ -236,10 +236,16 @@ def _with_model_labels(
     return replace(samples, labels=labels)
 
 
-def check_same_task(source: "Source", is_multilabel: bool) -> None:
-    """Raise DataError where the images have one class each, and the model gives several labels; or the other way."""
+def of_same_task(source: "Source", is_multilabel: bool) -> "Source":
+    """The images for a model of one class or of several labels: those of a one-hot table suit both.
+
+    Raises:
+        DataError: the images have one class each, and the model gives several labels; or the other way.
+    """
     if source.is_multilabel == is_multilabel:
-        return
+        return source
+    if source.is_one_hot:
+        return source.with_label_rows()
     if is_multilabel:
         raise DataError(
             f"the images of {source.name} have one class each, and the model gives an image several labels",

@@ -15,6 +15,7 @@ from vit.commands.predict_parts import PartsJob, check_labeled, merge_parts, pre
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.console import ProgressReport, Reporter
+from vit.csv_files import describe_escapes
 from vit.data.dataset_names import TableColumns
 from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName
@@ -136,8 +137,11 @@ def predict(
         reporter.notice(listed.not_read)
     predictor = setup.load(len(files), reporter)
     setup.configure(writer, predictor)
-    if (writer.has_sets or writer.is_multilabel) and rows_file.suffix.lower() == ".csv":
-        check_separator(predictor.class_names, ".jsonl or .parquet")
+    if rows_file.suffix.lower() == ".csv":
+        if words := describe_escapes(predictor.class_names, f"{rows_file} has"):
+            reporter.notice(words)
+        if writer.has_sets or writer.is_multilabel:
+            check_separator(predictor.class_names, ".jsonl or .parquet")
     own = files[_rank() :: _num_processes()]
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
     rows = _watched(found, len(own), reporter)

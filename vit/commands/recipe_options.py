@@ -195,7 +195,10 @@ def read_recipe(path: Path) -> Recipe:
 def parse_recipe(text: str) -> Recipe:
     """The recipe of a text that `dump` wrote, in this version or an earlier one."""
     parser = kept_parser(PretrainRecipe if is_of_pretraining(text) else Recipe)
-    return to_recipe(parser, parser.parse_string(with_todays_names(text)))
+    recipe = to_recipe(parser, parser.parse_string(with_todays_names(text)))
+    if "color_profiles:" not in text:
+        recipe.model.preprocess.color_profiles = "ignore"  # what a run did before there was a choice
+    return recipe
 
 
 def check_names(recipe: Recipe) -> None:

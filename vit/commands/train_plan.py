@@ -35,6 +35,8 @@ FOLLOWS_BCE = (
     "the validation loss is binary cross-entropy, which the asymmetric loss does not minimize; --optim.best_metric map "
     "follows the mean average precision"
 )
+FEW_OF_CLASS = 10
+FEW = "a single image decides much, and another split may give another accuracy (vit crossval tests every image)"
 LOSSES = {"bce": "binary cross-entropy of each label", "asymmetric": "asymmetric loss of each label"}
 SAMPLINGS = {"balanced": "equally often", "sqrt": "by the square root of their size"}
 
@@ -140,6 +142,10 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
         names = balance.class_names
         uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
         facts.append(("note", uneven))
+    few = int(((balance.counts > 0) & (balance.counts < FEW_OF_CLASS)).sum())
+    if few:
+        words = f"{few} of {len(balance.counts)} classes have" if len(balance.counts) > 1 else "the class has"
+        facts.append(("note", f"{words} fewer than {FEW_OF_CLASS} training images, fewest {fewest}: {FEW}"))
     return facts
 
 

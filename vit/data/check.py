@@ -150,13 +150,13 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
         return Finding(severity, kind, split, label, path, detail=detail, suggestion=suggestion)
 
     for image, reason in scanned.reasons.items():
-        yield found(image, "unreadable", reason, "remove the file, or get the image again", "error")
+        yield found(image, "unreadable", reason, "get the image again, or move the file elsewhere", "error")
     for image, file_format in scanned.formats.items():
         yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
     for kind, chosen, suggestion in (
         ("tiny", _tiny(scanned), "remove it, or get a larger one"),
         ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), "crop it: only its center is used"),
-        ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "remove it: it shows nothing"),
+        ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
         ("very_large", scanned.sides.prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
     ):
         for image in np.flatnonzero(chosen & scanned.readable).tolist():

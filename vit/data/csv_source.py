@@ -6,7 +6,7 @@ from pathlib import Path
 from vit.data.csv_splits import split_of
 from vit.data.dataset_names import TableColumns
 from vit.data.image_csv import columns_of, given_columns, read_image_csv
-from vit.data.label_text import SEPARATOR
+from vit.data.label_text import SEPARATOR, clean_label
 from vit.data.listed_files import ListedFiles, ListedGroups, place_of
 from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files
@@ -42,15 +42,18 @@ def _read_classes(path: Path, given: Mapping[str, str], to_measure: bool) -> Sou
     rows: dict[str, list[tuple[str, str]]] = {"train": []}  # split -> path and class name of each file
     groups: dict[str, list[str]] = {}  # split -> group of each file
     files, listed_groups = ListedFiles(path), ListedGroups(table)
+    num_empty = sum(not row["path"].strip() or not row["label"].strip() for _, row in table.rows)
+    empty = f" ({num_empty:,} of {len(table.rows):,} lines have one)" if num_empty > 1 else ""
     for line, row in table.rows:
-        file_name, label, where = row["path"], row["label"], f"{path}, line {line}"
+        file_name, label, where = row["path"], clean_label(row["label"]), f"{path}, line {line}"
         split = split_of(row, where)
-        if not label or not file_name:
-            raise DataError(f"{where}: an empty path or label", "fill it in or remove the line")
+        if not label.strip() or not file_name.strip():
+            raise DataError(
+                f"{where}: an empty {'path' if label.strip() else 'label'}{empty}", "fill it in, or leave the line out"
+            )
         if label not in file_name and any("\udc80" <= letter <= "\udcff" for letter in label):
             raise DataError(f"{where}: label {label!r} is not UTF-8", "save the file as UTF-8 CSV")
-        files.add(file_name, line)
-        rows.setdefault(split, []).append((file_name, label))
+        rows.setdefault(split, []).append((files.add(file_name, line), label))
         groups.setdefault(split, []).append(listed_groups.of(row, where))
     defining = rows.values() if to_measure else [rows["train"]]
     class_names = tuple(sorted({name for listed in defining for _, name in listed}))
@@ -63,7 +66,7 @@ def _read_classes(path: Path, given: Mapping[str, str], to_measure: bool) -> Sou
         )
         for split, listed in rows.items()
     }
-    notes = [table.note] if table.note else []
+    notes = [table.note] * bool(table.note) + files.notes
     if any(SEPARATOR in name for name in class_names):
         name = next(name for name in class_names if SEPARATOR in name)
         notes.append(f"each cell of the column label is one class, also {name!r}; several labels need a column labels")

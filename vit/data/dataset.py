@@ -11,7 +11,7 @@ from vit.data.decode import decode_image
 from vit.data.draws import hashed
 from vit.data.image_bytes import ImageError
 from vit.data.planes import ChannelsError, with_channels
-from vit.data.preprocess import COLORS, Preprocess, Window, resize_shorter
+from vit.data.preprocess import COLORS, Decoding, Preprocess, resize_shorter
 from vit.data.processes import Part, parts, uses_processes
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
@@ -19,18 +19,20 @@ from vit.data.threads import decode_threads
 from vit.errors import DataError
 
 _FETCHED_AT_ONCE = 1024  # images that memory keeps, if they are on other machines
+_USUAL = Decoding()
 _MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadable one included
 
 
-def image_of(samples: Samples, index: int, window: Window | None = None, channels: int = COLORS) -> Tensor:
-    """One image of any source, upright: (C, H, W) uint8; `window` and `channels` as for `read_image`.
+def image_of(samples: Samples, index: int, decoding: Decoding = _USUAL) -> Tensor:
+    """One image of any source, upright: (C, H, W) uint8.
 
     Raises:
         ImageError: the image cannot be read.
         DataError: images of shards or other machines cannot be read at all.
     """
     if samples.arrays is None:
-        return decode_image(samples.encoded(index), samples.name(index), window, channels)
+        return decode_image(samples.encoded(index), samples.name(index), decoding)
+    channels = decoding.channels
     pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
     if pixels.ndim == 2 and channels == COLORS:
         return pixels.expand(COLORS, -1, -1)
@@ -173,7 +175,7 @@ class ImageDataset(Dataset[Batch]):
         if isinstance(failure, ChannelsError):
             fix = f"--model.preprocess.channels {failure.found}, if all images are like this one"
         else:
-            fix = "fix or remove the file"
+            fix = "fix the file, or move it elsewhere"
         raise DataError(f"{failure}", f"{fix}; 'vit data check' lists all files that cannot be read") from failure
 
     def _part(self, indices: range) -> Part:
@@ -184,7 +186,7 @@ class ImageDataset(Dataset[Batch]):
         return Part(images, [origin for _, origin in decoded], self.unreadable)
 
     def _image(self, index: int) -> Tensor:
-        return image_of(self.samples, index, self.preprocess.window, self.preprocess.channels)
+        return image_of(self.samples, index, self.preprocess.decoding)
 
     def _fill_memory(self) -> None:
         side = self.preprocess.image_size

@@ -39,6 +39,8 @@ SPLIT_OF_WORD = {  # word in the name of a file or folder -> split; the last thr
     "eval": "test",
     "evaluation": "test",
 }
+_THINGS = "(?:sets?|data|images?|imgs?|files?|folder|split)?"  # beside such a word: trainset, images_train
+_SPLIT_WORD = re.compile(f"{_THINGS}({'|'.join(sorted(SPLIT_OF_WORD, key=len, reverse=True))}){_THINGS}")
 PARQUET = ".parquet"
 INDEX_NAME = "index.parquet"  # of shards, in their folder
 FAR = ("https://", "http://", "s3://", "gs://")  # where images may lie on other machines
@@ -114,6 +116,12 @@ def check_hub_name(data: str) -> HubName:
 def words_of(text: str) -> list[str]:
     """The words of a name, in lower case: digits, dots and other characters lie between them."""
     return [word for word in re.split(r"[^a-z]+", text.casefold()) if word]
+
+
+def split_in(name: str) -> str | None:
+    """The split that is a word in a folder's name, as in seg_train, test_set or val_1; None for no or two splits."""
+    found = {SPLIT_OF_WORD[match[1]] for word in words_of(name) if (match := _SPLIT_WORD.fullmatch(word))}
+    return found.pop() if len(found) == 1 else None
 
 
 def last_split(path: str) -> str | None:

@@ -12,6 +12,7 @@ So do TIFF files of many channels (tifffile) and DICOM images (pydicom).
 import io
 import os
 import re
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
+from vit.data.color_profile import image_in_srgb, pixels_in_srgb
 from vit.data.deep_color import (
     BITS_TAG,
     SAMPLE_FORMAT_TAG,
@@ -35,7 +37,7 @@ from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
 from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
-from vit.data.preprocess import COLORS, Window
+from vit.data.preprocess import COLORS, Decoding, Window
 from vit.data.tiff_file import ORIENTATION_TAG, has_channel_axis, is_tiff, read_tiff
 from vit.errors import install
 
@@ -45,51 +47,48 @@ _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
 _DESCRIPTION_TAG = 270
 _SAMPLES_TAG = 277
 _SIGNED = 2  # sample format
+_INVISIBLE = "all pixels are transparent; save it without transparency if it has a picture"
+_USUAL = Decoding()
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
-def read_image(
-    path: str | os.PathLike[str],
-    window: Window | None = None,
-    reader: ImageReader | None = None,
-    channels: int = COLORS,
-) -> Tensor:
+def read_image(path: str | os.PathLike[str], decoding: Decoding = _USUAL, reader: ImageReader | None = None) -> Tensor:
     """Decode a file: (C, H, W) uint8, upright, alpha over white.
 
     The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
 
     Args:
         path: the file.
-        window: gray values that become 0 and 255 in an image of more than 8 bits, see `Preprocess`.
+        decoding: see `Preprocess`. With 1 channel, colors become gray. Otherwise the file must have as many channels.
         reader: reads the image where it is not a file; None: a file.
-        channels: number of channels, C. For 1, colors become gray. Otherwise the file must have as many.
 
     Raises:
         ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits; or it has
             another number of channels.
     """
     data = read_bytes(path) if reader is None else reader.read(os.fspath(path))
-    return decode_image(data, path, window, channels)
+    return decode_image(data, path, decoding)
 
 
-def decode_image(
-    data: bytes, path: str | os.PathLike[str] = "<bytes>", window: Window | None = None, channels: int = COLORS
-) -> Tensor:
+def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", decoding: Decoding = _USUAL) -> Tensor:
     """Decode the bytes of a file as `read_image` does: (C, H, W) uint8, upright, alpha over white.
 
     Raises:
         ImageError: the bytes are not an image, damaged, or larger than the limits; or have other channels.
     """
     with no_warnings:  # readers warn of odd metadata, which do not matter here
-        planes = _planes(data, path, window, channels)
+        planes = _planes(data, path, decoding.window, decoding.channels)
         if planes is None:
-            pixels = _decoded(data, path, window)
+            pixels = _decoded(data, path, decoding)
         else:
             try:
-                pixels = _turned(as_pixels(planes, window), planes.orientation)
+                pixels = _turned(as_pixels(planes, decoding.window), planes.orientation)
             except ValuesError as error:
                 raise ImageError(path, "unreadable", str(error)) from error
-        return with_channels(pixels, channels, path)
+            if len(pixels) == COLORS and is_tiff(data) and decoding.converts and decoding.window is None:
+                with suppress(ImageError):  # a kind that Pillow does not read
+                    pixels = pixels_in_srgb(pixels, opened(data, path))
+        return with_channels(pixels, decoding.channels, path)
 
 
 def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes | None:
@@ -134,23 +133,24 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
     return None
 
 
-def _decoded(data: bytes, path: str | os.PathLike[str], window: Window | None) -> Tensor:
+def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> Tensor:
     """The pixels of any other format (3, H, W) uint8."""
     with no_warnings:
         image = opened(data, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
-                return _upright(
-                    decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB), image
-                )
+                pixels = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+                return _upright(pixels_in_srgb(pixels, image) if decoding.converts else pixels, image)
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
         transparent = image.info.get("transparency")
         if not isinstance(transparent, tuple) or not has_deep_color(image):
-            return from_pillow(image, path, window, data)
+            return from_pillow(image, path, decoding, data)
         del image.info["transparency"]  # Pillow would look for its lower 8 bits among the upper 8 bits of the pixels
-        pixels = from_pillow(image, path, window, data)
+        pixels = from_pillow(image, path, decoding, data)
         is_transparent = torch.from_numpy((deep_colors(data) == transparent).all(axis=2))
+        if is_transparent.all():
+            raise ImageError(path, "unreadable", _INVISIBLE)
         return pixels.masked_fill(_upright(is_transparent[None], image), BACKGROUND)
 
 
@@ -210,7 +210,7 @@ def _turned(pixels: Tensor, orientation: int) -> Tensor:
 
 
 def from_pillow(
-    image: Image.Image, path: str | os.PathLike[str], window: Window | None = None, data: bytes | None = None
+    image: Image.Image, path: str | os.PathLike[str], decoding: Decoding = _USUAL, data: bytes | None = None
 ) -> Tensor:
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
 
@@ -225,13 +225,13 @@ def from_pillow(
     try:
         with no_warnings:
             is_cut = has_deep_color(image)
-            if window is not None and is_cut:
+            if decoding.window is not None and is_cut:
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
             if is_cut:
                 check_high_bytes(image, data)
-            return _upright(_pixels(image, window), image)
+            return _upright(_pixels(image, decoding), image)
     except ImageError:
         raise
     except ValuesError as error:
@@ -244,26 +244,41 @@ def _damaged(image: Image.Image, path: str | os.PathLike[str], error: Exception)
     return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}")
 
 
-def _pixels(image: Image.Image, window: Window | None) -> Tensor:
+def _pixels(image: Image.Image, decoding: Decoding) -> Tensor:
     """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
     if not is_deep(image):
-        return _color(image)
+        return _color(image, image_in_srgb(image) if decoding.converts else None)
     values = gray_values(image)
     # Pillow inverts 8 bits alone
     is_inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO
-    pixels = as_pixels(Planes(values[None], is_inverted=is_inverted), window).expand(COLORS, -1, -1).contiguous()
+    pixels = (
+        as_pixels(Planes(values[None], is_inverted=is_inverted), decoding.window).expand(COLORS, -1, -1).contiguous()
+    )
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):  # of a PNG
+        if (values == transparent).all():
+            raise ValuesError(_INVISIBLE)
         pixels[:, torch.from_numpy(values == transparent)] = BACKGROUND
     return pixels
 
 
-def _color(image: Image.Image) -> Tensor:
-    """A color or palette image over white: (3, H, W) uint8."""
+def _color(image: Image.Image, converted: Image.Image | None) -> Tensor:
+    """A color or palette image over white: (3, H, W) uint8.
+
+    Args:
+        converted: its colors, where an embedded profile changes them.
+    """
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
+        alpha = image.convert("RGBA").getchannel("A")
+        if alpha.getextrema() == (0, 0):  # a BMP whose fourth byte is unused, as screenshots of Windows have it
+            if image.format != "BMP":
+                raise ValuesError(_INVISIBLE)
+            alpha = Image.new("L", image.size, 255)
+        image = converted or image.convert("RGBA")
+        image.putalpha(alpha)
         background = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))
-        image = Image.alpha_composite(background, image)
+        image, converted = Image.alpha_composite(background, image), None
+    image = converted or image
     array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
     return torch.from_numpy(array).permute(2, 0, 1)
 

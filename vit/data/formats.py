@@ -1,12 +1,13 @@
 """Image formats by the endings of file names, and how to read or convert other formats; imports no library."""
 
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-from vit.errors import install
+from vit.errors import ResourceError, how_to_read_again, install, is_of_machine
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
@@ -21,6 +22,11 @@ FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO 
     **dict.fromkeys((".heic", ".heif", ".hif"), ("HEIF",)),
     **dict.fromkeys((".dcm", ".dicom"), ("DICOM",)),
 }
+_STARTS = (  # first bytes of a file -> its format
+    (b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"GIF87a", "GIF"), (b"GIF89a", "GIF"), (b"BM", "BMP"),
+    (b"II*\0", "TIFF"), (b"MM\0*", "TIFF"), (b"II+\0", "TIFF"), (b"MM\0+", "TIFF"),
+    *((f"P{number}{space}".encode(), "PPM") for number in range(1, 7) for space in "\n "),
+)  # fmt: skip
 CONVERTIBLE = {  # endings of photographs that this program does not decode
     ".jxl": "JPEG XL",
     ".jp2": "JPEG 2000",
@@ -49,9 +55,33 @@ def has_dicom() -> bool:
 def has_image_extension(path: PurePath) -> bool:
     """Whether `read_image` reads files with this ending."""
     formats = FORMATS_OF.get(path.suffix.lower(), ())
-    readers: dict[tuple[str, ...], Callable[[], bool]] = {("HEIF",): has_heif, ("DICOM",): has_dicom}
-    has_reader = readers.get(formats)
-    return bool(formats) and (has_reader is None or has_reader())
+    return bool(formats) and _has_reader(formats[0])
+
+
+def _has_reader(image_format: str) -> bool:
+    readers: dict[str, Callable[[], bool]] = {"HEIF": has_heif, "DICOM": has_dicom}
+    return image_format not in readers or readers[image_format]()
+
+
+def begins_as_image(path: str) -> bool:
+    """Whether the first bytes of a regular file are those of an image that `read_image` reads, whatever its name is."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            start = file.read(132)
+    except OSError as error:
+        if is_of_machine(error):
+            raise ResourceError(f"cannot read {path}: {error.strerror}", how_to_read_again(error)) from error
+        return False
+    found = next((kind for mark, kind in _STARTS if start.startswith(mark)), "")
+    if start[4:8] == b"ftyp":
+        found = {b"avif": "AVIF", b"heic": "HEIF", b"heix": "HEIF", b"mif1": "HEIF"}.get(start[8:12], "")
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        found = "WEBP"
+    if start[128:] == b"DICM":
+        found = "DICOM"
+    return bool(found) and _has_reader(found)
 
 
 def how_to_convert(endings: Iterable[str], folder: Path) -> str:

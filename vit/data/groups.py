@@ -5,7 +5,6 @@ accuracy that new groups do not reach.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -13,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.draws import uniform
-from vit.data.label_text import PRESENT
+from vit.data.label_text import PRESENT, alike_key
 from vit.data.samples import Labels, Samples, Source
 from vit.errors import DataError, UsageError
 
 Floats = npt.NDArray[np.float64]
 
-ALIKE = "differ only in case, spaces or Unicode form"
+ALIKE = "differ only in case, spaces, Unicode form or number format"
 _SHOWN = 3  # groups in a note
 
 
@@ -83,7 +82,7 @@ def twins(names: Iterable[str]) -> list[tuple[str, str]]:
     folded: dict[str, str] = {}
     pairs = []
     for name in names:
-        twin = folded.setdefault(" ".join(unicodedata.normalize("NFC", name).casefold().split()), name)
+        twin = folded.setdefault(alike_key(name), name)
         pairs += [(twin, name)] * (twin != name)
     return pairs
 

@@ -3,14 +3,18 @@
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from vit.errors import ResourceError, how_to_read_again, is_of_machine
+
 MAX_BYTES = 512 * 2**20
 HASH_BYTES = 16  # of a content hash
+PAUSES = (0.1, 0.5, 2.0)  # seconds before a file is read again
 
 _OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # flags that this platform has
 
@@ -108,23 +112,39 @@ def content_hash(*parts: bytes) -> str:
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The content of a regular file, without ever waiting for a FIFO or a device.
 
+    What a disk or a network fails to give is asked for again: another image would change a training or a measurement.
+
     Raises:
         ImageError: the file is missing, empty, larger than MAX_BYTES, or not a regular file.
+        ResourceError: the machine cannot read it, also after pauses.
     """
+    for pause in (*PAUSES, None):
+        try:
+            return _content(path)
+        except ValueError as error:
+            raise ImageError(path, "unreadable", str(error)) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if not is_of_machine(error):
+                raise ImageError(path, "unreadable", reason) from error
+            if pause is None:
+                problem = f"cannot read {os.fspath(path)}: {reason} ({len(PAUSES) + 1} attempts)"
+                raise ResourceError(problem, how_to_read_again(error)) from error
+            time.sleep(pause)
+    raise AssertionError
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | _OPENING)
     try:
-        descriptor = os.open(path, os.O_RDONLY | _OPENING)
-    except (OSError, ValueError) as error:
-        raise ImageError(path, "unreadable", getattr(error, "strerror", None) or str(error)) from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):  # before `open`, which has another message for a folder
-        os.close(descriptor)
-        raise ImageError(path, "not_image", "not a regular file")
-    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):  # before `open`, which has another message for a folder
+            raise ImageError(path, "not_image", "not a regular file")
         if status.st_size == 0:
             raise ImageError(path, "not_image", "the file is empty")
         if status.st_size > MAX_BYTES:
             raise ImageError(path, "too_large", f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}")
-        try:
+        with open(descriptor, "rb", closefd=False) as file:
             return file.read()
-        except OSError as error:
-            raise ImageError(path, "unreadable", error.strerror or str(error)) from error
+    finally:
+        os.close(descriptor)

@@ -2,15 +2,19 @@
 
 import csv
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from vit.csv_files import unescape
-from vit.data.csv_splits import any_split
+from vit.csv_files import is_of_vit, unescape
+from vit.data.csv_splits import UnreadColumns, any_split, is_index
+from vit.data.csv_splits import plain_name as plain_name
 from vit.data.dataset_names import TableColumns
+from vit.data.formats import begins_as_image, has_image_extension
 from vit.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -18,8 +22,8 @@ if TYPE_CHECKING:
 
 NAMES = {  # our column -> common names of it, the most specific first
     "path": (
-        "path", "file_path", "filepath", "image_path", "img_path", "filename", "file_name", "image_name", "file",
-        "image", "img",
+        "path", "file_path", "filepath", "image_path", "img_path", "filename", "file_name", "image_name", "image_file",
+        "file", "image", "img", "image_index", "image_id", "img_id", "id",
     ),
     "labels": ("labels", "tags", "finding_labels"),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
@@ -27,6 +31,8 @@ NAMES = {  # our column -> common names of it, the most specific first
     "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # characters
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t])"?[,;\t]*\s*', re.IGNORECASE)
+_SHOWN = 12  # columns in a note
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -36,8 +42,8 @@ class ImageTable:
 
     Attributes:
         rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
-        note: columns and separator that were recognized, where they are not ours, and columns with one of our names
-            that were left out where the others were asked for; else empty.
+        note: columns and separator that were recognized, where they are not ours, and columns that are not read; else
+            empty.
         others: names of the other columns, where they were asked for.
         other_cells: their cells of each row; "" where a row is too short.
     """
@@ -84,7 +90,7 @@ def read_image_csv(
     given: Mapping[str, str] = MappingProxyType({}),
     others: bool = False,
 ) -> ImageTable:
-    """Read a CSV with a header. Cells that our own tables escape are read without the escapes.
+    """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 
     Args:
         path: the file.
@@ -98,9 +104,9 @@ def read_image_csv(
         DataError: a needed column is missing, or the file is not a CSV.
     """
     try:
-        _, mark = _sniffed(path, needed, given)
-        with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            reader = csv.reader(file, delimiter=mark, strict=True)
+        _, mark, skipped = _sniffed(path, needed, given)
+        with _opened(path) as file:
+            reader = csv.reader(islice(file, skipped, None), delimiter=mark, strict=True)
             header = next(reader, [])
             _check_given(path, header, given)
             columns = _columns(header, (*needed, *optional), given)
@@ -110,18 +116,22 @@ def read_image_csv(
                 present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
                 raise DataError(
                     f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
-                    f"the first line must name them: {','.join(needed)}",
+                    f"the first line must name them: {','.join(needed)}; or give --data.image_column and "
+                    "--data.label_column",
                 )
+            text = unescape if is_of_vit(header) else str
             rows: list[tuple[int, dict[str, str]]] = []
             beside = _others(header, columns.values()) if others else {}
-            left_out = _left_out(header, columns.values()) if others else []
+            unread = UnreadColumns(header, columns.values())
             other_cells: list[list[str]] = []
-            for row in _rows(reader, path, mark, len(header), columns["path"]):
-                cells = {name: unescape(row[index]) if index < len(row) else "" for name, index in columns.items()}
-                rows.append((reader.line_num, cells))
+            for line, row in _rows(reader, path, mark, len(header), columns["path"], skipped):
+                cells = {name: text(row[index]) if index < len(row) else "" for name, index in columns.items()}
+                rows.append((line, cells))
+                if optional:
+                    unread.add(row)
                 if others:
-                    other_cells.append([unescape(row[index]) if index < len(row) else "" for index in beside])
-    except (csv.Error, OSError) as error:
+                    other_cells.append([text(row[index]) if index < len(row) else "" for index in beside])
+    except (csv.Error, OSError, UnicodeError) as error:
         raise _not_a_csv(path, needed, error) from error
     renamed = [f"{header[index]!r} as {name}" for name, index in columns.items() if header[index] != name]
     separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
@@ -130,16 +140,29 @@ def read_image_csv(
     if plain_name(named) != "split" and not any_split(cells["split"] for _, cells in rows):
         rows = [(line, {name: cell for name, cell in cells.items() if name != "split"}) for line, cells in rows]
         notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
-    if left_out:
-        names = ", ".join(map(repr, left_out))
-        notes.append(f"left out {names}, named like a path, split or group (rename it if it is a label)")
+    used = unread.splits(path, rows, others) if "split" in optional else None
+    if used is not None:
+        number, note = used
+        notes.append(note)
+        kept_places = list(beside)
+        beside.pop(number, None)
+        if number in kept_places:
+            for one in other_cells:
+                del one[kept_places.index(number)]
     notes += _other_labels(header, columns, given)
+    mentioned = " ".join(notes)
+    more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in beside.values()]
+    if more and optional:
+        shown = ", ".join(more[:_SHOWN]) + ", ..." * (len(more) > _SHOWN)
+        notes.append(f"columns that are not read: {shown}" + " (rename one that is a label)" * others)
     note = f"{path.name}: {'; '.join(notes)}" if notes else ""
-    return ImageTable(rows, note, tuple(unescape(name) for name in beside.values()), other_cells)
+    return ImageTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
 
 
-def _rows(reader: "Reader", path: Path, mark: str, width: int, of_path: int) -> Iterator[list[str]]:
-    """The rows below the header that are not empty.
+def _rows(
+    reader: "Reader", path: Path, mark: str, width: int, of_path: int, skipped: int
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows below the header that are not empty, with the number of their last line.
 
     Args:
         reader: the cells of each row.
@@ -147,22 +170,24 @@ def _rows(reader: "Reader", path: Path, mark: str, width: int, of_path: int) -> 
         mark: the character between cells.
         width: number of columns.
         of_path: number of the column of paths.
+        skipped: number of lines above the header.
 
     Raises:
         DataError: a quotation mark is missing, or a row has more cells than the header.
     """
-    line = reader.line_num + 1
+    line = reader.line_num + skipped + 1
     quote = f'quote whole cells, as in "a{mark} b", and double quotation marks inside'
     try:
         for row in reader:
-            if reader.line_num > line and _holds_rows(row, path.parent, mark, of_path):
-                raise DataError(f"{path}, line {line}: a cell goes on to line {reader.line_num}", quote)
+            end = reader.line_num + skipped
+            if end > line and _holds_rows(row, path.parent, mark, of_path):
+                raise DataError(f"{path}, line {line}: a cell goes on to line {end}", quote)
             if len(row) > width and any(cell.strip() for cell in row[width:]):
                 cells = f"{len(row)} cells, and the header {width} columns"
                 raise DataError(f"{path}, line {line}: {cells}", f"{quote}; several labels are a|b")
             if row:
-                yield row
-            line = reader.line_num + 1
+                yield end, row
+            line = end + 1
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV: line {line}: {error}", quote) from error
 
@@ -181,13 +206,29 @@ def _header(path: Path, given: Mapping[str, str]) -> list[str]:
         raise _not_a_csv(path, ("path", "label"), error) from error
 
 
-def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tuple[list[str], str]:
-    """The cells of the first line, and the character between them."""
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        first = file.readline(MAX_HEADER)
+def _opened(path: Path) -> IO[str]:
+    """A table as text: UTF-8, or UTF-16 as Excel saves "Unicode text". DataError where it is not text."""
+    with open(path, "rb") as file:
+        start = file.read(1024)
+    is_wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if b"\0" in start and not is_wide:
+        is_image = has_image_extension(path) or begins_as_image(str(path))
+        fix = "give the folder of the images, or a CSV with the columns path,label" if is_image else "save it as CSV"
+        raise DataError(f"{path} is {'an image' if is_image else 'not text'}, not a table", fix)
+    return open(path, newline="", encoding="utf-16" if is_wide else "utf-8-sig", errors="surrogateescape")
+
+
+def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tuple[list[str], str, int]:
+    """The cells of the header, the character between them, and the number of lines above it: 1 for "sep=;" of Excel."""
+    with _opened(path) as file:
+        first, skipped = file.readline(MAX_HEADER), 0
+        stated = _SEPARATOR_LINE.fullmatch(first)
+        if stated:
+            first, skipped = file.readline(MAX_HEADER), 1
+            return next(csv.reader([first], delimiter=stated[1]), []), stated[1], skipped
     headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
     mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
-    return headers[mark], mark
+    return headers[mark], mark, skipped
 
 
 def _not_a_csv(path: Path, needed: Sequence[str], error: Exception) -> DataError:
@@ -239,20 +280,11 @@ def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
     A column without a name is pandas' index.
     """
     ours = {name for names in NAMES.values() for name in names}
-    found = ((i, name) for i, name in enumerate(header) if i not in read and not _is_index(name))
+    found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
     return {i: name for i, name in found if plain_name(name) not in ours}
 
 
 def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
     """Names of the columns that have one of our names and are not read, because another column is read for it."""
     others = _others(header, read)
-    return [name for i, name in enumerate(header) if i not in read and i not in others and not _is_index(name)]
-
-
-def _is_index(name: str) -> bool:
-    return not name.strip() or plain_name(name).startswith("unnamed:")
-
-
-def plain_name(name: str) -> str:
-    """The name of a column as `NAMES` spells it: small letters, and "_" for spaces and hyphens."""
-    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+    return [name for i, name in enumerate(header) if i not in read and i not in others and not is_index(name)]

@@ -1,17 +1,21 @@
 """Image files and folders below a folder, in a stable order; everything skipped is counted by kind."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from vit.data.formats import has_image_extension, how_to_convert
+from vit.data.formats import begins_as_image, has_image_extension, how_to_convert
 from vit.data.outputs import holds_outputs
+from vit.errors import ResourceError, how_to_read_again, is_of_machine
 
 FolderId = tuple[int, int]  # device and inode
 
 _ENDING = "files ending in "
-_OUTPUTS = "folders that vit wrote"
+_OUTPUTS = "folders that vit wrote: "
+_NO_ENDING = re.compile(r"|\.[0-9]*|\..{6,}")  # what ends the names of DICOM series, and of files without an ending
+_SHOWN = 3  # folders that vit wrote
 
 
 def image_files(
@@ -34,6 +38,8 @@ def image_files(
             identity = folder_id(here)
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
+            if is_of_machine(error):
+                raise ResourceError(f"cannot list {here}: {error.strerror}", how_to_read_again(error)) from error
             skipped[f"unreadable folders ({error.strerror})"] += 1
             return
         if identity in seen:
@@ -46,10 +52,10 @@ def image_files(
                 skipped["hidden or system files"] += 1
             elif is_folder(entry):
                 if without_outputs and holds_outputs(Path(entry.path)):
-                    skipped[_OUTPUTS] += 1
+                    skipped[f"{_OUTPUTS}{name}/"] += 1
                 else:
                     walk(name)
-            elif not has_image_extension(Path(entry.name)):
+            elif not is_image(entry):
                 skipped[f"{_ENDING}{Path(entry.name).suffix or 'nothing'}"] += 1
             elif entry.is_symlink() and not os.path.exists(entry.path):
                 skipped["broken links"] += 1
@@ -75,7 +81,7 @@ def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
             if is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
             elif is_folder(entry) and holds_outputs(Path(entry.path)):
-                skipped[_OUTPUTS] += 1
+                skipped[f"{_OUTPUTS}{entry.name}/"] += 1
             elif is_folder(entry):
                 names.append(entry.name)
             else:
@@ -91,7 +97,12 @@ def folder_id(folder: Path) -> FolderId:
 
 def describe_skipped(skipped: Counter[str]) -> str:
     """Counts and kinds of skipped entries in words."""
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+    outputs = [kind.removeprefix(_OUTPUTS) for kind in sorted(skipped) if kind.startswith(_OUTPUTS)]
+    counts = {kind: count for kind, count in skipped.items() if not kind.startswith(_OUTPUTS)}
+    if outputs:
+        names = ", ".join(outputs[:_SHOWN]) + ", ..." * (len(outputs) > _SHOWN)
+        counts[f"{_OUTPUTS.removesuffix(': ')} ({names})"] = len(outputs)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
 def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
@@ -102,6 +113,12 @@ def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
 def is_hidden(name: str) -> bool:
     """Whether a file or folder of this name belongs to a system or a program, and not to the images."""
     return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
+
+
+def is_image(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is called like an image; a file without an ending, whether it begins as one."""
+    name = Path(entry.name)
+    return begins_as_image(entry.path) if _NO_ENDING.fullmatch(name.suffix) else has_image_extension(name)
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:

@@ -9,11 +9,12 @@ from torch import Tensor
 from vit.data.decode import from_pillow
 from vit.data.image_header import check_size
 from vit.data.planes import with_channels
-from vit.data.preprocess import COLORS, Window
+from vit.data.preprocess import COLORS, Decoding
 from vit.errors import UsageError
 
 InMemory = Image.Image | npt.NDArray[np.generic] | Tensor
 
+_USUAL = Decoding()
 TAKEN = "give a path, a PIL image, a uint8 array (H, W), (H, W, 3) or (H, W, 4), or a uint8 tensor (3, H, W)"
 
 
@@ -30,8 +31,8 @@ def has_frames(image: InMemory) -> bool:
         return False
 
 
-def pixels_of(image: InMemory, name: str, window: Window | None = None, channels: int = COLORS) -> Tensor:
-    """One image as (C, H, W) uint8; `window` and `channels` as for `read_image`.
+def pixels_of(image: InMemory, name: str, decoding: Decoding = _USUAL) -> Tensor:
+    """One image as (C, H, W) uint8. A PIL image may have an ICC profile, arrays and tensors are sRGB.
 
     An animated or multi-page PIL image gives the frame that it shows. It stays at this frame.
 
@@ -39,9 +40,10 @@ def pixels_of(image: InMemory, name: str, window: Window | None = None, channels
         ImageError: a PIL image cannot be decoded, or the image is larger than the limits.
         UsageError: an array or tensor does not have the shape or the type of an image.
     """
+    channels = decoding.channels
     if isinstance(image, Image.Image):
         check_size(image.size, name)
-        return with_channels(from_pillow(image, name, window), channels, name)
+        return with_channels(from_pillow(image, name, decoding), channels, name)
     if isinstance(image, Tensor):
         if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3, channels):
             raise UsageError(f"{name} is a tensor {tuple(image.shape)} of {image.dtype}, not an image", TAKEN)

@@ -5,6 +5,8 @@ cat|?indoors     whether the image shows the label `indoors` is unknown
                  (empty) the image has none of the labels
 """
 
+import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +16,21 @@ SEPARATOR, UNKNOWN = "|", "?"  # between labels; before a label that may or may 
 PRESENT, ABSENT, NOT_KNOWN = 1, 0, -1  # in an array of labels
 
 LabelRows = npt.NDArray[np.int8]  # (n, K), or (K,) of one image
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
+MISSING = frozenset(("nan", "none", "null", "na", "n/a", "<na>", "nat"))  # how programs write an empty cell
+
+
+def clean_label(text: str) -> str:
+    """The name of a class: without space around it, and in the Unicode form NFC, wherever it was written."""
+    return unicodedata.normalize("NFC", text.strip()) or text
+
+
+def alike_key(name: str) -> str:
+    """A text that is equal for names that people would take for one: by case, spaces, Unicode form, or 1 and 1.0."""
+    folded = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return repr(float(folded)) if _NUMBER.fullmatch(folded) else folded
 
 
 def label_text(row: LabelRows, class_names: Sequence[str]) -> str:
@@ -34,7 +51,7 @@ def parse_labels(text: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for part in text.split(SEPARATOR) if text.strip() else ():
-        name = part.strip()
+        name = clean_label(part)
         value = NOT_KNOWN if name.startswith(UNKNOWN) else PRESENT
         name = name.removeprefix(UNKNOWN).strip()
         if not name:

@@ -1,12 +1,17 @@
 """Files and groups that a CSV lists: each file is there once, and each image has a group or none has"""
 
 import os
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from vit.data.dataset_names import is_far
+from vit.data.formats import has_image_extension
 from vit.data.image_csv import ImageTable
+from vit.data.image_files import subfolders
 from vit.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,14 +31,17 @@ class ListedFiles:
         self._table = table
         self._line_of: dict[str, int] = {}
         self._are_far = False
+        self._stems: dict[Path, dict[str, list[str]]] = {}
+        self._num_changed, self._change = 0, ""
 
-    def add(self, file_name: str, line: int) -> None:
-        """Check a file.
+    def add(self, file_name: str, line: int) -> str:
+        """The name of a file, relative to the table, which may have another spelling than the cell: see `_found`.
 
         Raises:
             DataError: the file is listed twice or is missing, or files and addresses are mixed.
         """
         where = f"{self._table}, line {line}"
+        file_name = file_name if is_far(file_name) else self._found(file_name, where)
         place = file_name if is_far(file_name) else os.path.normpath(self._table.parent / file_name)
         if place in self._line_of:
             raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[place]}", "keep one of the two")
@@ -45,10 +53,54 @@ class ListedFiles:
             raise DataError(
                 f"{where}: {file_name!r} is {kind}, and the lines before are not", "list files or addresses, not both"
             )
-        if not self._are_far and not (self._table.parent / file_name).is_file():
-            raise DataError(
-                f"{where}: there is no file {self._table.parent / file_name}", "paths are relative to the CSV"
-            )
+        return file_name
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on names that were read as others."""
+        return [f"{self._table.name}: {self._num_changed:,} {self._change}"] if self._change else []
+
+    def _found(self, name: str, where: str) -> str:
+        """The name of the file that a cell means. DataError where there is none, or more than one.
+
+        A name that is missing may have spaces around it, "\\" of Windows, another Unicode form, or lack its ending.
+        """
+        folder = self._table.parent
+        if (folder / name).is_file() or os.path.normpath(folder / name) in self._line_of:
+            return name
+        slashed = name.strip().replace("\\", "/")
+        spelled = dict.fromkeys([slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD"))])
+        candidates = [one for one in spelled if (folder / one).is_file()][:1]
+        if not candidates and not has_image_extension(Path(name)):
+            parent, stem = os.path.split(slashed)
+            candidates = [os.path.join(parent, other) for other in self._of_stem(folder / parent).get(stem, ())]
+        if len(candidates) > 1:
+            raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
+        if not candidates:
+            self._raise_missing(name, where)
+        self._num_changed += 1
+        self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"
+        return candidates[0]
+
+    def _of_stem(self, folder: Path) -> Mapping[str, list[str]]:
+        """{name without its ending: images of that name} of a folder; read once."""
+        if folder not in self._stems:
+            found: dict[str, list[str]] = {}
+            for other in sorted(os.listdir(folder)) if folder.is_dir() else ():
+                if has_image_extension(Path(other)):
+                    found.setdefault(Path(other).stem, []).append(other)
+            self._stems[folder] = found
+        return self._stems[folder]
+
+    def _raise_missing(self, name: str, where: str) -> NoReturn:
+        folder, last = self._table.parent, re.split(r"[/\\]", name)[-1]
+        fix = "paths are relative to the CSV; --data.image_column names another column of paths"
+        for inside in subfolders(folder, Counter()):
+            stems = self._of_stem(folder / inside)
+            if last and ((folder / inside / last).is_file() or last in stems):
+                fix = f"it lies in {folder / inside}: move the CSV there, or write {inside}/ before the names"
+                break
+        raise DataError(f"{where}: there is no file {folder / name}", fix)
 
 
 def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, ImageReader | None]":

@@ -15,9 +15,9 @@ import numpy as np
 
 from vit.data.csv_splits import split_of
 from vit.data.image_csv import ImageTable, read_image_csv
-from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, parse_labels
+from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, clean_label, parse_labels
 from vit.data.listed_files import ListedFiles, ListedGroups, place_of
-from vit.data.samples import Samples, Source
+from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError
 
 _CELLS = {"0": ABSENT, "0.0": ABSENT, "false": ABSENT, "1": PRESENT, "1.0": PRESENT, "true": PRESENT, "": NOT_KNOWN}
@@ -57,6 +57,13 @@ def read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool = Fa
             f"{path}, line {line}: the column labels has {apart!r} and no '|' between labels",
             "write labels as cat|indoors; name the column label if each image has one class",
         )
+    distinct, tags = {text.strip() for text in texts} - {""}, {tag for text in texts for tag in text.split()}
+    if len(tags) < len(distinct) and not any("|" in text for text in texts):  # names with spaces have more words
+        line = next(line for line, row in table.rows if len(row["labels"].split()) > 1)
+        raise DataError(
+            f"{path}, line {line}: the column labels has spaces and no '|' between labels, and the words repeat",
+            "write labels as cat|indoors; name the column label if each image has one class",
+        )
     parsed: list[dict[str, int]] = []
     for (line, _), text in zip(table.rows, texts, strict=True):
         try:
@@ -67,8 +74,8 @@ def read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool = Fa
             ) from error
         if any("\udc80" <= letter <= "\udcff" for letter in text):
             raise DataError(f"{path}, line {line}: labels {text!r} are not UTF-8", "save the file as UTF-8 CSV")
-    rows = _rows_by_split(path, table, parsed, to_measure)
     notes = [table.note] if table.note else []
+    rows = _rows_by_split(path, table, parsed, to_measure, notes)
     if to_measure:
         names = tuple(sorted({name for labels in parsed for name in labels}))
         return _source(path, names, rows, ABSENT, notes, to_measure)
@@ -93,7 +100,7 @@ def read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool = 
         DataError: a cell is neither 0, 1 nor empty, a row is wrong, a file is missing, or a label cannot be learned.
     """
     table = read_image_csv(path, ("path",), ("split", "group"), given, others=True)
-    names = [name.strip() for name in table.others]
+    names = [clean_label(name) for name in table.others]
     for name in names:
         try:
             check_label_name(name)
@@ -116,8 +123,29 @@ def read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool = 
         values |= dict.fromkeys(_MINUS, ABSENT)
         notes.append(f"{path.name}: the labels are -1 and 1; -1 is read as absent")
     parsed = [{name: values[cell] for name, cell in zip(names, row, strict=True)} for row in cells]
-    rows = _rows_by_split(path, table, parsed, to_measure)
+    rows = _rows_by_split(path, table, parsed, to_measure, notes)
+    one_hot = [ABSENT] * (len(names) - 1) + [PRESENT]
+    if len(names) > 1 and all(sorted(row.values()) == one_hot for row in parsed):
+        return _one_class(path, names, rows, notes, to_measure)
     return _source(path, tuple(sorted(names)), rows, NOT_KNOWN, notes, to_measure)
+
+
+def _one_class(path: Path, names: list[str], rows: dict[str, list[_Row]], notes: list[str], to_measure: bool) -> Source:
+    """The source of a one-hot table: one column of 0 and 1 for each class, and a single 1 in each row."""
+    listed = {
+        split: [(row.path, next(name for name, value in row.labels.items() if value == PRESENT)) for row in split_rows]
+        for split, split_rows in rows.items()
+    }
+    class_names = tuple(sorted(names if to_measure else {name for _, name in listed["train"]}))
+    notes.append(f"{path.name}: each row has a single 1: one class for an image (one-hot), out of {len(class_names)}")
+    absent = [name for name in names if name not in class_names]
+    notes += [f"{path.name}: no training image has the class {', '.join(absent)}"] * bool(absent)
+    root, reader = place_of(path, [name for pairs in listed.values() for name, _ in pairs[:1]])
+    splits = {}
+    for split, pairs in listed.items():
+        groups = [row.group for row in rows[split]]
+        splits[split] = label_files(root, pairs, class_names, str(path), groups if any(groups) else None, reader)
+    return Source(path.stem, class_names, splits, notes, is_one_hot=True)
 
 
 def _check_cells(path: Path, table: ImageTable, names: list[str], cells: list[list[str]]) -> None:
@@ -153,17 +181,18 @@ def _place(table: ImageTable, names: list[str], cells: list[list[str]], wanted: 
 
 
 def _rows_by_split(
-    path: Path, table: ImageTable, parsed: list[dict[str, int]], to_measure: bool
+    path: Path, table: ImageTable, parsed: list[dict[str, int]], to_measure: bool, notes: list[str]
 ) -> dict[str, list[_Row]]:
-    """{split: rows}, with every file looked for."""
+    """{split: rows}, with every file looked for. Notes on names of files are added to `notes`."""
     rows: dict[str, list[_Row]] = {"train": []}
     files, groups = ListedFiles(path), ListedGroups(table)
     for (line, cells), labels in zip(table.rows, parsed, strict=True):
         split = split_of(cells, f"{path}, line {line}")
         if not cells["path"]:
             raise DataError(f"{path}, line {line}: an empty path", "fill it in or remove the line")
-        files.add(cells["path"], line)
-        rows.setdefault(split, []).append(_Row(line, cells["path"], labels, groups.of(cells, f"{path}, line {line}")))
+        name = files.add(cells["path"], line)
+        rows.setdefault(split, []).append(_Row(line, name, labels, groups.of(cells, f"{path}, line {line}")))
+    notes += files.notes
     if not rows["train"] and not to_measure:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     return rows

@@ -1,6 +1,7 @@
 """Folders that this program wrote itself, where images are looked for"""
 
 import os
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -16,27 +17,37 @@ from vit.layout import (
 )
 
 LOOKED_AT = 10  # entries, because a folder of runs contains hardly anything else
+_OWN_PICTURE = re.compile(  # of vit explain, vit inspect and vit evaluate
+    r"[0-9]{4,}-.*\.png|(filters|positions|attention|cost|confusion_matrix|precision_recall|reliability|curve)\.png"
+)
 _DEPTH = 3  # levels between a folder of runs and a run: DATA, NETWORK and TIME
 
 
 def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
     """Whether a folder is an output, or contains outputs and no images: runs, studies, evaluations, explanations, ...
 
-    A folder that directly contains an output is taken for one of outputs, whatever lies beside.
+    A folder that directly contains an output is taken for one of outputs, unless images of others lie beside.
     """
-    if _is_page(folder) or _is_described(folder) or (folder.name == CELLS and _is_described(folder.parent)):
+    if _is_described(folder) or (folder.name == CELLS and _is_described(folder.parent)):
         return True
-    try:
-        with os.scandir(folder) as entries:
-            shown = [entry for entry in islice(entries, LOOKED_AT) if not entry.name.startswith(".")]
-            folders = [Path(entry.path) for entry in shown if entry.is_dir()]
-    except OSError:  # the code that reads its images reports the error
-        return False
-    if any(_is_run(path) or _is_described(path) for path in folders):
-        return True
-    if depth == 1 or not folders or any(has_image_extension(Path(entry.name)) for entry in shown):
-        return False
-    return all(holds_outputs(path, depth - 1) for path in folders)
+    if not _is_page(folder):
+        try:
+            with os.scandir(folder) as entries:
+                shown = [entry for entry in islice(entries, LOOKED_AT) if not entry.name.startswith(".")]
+                folders = [Path(entry.path) for entry in shown if entry.is_dir()]
+        except OSError:  # the code that reads its images reports the error
+            return False
+        holds_one = any(_is_run(path) or _is_described(path) for path in folders)
+        if not holds_one and (depth == 1 or not folders or not all(holds_outputs(path, depth - 1) for path in folders)):
+            return False
+    return not _has_images_of_others(folder)
+
+
+def _has_images_of_others(folder: Path) -> bool:
+    """Whether images that no command of this program wrote lie directly in a folder."""
+    with os.scandir(folder) as entries:
+        names = (entry.name for entry in entries if not entry.name.startswith("."))
+        return any(has_image_extension(Path(name)) and not _OWN_PICTURE.fullmatch(name) for name in names)
 
 
 def is_output(folder: Path) -> bool:

@@ -17,6 +17,25 @@ MAX_CHANNELS = 16
 Interpolation = Literal["bilinear", "bicubic"]
 Window = tuple[float, ...]  # values that become black and white: two for all channels, or two for each channel
 ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's names; timm's crop_mode "center" and "squash"
+ColorProfiles = Literal["convert", "ignore"]
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What the pixels of a file depend on, beside the file.
+
+    Attributes:
+        window, channels, color_profiles: see `Preprocess`.
+    """
+
+    window: Window | None = None
+    channels: int = COLORS
+    color_profiles: ColorProfiles = "convert"
+
+    @property
+    def converts(self) -> bool:
+        """Whether the colors of embedded profiles become sRGB."""
+        return self.color_profiles == "convert"
 
 
 @dataclass(frozen=True)
@@ -38,6 +57,8 @@ class Preprocess:
             numbers are for all channels. Otherwise each channel has two. None: all values that the type of a file can
             have.
         channels: number of channels of an image, C: 1 for gray, 3 for red, green and blue, up to 16 of a TIFF.
+        color_profiles: "convert" turns the colors of an embedded ICC profile into sRGB, as viewers show them. "ignore"
+            takes the numbers of a file for sRGB, as torchvision and timm do. Files without a profile are read alike.
     """
 
     image_size: int
@@ -48,6 +69,12 @@ class Preprocess:
     resize_mode: ResizeMode = "shortest"
     window: Window | None = None
     channels: int = 3
+    color_profiles: ColorProfiles = "convert"
+
+    @property
+    def decoding(self) -> Decoding:
+        """What the decoder needs to know."""
+        return Decoding(self.window, self.channels, self.color_profiles)
 
     def __call__(self, image: Tensor) -> Tensor:
         """Upright pixels (C, H, W) uint8 -> (C, S, S) uint8, for evaluation, prediction and export alike."""
@@ -75,12 +102,14 @@ class Preprocess:
         return images.to(torch.float32).sub_(to_device(mean, images.device)).mul_(to_device(scale, images.device))
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
-        """Plain values for a checkpoint. Without a window, and of 3 channels, they are those of older programs."""
+        """Plain values for a checkpoint. What an older program does without being told, is not among them."""
         values = asdict(self)
         if self.window is None:
             del values["window"]
         if self.channels == COLORS:
             del values["channels"]
+        if self.color_profiles == "ignore":
+            del values["color_profiles"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 

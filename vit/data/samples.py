@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,8 @@ class Source:
         origin: DATA with the revision that was read, where DATA itself does not tell; else None.
         has_label_lists: whether each image lists its labels, so that labels with other names than `class_names` are
             absent, and not unknown.
+        is_one_hot: whether a table with a column for each label has a single 1 in each row, so that the images have one
+            class each. A model of several labels may be measured on them, too.
     """
 
     name: str
@@ -138,6 +140,13 @@ class Source:
     notes: list[str] = field(default_factory=list)
     origin: str | None = None
     has_label_lists: bool = False
+    is_one_hot: bool = False
+
+    def with_label_rows(self) -> "Source":
+        """The same images with the labels of a one-hot table as it has them, (n, K)."""
+        eye = np.eye(len(self.class_names), dtype=np.int8)
+        splits = {split: replace(one, labels=eye[one.labels]) for split, one in self.splits.items()}
+        return replace(self, splits=splits, is_one_hot=False)
 
     @property
     def is_multilabel(self) -> bool:

@@ -17,7 +17,7 @@ from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
 from vit.data.image_header import image_format
 from vit.data.label_text import label_text
 from vit.data.planes import ChannelsError, shown
-from vit.data.preprocess import COLORS, Window
+from vit.data.preprocess import COLORS, Decoding, Window
 from vit.data.samples import Labels, Source
 from vit.data.shards.reader import ChangedError
 from vit.data.split import SPLITS
@@ -134,9 +134,9 @@ class ImageList:
     def _pixels(self, data: bytes, name: str) -> Tensor:
         """What a training sees of an image (C, H, W): three channels, or the file's own number."""
         try:
-            return decode_image(data, name, self._window(COLORS))
+            return decode_image(data, name, Decoding(self._window(COLORS)))
         except ChannelsError as error:
-            return decode_image(data, name, self._window(error.found), error.found)
+            return decode_image(data, name, Decoding(self._window(error.found), error.found))
 
     def _window(self, channels: int) -> Window | None:
         """The window that a training measures, once for each number of channels."""

@@ -13,17 +13,19 @@ https://, s3:// or gs://        an index or a table on other machines, or its fo
 hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from vit.csv_files import describe_escapes
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
 from vit.data.folder_source import read_folder_source
 from vit.data.groups import ALIKE, twins
 from vit.data.image_csv import column_names
-from vit.data.label_text import PRESENT
+from vit.data.label_text import MISSING, PRESENT
 from vit.data.outputs import is_output
 from vit.data.parquet.open import is_index, read_parquet_source
 from vit.data.samples import Samples, Source
@@ -117,8 +119,23 @@ def _check(source: Source, data: str) -> None:
 
 def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
-    kind = "labels" if source.is_multilabel else "classes"
-    source.notes.extend(f"{kind} {one!r} and {twin!r} {ALIKE}" for one, twin in twins(source.class_names))
+    one_kind, kind = ("label", "labels") if source.is_multilabel else ("class", "classes")
+    counts: Counter[str] = Counter()
+    for samples in source.splits.values():
+        numbers = (
+            (samples.label_rows == PRESENT).sum(axis=0)
+            if samples.is_multilabel
+            else np.bincount(samples.labels, minlength=len(source.class_names))
+        )
+        counts.update(dict(zip(source.class_names, map(int, numbers), strict=True)))
+    counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
+    source.notes.extend(f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in twins(source.class_names))
+    source.notes.extend(
+        f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
+        for name in source.class_names
+        if name.casefold() in MISSING
+    )
+    source.notes.extend(filter(None, [describe_escapes(source.class_names)]))
     for split, samples in source.splits.items():
         if samples.is_multilabel:
             present = set(np.flatnonzero((samples.label_rows == PRESENT).any(axis=0)).tolist())

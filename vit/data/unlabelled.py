@@ -10,9 +10,8 @@ import numpy as np
 
 from vit.data.csv_splits import split_of
 from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
-from vit.data.formats import has_image_extension
 from vit.data.image_csv import columns_of, given_columns, read_image_csv
-from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
+from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, is_image, subfolders
 from vit.data.listed_files import ListedFiles
 from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source
@@ -112,7 +111,7 @@ def _has_classes(folder: Path) -> bool:
         inside = folder / training[0]
         raise DataError(f"{inside} has no class folders", f"give {inside} as DATA: its images need no labels")
     with os.scandir(folder) as entries:
-        loose = [entry for entry in entries if os.path.isfile(entry.path) and has_image_extension(Path(entry.name))]
+        loose = [entry for entry in entries if os.path.isfile(entry.path) and is_image(entry)]
     return len(names) > 1 and not loose
 
 
@@ -146,14 +145,14 @@ def _unlabelled_table(path: Path, given: Mapping[str, str], has_splits: bool) ->
     table = read_image_csv(path, ("path",), ("split",) if has_splits else (), given)
     files, paths = ListedFiles(path), []
     for line, row in table.rows:
-        files.add(row["path"], line)
+        name = files.add(row["path"], line)
         if split_of(row, f"{path}, line {line}") == "train":
-            paths.append(row["path"])
+            paths.append(name)
     if not paths and has_splits:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     if not paths:
         raise DataError(f"{path} has no images", "give a table with a row for each image")
-    return _unlabelled(path.stem, paths, path.parent, [table.note] if table.note else [])
+    return _unlabelled(path.stem, paths, path.parent, [table.note] * bool(table.note) + files.notes)
 
 
 def _unlabelled(name: str, paths: list[str], root: Path, notes: list[str]) -> Source:

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from vit.errors import DataError
+from vit.errors import VitError
 
 START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
 """Start method of workers; None: Python's default on this platform.
@@ -84,7 +84,7 @@ class Batches(Protocol[T_co]):
 def worker_loader(
     batches: Batches[T], keys: Iterable[Sequence[Any]], workers: int, keep_workers: bool = False, pinned: bool = False
 ) -> "Loader[T]":
-    """The batches of some keys, in order. A DataError of a worker is raised here, with its fix.
+    """The batches of some keys, in order. A VitError of a worker is raised here, with its fix.
 
     Args:
         keys: the keys of each batch, which has a length.
@@ -117,22 +117,22 @@ class Loader(DataLoader[T]):
         began = time.perf_counter()
         for batch in super().__iter__():
             self.waited += time.perf_counter() - began
-            if isinstance(batch, DataError):
+            if isinstance(batch, VitError):
                 raise batch
             yield batch
             began = time.perf_counter()
 
 
 @dataclass
-class _ErrorsAsValues(Dataset[T | DataError], Generic[T]):
+class _ErrorsAsValues(Dataset[T | VitError], Generic[T]):
     """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
 
     batches: Batches[T]
 
-    def __getitems__(self, keys: Any) -> T | DataError:
+    def __getitems__(self, keys: Any) -> T | VitError:
         try:
             batch = self.batches.__getitems__(keys)
-        except DataError as error:
+        except VitError as error:
             return error
         if get_worker_info() is not None:
             batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training

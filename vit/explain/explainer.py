@@ -82,9 +82,7 @@ class Explainer:
     def explain(self, path: str) -> Explanation:
         """The explanation of one file. Raises ImageError if the file cannot be read."""
         engine, class_names = self.engine, self.predictor.class_names
-        image = self.predictor.preprocess(
-            read_image(path, self.predictor.preprocess.window, channels=self.predictor.preprocess.channels)
-        )
+        image = self.predictor.preprocess(read_image(path, self.predictor.preprocess.decoding))
         probabilities = engine.probabilities(image[None])[0]
         top = int(probabilities.argmax())
         number = top if self.number is None else self.number

@@ -30,7 +30,7 @@ class PeerDifference:
     Attributes:
         library: name of the library.
         num_images: number of files that both decode to the same picture.
-        num_others: number of files that Pillow decodes differently (transparency, 16 bits). They are not compared.
+        num_others: number of files that Pillow decodes differently (transparency, profiles). They are not compared.
         gray: largest mean difference of an image's pixels, in gray levels of 255.
         worst: file with this difference.
         largest: largest difference of a probability. Another resizer changes it a little.
@@ -101,7 +101,7 @@ def compare_peer(
     levels = torch.tensor(preprocess.std)[:, None, None] * 255
     for name, content in files:
         try:
-            decoded = decode_image(content, name, preprocess.window)
+            decoded = decode_image(content, name, preprocess.decoding)
         except ImageError:
             continue
         picture = ImageOps.exif_transpose(Image.open(io.BytesIO(content))).convert("RGB")

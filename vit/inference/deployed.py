@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
+from vit.data.preprocess import COLORS
 from vit.inference.activation import probabilities_of
 from vit.models.network import Network
 
@@ -74,6 +75,8 @@ def input_words(trained: Trained) -> str:
         f"{low:g} to 0, {high:g} to 255" for low, high in pairs
     )
     colors = {1: "gray", 3: "RGB"}.get(plain.channels, f"{plain.channels} channels")
+    if plain.color_profiles == "convert" and plain.channels == COLORS:
+        colors = "sRGB (embedded ICC profiles converted)"
     return (
         f"uint8 (batch, {plain.channels}, {plain.image_size}, {plain.image_size}): {colors}, upright, 0 to 255; "
         f"{resized} resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; "

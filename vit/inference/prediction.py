@@ -92,8 +92,8 @@ def read_input(
         return image.input
     try:
         if not isinstance(image, str):
-            return preprocess(pixels_of(image, name, preprocess.window, preprocess.channels))
-        return preprocess(read_image(image, preprocess.window, reader, preprocess.channels))
+            return preprocess(pixels_of(image, name, preprocess.decoding))
+        return preprocess(read_image(image, preprocess.decoding, reader))
     except ImageError as error:
         return error
 

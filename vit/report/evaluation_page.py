@@ -166,7 +166,7 @@ def _summary(
 
 def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
     """Pixels of an image by its place among the scored ones, which lack those that could not be read."""
-    samples, window, channels = images.samples, images.preprocess.window, images.preprocess.channels
+    samples, decoding = images.samples, images.preprocess.decoding
     places: list[int] = []
     for index, path in enumerate(samples.paths):
         if len(places) < len(paths) and path == paths[len(places)]:
@@ -174,7 +174,7 @@ def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
 
     def pixels(place: int) -> Tensor | None:
         try:
-            return image_of(samples, places[place], window, channels)
+            return image_of(samples, places[place], decoding)
         except (ImageError, IndexError):
             return None  # the file changed after the measurement
 

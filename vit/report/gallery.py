@@ -146,8 +146,7 @@ class Gallery:
 def _thumbnail(path: str, reader: ImageReader | None, preprocess: Preprocess | None) -> Markup | None:
     """The center square of a file's picture, small."""
     try:
-        read = preprocess or Preprocess(THUMBNAIL)
-        pixels = read_image(path, read.window, reader, read.channels)
+        pixels = read_image(path, (preprocess or Preprocess(THUMBNAIL)).decoding, reader)
         picture = shown(resize_shorter(pixels, THUMBNAIL, "bilinear"))
     except ImageError:
         return None  # the file changed after its prediction

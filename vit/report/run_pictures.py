@@ -13,7 +13,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.contents import current_hash
 from vit.data.dataset import image_of
 from vit.data.decode import ImageError
-from vit.data.preprocess import COLORS, Window
+from vit.data.preprocess import COLORS, Decoding
 from vit.data.samples import Samples, Source, label_names
 from vit.data.split import SplitRow
 from vit.data.threads import decode_threads
@@ -110,7 +110,7 @@ class RunImages:
         samples: the images of the split, in its own order.
         places: place in the split of each measured image.
         hashes: {absolute path, or name: content hash} of images as they were measured; absent where it is not known.
-        window, channels: as for `image_of`.
+        decoding: as for `image_of`.
 
     Attributes:
         changed: indices of the images that were asked for, and whose content is another one now.
@@ -121,12 +121,11 @@ class RunImages:
         samples: Samples,
         places: Sequence[int],
         hashes: Mapping[str, str],
-        window: Window | None,
-        channels: int,
+        decoding: Decoding,
     ) -> None:
         self._samples, self._places, self._hashes = samples, places, hashes
         self._root = "" if samples.root is None else samples.root.resolve()
-        self._window, self._channels = window, channels
+        self._decoding = decoding
         self.changed: set[int] = set()
 
     def __call__(self, index: int) -> Tensor | None:
@@ -137,7 +136,7 @@ class RunImages:
             if known and current_hash(self._samples, place) != known:
                 self.changed.add(index)
                 return None
-            return image_of(self._samples, place, self._window, self._channels)
+            return image_of(self._samples, place, self._decoding)
         except ImageError:
             return None
 
@@ -169,7 +168,7 @@ def pixels_of(
     except KeyError:
         return None
     hashes = {row.path: row.content_hash for row in listed.get(split, ())}
-    return RunImages(samples, found, hashes, *_window(run))
+    return RunImages(samples, found, hashes, _decoding(run))
 
 
 def num_changed(pixels: RunImages | None) -> int:
@@ -184,9 +183,12 @@ def changed_words(num_changed: int) -> str:
     return f"{num_changed:,} images have no picture, because their files have changed since the training"
 
 
-def _window(run: RunDirectory) -> tuple[Window | None, int]:
-    """The window and the number of channels of a run's images."""
+def _decoding(run: RunDirectory) -> Decoding:
+    """How a run decodes its images."""
     config = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
     told = (config.get("model") or {}).get("preprocess") or {}
     window = told.get("window")  # earlier versions had none
-    return None if window is None else tuple(map(float, window)), int(told.get("channels") or COLORS)
+    channels, converts = int(told.get("channels") or COLORS), told.get("color_profiles") == "convert"
+    return Decoding(
+        None if window is None else tuple(map(float, window)), channels, "convert" if converts else "ignore"
+    )

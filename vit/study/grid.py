@@ -217,6 +217,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
         del values["model"]["preprocess"]["window"]
     if values["model"]["preprocess"]["channels"] in (None, 3):
         del values["model"]["preprocess"]["channels"]
+    if values["model"]["preprocess"]["color_profiles"] == "ignore":  # as when keys of this version began
+        del values["model"]["preprocess"]["color_profiles"]
     for part, name in PLACES_OF_IMAGES:
         del values[part][name]
     if recipe.model.init_from is not None:

@@ -59,7 +59,7 @@ def check_readable(source: Source, contents: Contents) -> None:
         besides = f" (and {others:,} training files)" if others else ""
         raise DataError(
             f"{len(bad):,} validation and test files{besides} cannot be read: {some}",
-            "fix or remove them ('vit data check' lists all)",
+            "fix them, or move them elsewhere ('vit data check' lists all)",
         )
 
 

@@ -21,6 +21,7 @@ class Server:
         address: http://127.0.0.1:PORT
         asked: path and range of each request.
         fault: called with path and number of the request; names what goes wrong, or "".
+        sent: bytes of endless answers.
         has_etags: whether answers have an ETag, which is a hash of the file.
     """
 
@@ -30,6 +31,7 @@ class Server:
         self.fault: Callable[[str, int], str] = lambda path, number: ""
         self.seconds = 0.0  # before each answer
         self.has_etags = False
+        self.sent = 0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,7 +51,7 @@ class Server:
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """One request; faults: a status, "cut", "silent", "lies", "whole" or "short"."""
+        """One request; faults: a status, "cut", "silent", "lies", "whole", "short" or "endless"."""
         path, wanted = request.path, request.headers.get("Range", "")
         self.asked.append((path, wanted))
         time.sleep(self.seconds)
@@ -77,6 +79,16 @@ class Server:
             data = data[:-1]
         if fault == "silent":
             time.sleep(1.5)
+        if fault == "endless" and request.command == "GET":  # in chunks, so that no header says how long it is
+            request.send_response(200)
+            request.send_header("Transfer-Encoding", "chunked")
+            request.end_headers()
+            request.close_connection = True
+            with contextlib.suppress(ConnectionError):
+                while self.sent < 2**31:
+                    request.wfile.write(b"10000\r\n" + bytes(2**16) + b"\r\n")
+                    self.sent += 2**16
+            return
         request.send_response(status)
         request.send_header("Content-Length", str(len(data)))
         if self.has_etags:

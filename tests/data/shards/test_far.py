@@ -255,3 +255,20 @@ def test_a_missing_library_is_named(address, extra):
             open_source(address)
     else:
         pytest.skip(f"{library} is installed")
+
+
+@pytest.mark.faults("S15")
+def test_an_image_without_an_end_is_given_up_while_it_comes(server, tmp_path, monkeypatch):
+    """Its server does not say how long it is: memory holds no more than the limit."""
+    monkeypatch.setattr(far, "MAX_BYTES", 2**20)
+    (tmp_path / "1.png").write_bytes(b"x")
+    server.fault = lambda path, number: "endless" if path.endswith("1.png") else ""
+    images = FarImages(QUICK)
+    address = f"{server.address}/1.png"
+    images.prepare([address])
+    with pytest.raises(ImageError, match="more than 1,048,576 bytes") as caught:
+        images.read(address)
+    assert caught.value.kind == "too_large"
+    assert 2**20 < server.sent < 2**28  # what lies in buffers of the system comes on top, twice
+    server.fault = lambda path, number: ""
+    assert FarImages(QUICK).read(address) == b"x"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
+from vit.data.label_text import clean_label
 from vit.data.parquet.columns import ChosenColumns, choose_columns
 from vit.data.parquet.files import TableFile, column_ranges, opened
 from vit.data.parquet.notes import check_bars, table_notes
@@ -194,10 +195,10 @@ def _label_names(values: list[Any], columns: ChosenColumns, where: str) -> list[
     names = columns.class_names
     found: list[str | None] = []
     for row, value in enumerate(values):
-        if value is None or value == "":
+        if value is None or (isinstance(value, str) and not value.strip()):
             found.append(None)
         elif names is None or isinstance(value, str):
-            found.append(str(value))
+            found.append(str(value) if names else clean_label(str(value)))
         elif value == _NO_CLASS:
             found.append(None)
         elif 0 <= value < len(names):

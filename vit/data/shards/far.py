@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from vit.data.image_bytes import MAX_BYTES, ImageError
 from vit.data.shards.cache import FETCHED_AT_ONCE, PartCache
-from vit.data.shards.far_files import FarFiles, MissingError, Patience, far_files
+from vit.data.shards.far_files import FarFiles, MissingError, Patience, TooLargeError, far_files
 from vit.data.shards.index import ShardIndex
 from vit.data.shards.reader import ByteRange
 
@@ -143,17 +143,17 @@ class FarImages:
                 content = self._fetch(path)
         except MissingError as error:
             raise ImageError(path, "unreadable", "there is no such file") from error
+        except TooLargeError as error:
+            raise ImageError(path, "too_large", f"more than {MAX_BYTES:,} bytes") from error
         if not content:
             raise ImageError(path, "not_image", "the file is empty")
-        if len(content) > MAX_BYTES:
-            raise ImageError(path, "too_large", f"more than {MAX_BYTES:,} bytes")
         return content
 
     def prepare(self, paths: Sequence[str]) -> None:
         """Fetch the files that the cache does not have, several at a time.
 
         Raises:
-            DataError: one is refused, or does not come. A file that is not there is left to `read`.
+            DataError: one is refused, or does not come. A file that is not there, or too large, is left to `read`.
         """
         if self.shares_prepared:
             self._at_once(self._key, [path for path in paths if path not in self._keys])
@@ -163,12 +163,12 @@ class FarImages:
         self._at_once(self._fetch, paths)
 
     def _at_once(self, ask: Callable[[str], object], paths: Sequence[str]) -> None:
-        """Ask for several files at the same time. A file that is not there is passed over."""
+        """Ask for several files at the same time. A file that is not there, or too large, is passed over."""
         for path in paths:
             self._of(path)  # opened here, not by several threads
         with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
             for asked in [pool.submit(ask, path) for path in paths]:
-                with suppress(MissingError):
+                with suppress(MissingError, TooLargeError):
                     asked.result()
 
     def _fetch(self, path: str) -> bytes:
@@ -189,7 +189,7 @@ class FarImages:
     def _of(self, path: str) -> FarFiles:
         kind = path.partition("://")[0]
         if kind not in self._files:
-            self._files[kind] = far_files(path, self._patience)
+            self._files[kind] = far_files(path, self._patience, MAX_BYTES)
         return self._files[kind]
 
     def _key(self, path: str) -> str:

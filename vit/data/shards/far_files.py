@@ -40,10 +40,15 @@ class Patience:
 
 
 PATIENCE = Patience()
+MOST_BYTES = 2**32  # of an index: 100 million images take as much
 
 
 class MissingError(DataError):
     """A file that is not there."""
+
+
+class TooLargeError(DataError):
+    """A file of more bytes than the limit."""
 
 
 class FarFiles:
@@ -52,19 +57,24 @@ class FarFiles:
     Args:
         kind: https, http, s3 or gs.
         patience: how long files are waited for.
+        max_bytes: most bytes of an answer. A longer one is given up while it comes.
     """
 
-    def __init__(self, kind: str, patience: Patience) -> None:
-        self._kind, self._patience = kind, patience
+    def __init__(self, kind: str, patience: Patience, max_bytes: int = MOST_BYTES) -> None:
+        self._kind, self._patience, self._max_bytes = kind, patience, max_bytes
         self._opened: tuple[int, Any] | None = None  # process, and its file system: a fork needs its own
 
     def whole(self, address: str) -> bytes:
         """The content of a file.
 
         Raises:
-            DataError: it is not there, is refused, or does not come.
+            DataError: it is not there, is refused, is larger than the limit, or does not come.
         """
-        return self.ranges([(address, None, None)])[0]
+        stop = None if self._kind.startswith("http") else self._max_bytes + 1  # a server of http may know no ranges
+        content = self.ranges([(address, None, stop)])[0]
+        if len(content) > self._max_bytes:
+            raise self._too_large(address)
+        return content
 
     def ranges(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[bytes]:
         """Ranges of files, fetched several at a time: (address, first byte, byte after the last) -> all these bytes.
@@ -184,6 +194,8 @@ class FarFiles:
     def _raise_final(self, address: str, error: Exception) -> None:
         """Raise DataError where another attempt would end the same."""
         status = _status(error)
+        if isinstance(error, _LongAnswerError):
+            raise self._too_large(address) from error
         if isinstance(error, FileNotFoundError) or status in (404, 410):
             raise MissingError(f"there is no {address}", "check the address") from error
         if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
@@ -196,31 +208,38 @@ class FarFiles:
         if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
             raise DataError(f"{address} cannot be read ({_words(error)})", "check the address") from error
 
+    def _too_large(self, address: str) -> TooLargeError:
+        return TooLargeError(f"{address} has more than {self._max_bytes:,} bytes", "copy it to this machine")
+
     def _files(self) -> Any:
         """The file system of fsspec of this process."""
         if self._opened is None or self._opened[0] != os.getpid():
             if self._opened is not None:
                 _OF_PARENTS.append(self._opened[1])
-            self._opened = os.getpid(), _open(self._kind, self._patience)
+            self._opened = os.getpid(), _open(self._kind, self._patience, self._max_bytes)
         return self._opened[1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
 
-def far_files(address: str, patience: Patience | None = None) -> FarFiles:
+def far_files(address: str, patience: Patience | None = None, max_bytes: int = MOST_BYTES) -> FarFiles:
     """The files of the kind of an address.
 
     Raises:
         UsageError: the library for them is not installed.
     """
     kind = address.partition("://")[0]
-    files = FarFiles(kind, patience or PATIENCE)
+    files = FarFiles(kind, patience or PATIENCE, max_bytes)
     files._files()
     return files
 
 
-def _open(kind: str, patience: Patience) -> Any:
+class _LongAnswerError(Exception):
+    """An answer of more bytes than the limit."""
+
+
+def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
     import fsspec
 
     options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
@@ -228,8 +247,21 @@ def _open(kind: str, patience: Patience) -> Any:
         if kind in ("http", "https"):
             import aiohttp
 
+            class Answer(aiohttp.ClientResponse):
+                """An answer that is read up to the limit: its server may not say how long it is, or may lie."""
+
+                async def read(self) -> bytes:
+                    parts, size = [], 0
+                    async for part in self.content.iter_any():
+                        parts.append(part)
+                        size += len(part)
+                        if size > max_bytes:
+                            self.close()
+                            raise _LongAnswerError
+                    return b"".join(parts)
+
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.seconds, sock_read=patience.seconds)
-            options["client_kwargs"] = {"timeout": timeout}
+            options["client_kwargs"] = {"timeout": timeout, "response_class": Answer}
         elif kind == "s3":
             waiting = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
             options["config_kwargs"] = {**waiting, "retries": {"total_max_attempts": 1}}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from vit.data.decode import decode_image, deep_values
-from vit.data.preprocess import COLORS
+from vit.data.preprocess import COLORS, Decoding
 from vit.data.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
@@ -48,4 +48,4 @@ def _typical_side(train: Samples, channels: int) -> int:
 def _side(data: bytes, name: str, channels: int) -> int:
     """The shorter side of an image in pixels. Values of more than 8 bits need no window for it."""
     values = deep_values(data, name, channels)
-    return min((decode_image(data, name, None, channels) if values is None else values).shape[1:])
+    return min((decode_image(data, name, Decoding(channels=channels)) if values is None else values).shape[1:])

@@ -73,7 +73,8 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
     pretrained = None
-    is_open = any(value is None for key, value in vars(model.preprocess).items() if key not in ("window", "channels"))
+    not_of_weights = ("window", "channels", "color_profiles")
+    is_open = any(value is None for key, value in vars(model.preprocess).items() if key not in not_of_weights)
     if model.init_from is not None and (name == AUTO or is_open):
         pretrained = open_pretrained(model.init_from)  # a run's config.yaml has everything filled in
     if model.init_from is None:

@@ -87,6 +87,8 @@ class PreprocessConfig:
             among them.
         channels: number of channels of an image (3). 1: gray. 3: red, green and blue. 2, or 4 to 16: TIFF files with as
             many channels.
+        color_profiles: what an ICC profile in a photograph does (convert). convert: its colors become sRGB, as viewers
+            show them. ignore: its numbers are taken for sRGB, as torchvision and timm take them.
     """
 
     image_size: PositiveInt | None = None
@@ -97,6 +99,7 @@ class PreprocessConfig:
     resize_mode: Literal["shortest", "squash"] | None = None
     window: tuple[Finite, ...] | None = None
     channels: ChannelCount | None = None
+    color_profiles: Literal["convert", "ignore"] | None = None
 
 
 @dataclass
