@@ -125,6 +125,29 @@ def near_matches(
             yield Match(index, int(found.other[index]), relation, float(found.difference[index]))
 
 
+def alike_pairs(hashes: Hashes, pictures: Bytes, chance: float) -> Labels:
+    """(m, 2) pairs of images that are nearly the same; equal pictures are paired with the first of them.
+
+    Args:
+        hashes: (n,) perceptual hashes.
+        pictures: (n, 768) thumbnails.
+        chance: expected number of pairs of the whole set that are as close by chance.
+    """
+    thumbnails = Thumbnails(pictures)
+    detailed = np.flatnonzero(thumbnails.contrasts >= MIN_CONTRAST)
+    rows = np.ascontiguousarray(pictures[detailed]).view(f"V{THUMBNAIL_SIZE}")[:, 0]
+    _, firsts, numbers = np.unique(rows, return_index=True, return_inverse=True)
+    pairs = [np.column_stack([detailed[firsts[numbers]], detailed])[firsts[numbers] != np.arange(len(detailed))]]
+    chosen = detailed[np.sort(firsts)]
+    limit = threshold(np.arange(len(hashes)), thumbnails, chosen, chance)
+    for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
+        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
+            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+            found = np.column_stack([chosen[left[some]], chosen[right[some]]])
+            pairs.append(found[thumbnails.difference(found[:, 0], found[:, 1]) <= limit])
+    return np.concatenate(pairs)
+
+
 def _by_number(labels: Labels) -> Differ:
     return lambda one, other: labels[one] != labels[other]
 
@@ -144,20 +167,21 @@ class _Nearest:
         self.difference[image[rows]] = differences[rows]
 
 
-def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels) -> float:
+def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: float = CHANCE_PAIRS) -> float:
     """The largest difference that chance does not explain in this set of images.
 
     Close pairs become rare by a power law, whose exponent is half the intrinsic dimension of the thumbnails. The
     closest hundredth and thousandth of random pairs give the law. The limit is the difference at which the law leaves
-    CHANCE_PAIRS of all pairs, between MIN_DIFFERENCE and MAX_DIFFERENCE.
+    `chance` of all pairs, between MIN_DIFFERENCE and MAX_DIFFERENCE.
 
     Args:
         groups: (n,) a number that equal images share.
         thumbnails: thumbnails of all n images.
         chosen: indices of the images that are compared.
+        chance: expected number of pairs of the whole set that are as close by chance.
     """
     count = len(chosen)
-    wanted = CHANCE_PAIRS / max(count * (count - 1) / 2, 1)
+    wanted = chance / max(count * (count - 1) / 2, 1)
     if wanted >= 0.001:
         return MAX_DIFFERENCE
     generator = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from vit.data.draws import uniform
 from vit.data.iterative_stratification import nested_rows
 from vit.data.samples import Labels, Samples
+from vit.data.stratified import class_turns
 from vit.errors import DataError, UsageError
 
 SubsetKind = Literal["balanced", "natural"]
@@ -44,7 +45,7 @@ def balanced_order(labels: Labels, seed: int) -> Labels:
     One image of every class comes first, then a second image of every class that has two, and so on. The seed decides
     the order of a class's images, and the order of classes in each turn.
     """
-    turns = _turns(labels, seed)
+    turns = class_turns(labels, seed)
     within = uniform(1, seed, labels, turns)[:, 0]
     return np.lexsort((within, turns))
 
@@ -56,7 +57,7 @@ def natural_order(labels: Labels, seed: int) -> Labels:
     The image with the earliest deadline comes first, which meets all deadlines (the proportionate fairness of
     Baruah et al. 1996).
     """
-    turns, num_images = _turns(labels, seed), len(labels)
+    turns, num_images = class_turns(labels, seed), len(labels)
     drawn = uniform(1, seed, labels, turns)[:, 0].tolist()
     rows_of = {int(label): np.flatnonzero(labels == label) for label in np.unique(labels)}
     rows_of = {label: rows[np.argsort(turns[rows])] for label, rows in rows_of.items()}
@@ -75,16 +76,6 @@ def natural_order(labels: Labels, seed: int) -> Labels:
         if taken[label] < len(rows_of[label]):
             heapq.heappush(waiting, (taken[label] * num_images // len(rows_of[label]), label))
     return order
-
-
-def _turns(labels: Labels, seed: int) -> Labels:
-    """The turn (n,) of each row: the position of the image among those of its class, drawn from the seed."""
-    turns = np.empty(len(labels), dtype=np.int64)
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        drawn = uniform(1, seed, int(label), np.arange(len(rows)))[:, 0]
-        turns[rows[np.argsort(drawn, kind="stable")]] = np.arange(len(rows))
-    return turns
 
 
 def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Samples:

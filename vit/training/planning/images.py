@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from vit.data.folds import WholeImages, with_fold
+from vit.data.bursts import Progress, with_bursts
+from vit.data.folds import with_fold
 from vit.data.groups import leak_notes, twin_notes, with_groups
 from vit.data.samples import Source
 from vit.data.sources import open_source
@@ -74,23 +75,32 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     return chosen_part(divided(opened_data(as_they_lie), recipe.data), recipe)
 
 
-def divided(found: Source, data: DataConfig, whole: WholeImages | None = None) -> Source:
-    """The images with their groups and with all splits: those of DATA, of a fold, and those cut from the training part.
+def kept_together(found: Source, data: DataConfig, progress: Progress | None = None) -> Source:
+    """The images with the groups that no split divides: of the user, and of near-duplicates.
 
     Args:
-        found: the images.
-        data: how to divide them.
-        whole: for a fold, the images with their groups in one list, where it is known.
+        progress: as for `with_bursts`.
+
+    Raises:
+        UsageError: the pattern of the groups is wrong.
+        DataError: an image has no group.
+    """
+    found = with_groups(found, data.groups)
+    found = replace(found, notes=[*found.notes, *twin_notes(found)])
+    return with_bursts(found, progress) if data.bursts == "together" else found
+
+
+def divided(found: Source, data: DataConfig) -> Source:
+    """The images with their groups and with all splits: those of DATA, of a fold, and those cut from the training part.
 
     Raises:
         UsageError: the pattern of the groups, the fold or a fraction is wrong.
         DataError: there are too few images or groups for a split, or an image has no group.
     """
-    found = with_groups(found, data.groups)
-    found = replace(found, notes=[*found.notes, *twin_notes(found)])
+    found = kept_together(found, data)
     if data.fold is not None:
         found.check_one_class("data.fold")
-        found = with_fold(found, data.fold, data.split_seed, whole)
+        found = with_fold(found, data.fold, data.split_seed)
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
     check_shares(found, data)
