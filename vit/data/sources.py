@@ -23,14 +23,12 @@ from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_da
 from vit.data.folder_source import read_folder_source
 from vit.data.groups import ALIKE, twins
 from vit.data.image_csv import column_names
-from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
 from vit.data.parquet.open import is_index, read_parquet_source
-from vit.data.samples import Samples, Source
+from vit.data.samples import Samples, Source, absent_notes
 from vit.errors import DataError
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
-_SHOWN = 5  # class names in a note
 
 
 def open_source(
@@ -119,17 +117,7 @@ def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
     kind = "labels" if source.is_multilabel else "classes"
     source.notes.extend(f"{kind} {one!r} and {twin!r} {ALIKE}" for one, twin in twins(source.class_names))
-    for split, samples in source.splits.items():
-        if samples.is_multilabel:
-            present = set(np.flatnonzero((samples.label_rows == PRESENT).any(axis=0)).tolist())
-        else:
-            present = set(np.unique(samples.labels).tolist())
-        missing = [name for number, name in enumerate(source.class_names) if number not in present]
-        if missing:
-            shown = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
-            things = "with" if samples.is_multilabel else "of"
-            kind = "labels" if samples.is_multilabel else "classes"
-            source.notes.append(f"{split} has no image {things} {len(missing)} {kind}: {shown}")
+    source.notes.extend(absent_notes(source, source.splits))
 
 
 def _digits() -> Source:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from vit.data.bursts import Progress, with_bursts
 from vit.data.folds import with_fold
 from vit.data.groups import leak_notes, twin_notes, with_groups
-from vit.data.samples import Source
+from vit.data.samples import Source, absent_notes
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.data.subset import subset, subset_kind
@@ -98,13 +98,16 @@ def divided(found: Source, data: DataConfig) -> Source:
         DataError: there are too few images or groups for a split, or an image has no group.
     """
     found = kept_together(found, data)
+    given = () if data.fold is not None else tuple(found.splits)
     if data.fold is not None:
         found.check_one_class("data.fold")
         found = with_fold(found, data.fold, data.split_seed)
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
     check_shares(found, data)
-    return with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
+    cut = with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
+    new = [split for split in cut.splits if split not in given and split != "train"]
+    return replace(cut, notes=[*cut.notes, *absent_notes(cut, new)])
 
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:
@@ -120,5 +123,5 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
         return source
     kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
     note = f"{wanted:,} of {len(train):,} training images ({subset_words(kind, source)}, seed {seed})"
-    splits = {**source.splits, "train": subset(train, wanted, seed, kind)}
-    return replace(source, splits=splits, notes=[*source.notes, note])
+    chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
+    return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])
