@@ -4,10 +4,11 @@ Two steps cost one sort, whatever the number of classes:
 
 1. Groups of two or more images are placed by a random assignment that is then improved (`assign`). So are all groups
    where most images are in such groups.
-2. Each class gives images that stand alone, so that it has its proportion of every part. The numbers are rounded over
-   all classes together (systematic sampling, Cochran 1977, "Sampling Techniques", chapter 8): a class has its
-   proportion to within one image, neighbors in size make up for each other, and each part has its exact size. So a long
-   tail of rare classes keeps its proportion, where rounding each class alone would lose it.
+2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. The
+   numbers are rounded over all classes together. Classes with an image for each part are rounded by largest remainders,
+   as in scikit-learn's StratifiedShuffleSplit. Rarer ones are rounded one after the other in the order of their sizes,
+   so that each makes up for the one before (systematic sampling: Cochran 1977, "Sampling Techniques", chapter 8).
+   Largest remainders would choose classes of 4 images rather than of 2, and rounding each class alone loses the tail.
 """
 
 from collections import Counter
@@ -40,7 +41,7 @@ def stratified(labels: Labels, fractions: Sequence[float], seed: int, groups: Se
         seed: seed of the choice.
         groups: (n,) group of each row, which is not divided; None: each row stands alone.
     """
-    sizes = np.maximum(1, np.floor(len(labels) * np.asarray(fractions, dtype=np.float64) + 0.5)) / max(len(labels), 1)
+    sizes = np.maximum(1, np.floor(len(labels) * np.asarray(fractions, dtype=np.float64) + 1e-9)) / max(len(labels), 1)
     wanted = np.array([*sizes, max(0.0, 1 - sizes.sum())])
     part = _parts(labels, wanted, seed, groups, keeps_half=True)
     return [np.flatnonzero(part == number) for number in range(len(wanted))]
@@ -117,21 +118,39 @@ def _alone(labels: Labels, part: Labels, alone: Labels, wanted: Floats, seed: in
 
     counts = np.zeros((len(wanted), num_classes), dtype=np.int64)
     left, upto = free.copy(), last
-    if keeps_half:  # the images of all parts but the last are chosen together, so that a limit is shared fairly
+    if keeps_half:
         outside = wanted[:last].sum()
         limit = np.clip(_most_outside(totals, outside) - taken[:last].sum(axis=0), 0, free).astype(np.int64)
-        left = rounded(totals * outside - taken[:last].sum(axis=0), limit, last)
-        counts[last], upto = free - left, last - 1
+        is_common = totals * wanted[:last].min(initial=1) >= 1
+        for number in range(last):
+            ideal = np.where(is_common, totals * wanted[number] - taken[number], 0)
+            counts[number] = _largest_remainders(ideal, limit - counts[:last].sum(axis=0), by_size)
+        # the rare images of all parts but the last are chosen together, so that a limit is shared fairly
+        left = rounded(np.where(is_common, 0, totals * outside - taken[:last].sum(axis=0)), limit, last)
+        counts[last], upto = free - left - counts[:last].sum(axis=0), last - 1
     for number in range(upto):
         ahead = slice(number, upto + 1)
         share = wanted[number] / max(wanted[ahead].sum(), 1e-12)
-        counts[number] = rounded((left + taken[ahead].sum(axis=0)) * share - taken[number], left, number)
-        left = left - counts[number]
+        more = rounded((left + taken[ahead].sum(axis=0)) * share - taken[number], left, number)
+        counts[number] += more
+        left = left - more
     counts[upto] += left
-    if upto == last:
-        counts[last] = left
     turns = class_turns(own, seed)
     return (turns[:, None] >= np.cumsum(counts, axis=0)[:-1].T[own]).sum(axis=1)
+
+
+def _largest_remainders(numbers: Floats, limit: Labels, order: Labels) -> Labels:
+    """Numbers (C,) rounded down, and those with the largest remainders up, so that their sum is kept.
+
+    Args:
+        limit: (C,) largest results.
+        order: (C,) classes; of equal remainders, those that come first here are rounded up.
+    """
+    numbers = np.clip(numbers, 0, limit).round(9)
+    found = np.floor(numbers).astype(np.int64)
+    more = round(float((numbers - found).sum()))
+    found[order[np.argsort((found - numbers)[order], kind="stable")[:more]]] += 1
+    return np.minimum(found, limit)
 
 
 def _most_outside(totals: Labels, outside: float) -> Labels:
