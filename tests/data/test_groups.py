@@ -17,10 +17,11 @@ from vit.data.image_bytes import content_hash
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import read_splits, with_all_splits, write_splits
-from vit.data.stratified import group_folds
+from vit.data.stratified import group_folds, stratified
 from vit.errors import DataError, UsageError
-from vit.training.planning.images import divided
+from vit.training.planning.images import chosen_part, divided
 from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import Recipe
 
 
 def digests(samples):
@@ -219,3 +220,46 @@ def test_a_fold_needs_the_groups_of_all_splits(tmp_path):
     test = replace(source.splits["train"].select([0, 1]), paths=["x.png", "y.png"], groups=None)
     with pytest.raises(DataError, match="has groups for train images and none for test images"):
         with_fold(replace(source, splits={**source.splits, "test": test}), "1/5", 0)
+
+
+@pytest.mark.faults("D63")
+@pytest.mark.parametrize("num_groups", [8, 30, 200])
+def test_another_seed_cuts_groups_of_unequal_size_in_another_way(num_groups):
+    """The largest groups are not always in training, and each cut is about as even as the best."""
+    sizes = np.random.default_rng(1).integers(1, 60, num_groups)
+    labels = np.random.default_rng(2).integers(0, 4, sizes.sum())
+    groups = [f"p{number:03d}" for number in np.repeat(np.arange(num_groups), sizes)]
+    cuts = [stratified(labels, [0.1, 0.2], seed, groups) for seed in range(6)]
+    folds = [group_folds(labels, groups, 4, seed) for seed in range(6)]
+    assert len({tuple(cut[1]) for cut in cuts}) >= (3 if num_groups == 8 else 6)
+    assert len({tuple(fold) for fold in folds}) >= (3 if num_groups == 8 else 6)
+    again = stratified(labels, [0.1, 0.2], 0, groups)
+    assert all((one == other).all() for one, other in zip(cuts[0], again, strict=True))
+    for validation, test, train in cuts:
+        own = [{groups[row] for row in part} for part in (validation, test, train)]
+        assert not (own[0] & own[1] or own[0] & own[2] or own[1] & own[2])
+        if num_groups > 8:
+            assert abs(len(test) / len(labels) - 0.2) < 0.03 and abs(len(validation) / len(labels) - 0.1) < 0.03
+        assert (2 * np.bincount(labels[train]) >= np.bincount(labels)).all()
+    if num_groups == 30:
+        largest = groups.index(f"p{int(np.argsort(sizes)[-3]):03d}")
+        placed = {next(number for number, part in enumerate(stratified(labels, [0.1, 0.2], seed, groups))
+                       if largest in part) for seed in range(40)}  # fmt: skip
+        assert len(placed) > 1
+
+
+@pytest.mark.faults("D62")
+def test_classes_that_the_cut_leaves_untested_are_named():
+    labels = [0] * 30 + [1] * 30 + [2] * 2 + [3] * 6
+    alone = divided(source_of(labels), DataConfig(bursts="split"))
+    tested = len(set(alone.splits["test"].labels.tolist()))
+    assert tested == 4 or any(f"({tested} of 4 classes have test images)" in note for note in alone.notes)
+    groups = [f"p{row // 3}" for row in range(62)] + ["one"] * 6
+    source = divided(source_of(labels, groups), DataConfig())
+    assert any("class3" in note and "classes have test images)" in note for note in source.notes)
+    with pytest.raises(DataError, match="'class3' are in one group") as caught:
+        with_fold(source_of(labels, groups), "1/3", 0)
+    assert "split_seed" not in str(caught.value.fix)
+    few = divided(source_of([*range(20)] * 4), DataConfig(bursts="split", train_images=10))
+    chosen = chosen_part(few, Recipe(data=DataConfig(train_images=10)))
+    assert any("train has no image of 10 classes" in note for note in chosen.notes)

@@ -54,7 +54,7 @@ def test_every_class_is_divided_alike(labels: list[int], shares: list[float], se
             assert size <= math.ceil(count * max(share, 1 / len(labels))) + 1
 
 
-@pytest.mark.faults("D39")
+@pytest.mark.faults("D61")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_test_images_of_a_long_tail_have_the_proportions_of_all_images(seed: int) -> None:
     counts = np.maximum(1, 2000 / np.arange(1, 1001) ** 1.2).astype(int)

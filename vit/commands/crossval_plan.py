@@ -20,7 +20,6 @@ from vit.training.recipes.trackers import refuse_register
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
-    from vit.data.stratified import division_words
     from vit.study.crossval import CrossvalDirectory
     from vit.study.findings import JsonValue
     from vit.study.grid import Cell

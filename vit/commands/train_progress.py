@@ -122,7 +122,12 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
         )
         balanced = result.metrics["balanced_accuracy"]
         if abs(balanced["value"] - result.metrics["acc1"]["value"]) > UNEQUAL:
-            facts.append(("test balanced accuracy", f"{interval(**balanced)}: each {'tested ' * bool(result.tested_words)}class counts the same"))
+            facts.append(
+                (
+                    "test balanced accuracy",
+                    f"{interval(**balanced)}: each {'tested ' * bool(result.tested_words)}class counts the same",
+                )
+            )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""

@@ -61,7 +61,11 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
         return replace(source, notes=notes)
     names = [name for one in samples for name in (one.paths if one.groups is None else one.groups)]
     if samples[0].groups is None:
-        names = [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths] if len(samples) > 1 else names
+        names = (
+            [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
+            if len(samples) > 1
+            else names
+        )
     joined = _joined(names, clusters)
     ends = np.cumsum([0, *map(len, samples)])
     splits = {

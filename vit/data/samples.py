@@ -172,7 +172,9 @@ def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
         if absent:
             shown = ", ".join(absent[:_NOTED]) + ", ..." * (len(absent) > _NOTED)
             things = "with" if source.is_multilabel else "of"
-            have = f"{number - len(absent):,} of {number:,} {kind} have {'training' if split == 'train' else split} images"
+            have = (
+                f"{number - len(absent):,} of {number:,} {kind} have {'training' if split == 'train' else split} images"
+            )
             notes.append(f"{split} has no image {things} {len(absent)} {kind}: {shown} ({have})")
     return notes
 

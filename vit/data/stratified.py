@@ -29,7 +29,9 @@ _PASSES = 5  # over all groups, to improve an assignment
 _TOLERANCE = 3e-4  # of the sum over parts of (fraction in a part - wanted)^2 / wanted: 0.3 points for a part of a tenth
 
 
-def stratified(labels: Labels, fractions: Sequence[float], seed: int, groups: Sequence[str] | None = None) -> list[Labels]:
+def stratified(
+    labels: Labels, fractions: Sequence[float], seed: int, groups: Sequence[str] | None = None
+) -> list[Labels]:
     """Rows of each part, then the remaining rows, with every class divided in the same proportions.
 
     The remaining rows keep at least half of each class, or their own fraction where that is smaller, as far as groups
@@ -173,9 +175,7 @@ def _counts(labels: Labels, numbers: Labels) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
 
-def assign(
-    counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed: int, keeps_half: bool
-) -> Labels:
+def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed: int, keeps_half: bool) -> Labels:
     """The part (G,) of each group, so that every part gets its fraction of each class, as far as groups allow.
 
     Each start draws a part for every group. Then each group in turn moves to the part where the sum over parts and

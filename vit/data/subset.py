@@ -51,7 +51,7 @@ def balanced_order(labels: Labels, seed: int) -> Labels:
 
 
 def natural_order(labels: Labels, seed: int, wanted: int | None = None) -> Labels:
-    """The first `wanted` rows, or all, in an order of which every prefix has each class's proportion to within one image.
+    """The first `wanted` rows, or all. Every prefix has the proportion of each class to within one image.
 
     The i-th image of a class with proportion p comes after at least (i - 1) / p images. Its deadline is position i / p.
     The image with the earliest deadline comes first, which meets all deadlines (the proportionate fairness of

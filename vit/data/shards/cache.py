@@ -168,12 +168,12 @@ class PartCache:
                         if not entry.name.startswith("."):
                             found.append((status.st_mtime, status.st_size, entry.path))
                         elif now - status.st_mtime >= ABANDONED_SECONDS:  # a partial file or a claim
-                            os.unlink(entry.path)
+                            Path(entry.path).unlink()
         size = sum(length for _, length, _ in found)
         for _, length, path in sorted(found) if size > self.max_bytes else ():
             if size <= self.max_bytes * _KEPT:
                 break
             with suppress(OSError):
-                os.unlink(path)
+                Path(path).unlink()
             size -= length
         return min(size, self.max_bytes)

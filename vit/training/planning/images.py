@@ -62,19 +62,6 @@ def at_revision(recipe: Recipe, found: Source) -> Recipe:
     return recipe if found.origin is None else replace(recipe, data=replace(recipe.data, source=found.origin))
 
 
-def source_of(recipe: Recipe, root: str | None = None) -> Source:
-    """The images of a trained recipe, with the same splits and the same subset.
-
-    Args:
-        root: current folder of torchvision's data sets, if it has moved.
-
-    Raises:
-        DataError: the images do not exist, or cannot be used.
-    """
-    as_they_lie = replace(recipe.data, root=root or recipe.data.root, download=False)
-    return chosen_part(divided(opened_data(as_they_lie), recipe.data), recipe)
-
-
 def kept_together(found: Source, data: DataConfig, progress: Progress | None = None) -> Source:
     """The images with the groups that no split divides: of the user, and of near-duplicates.
 
