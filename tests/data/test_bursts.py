@@ -143,10 +143,15 @@ def test_the_second_plan_reads_no_image(clips: Path, tmp_path: Path, monkeypatch
     first = groups()
     assert groups() == first and len(searched) == 1
     (file,) = (tmp_path / "cache").rglob("*.json")
-    for damaged in ("{", "[[0, 99999]]", "[[0, 0]]", '[["a"]]', "[[]]", "7"):
+    for damaged in (
+        "{",
+        "7",
+        "{}",
+        *(f'{{"clusters": {one}}}' for one in ("[[0, 99999]]", "[[0, 0]]", '[["a"]]', "[[]]", "7")),
+    ):
         file.write_text(damaged)
         assert groups() == first
-    assert len(searched) == 7
+    assert len(searched) == 9
     (clips / "bird" / "clip0_01.jpg").write_bytes(frame(scene(12345), 0, 0))
     assert groups() != first
 

@@ -109,7 +109,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         "images": len(whole),
         "network": first.spec.name,
         "folds": folds,
-        "division": f"{division_words(whole)}{_copies_words(list(digests.values()))}, seed {data.split_seed}",
+        "division": f"{division_words(whole)}, seed {data.split_seed}",
         "seed": recipe.seed,
         **({"seen_before": list(seen)} if seen else {}),
     }
@@ -122,14 +122,6 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         facts,
         [*_own_splits(found), *joined.notes, *_of_subsets(recipe, sources), *([start.why] if start.why else [])],
     )
-
-
-def _copies_words(hashes: Sequence[str]) -> str:
-    """That images with equal contents are in one fold; empty where there are none."""
-    from vit.data.copies import num_copies
-
-    count = num_copies(hashes)
-    return f", {count:,} {'copy' if count == 1 else 'copies'} in the fold of the same image" if count else ""
 
 
 def _refuse_teacher(recipe: Recipe) -> None:

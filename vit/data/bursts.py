@@ -124,7 +124,7 @@ def _clusters(samples: Sequence[Samples], is_near: bool, progress: Progress | No
         if file is not None and kept is None:
             with suppress(OSError):  # a full or read-only disk: the next training searches again
                 file.parent.mkdir(parents=True, exist_ok=True)
-                write_json(file, _found[key])
+                write_json(file, {"clusters": _found[key]})
     return _found[key]
 
 
@@ -136,9 +136,9 @@ def _cache_folder() -> Path:
 def _kept(file: Path, number: int) -> list[list[int]] | None:
     """The clusters of an earlier search; None: there is none, or the file is damaged."""
     try:
-        clusters = json.loads(file.read_text(encoding="utf-8"))
+        clusters = json.loads(file.read_text(encoding="utf-8"))["clusters"]
         places = [place for cluster in clusters for place in cluster]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     is_sound = all(type(place) is int and 0 <= place < number for place in places)
     return clusters if is_sound and len(places) == len(set(places)) and all(clusters) else None
@@ -151,7 +151,7 @@ def _key(samples: Sequence[Samples], is_near: bool) -> str:
         for place, path in enumerate(one.paths):
             digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
             if one.arrays is not None:
-                digest.update(np.ascontiguousarray(one.arrays[place]))
+                digest.update(np.ascontiguousarray(one.arrays[place]).data)
             elif one.reader is None:
                 with suppress(OSError):  # `_search` leaves it alone
                     status = os.stat(one.file(place))

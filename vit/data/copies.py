@@ -8,12 +8,6 @@ from vit.data.samples import Samples, Source
 _COPIES = "are copies of images in other splits"
 
 
-def num_copies(hashes: Sequence[str]) -> int:
-    """How many images are copies of another one, from their content hashes; "" where an image could not be read."""
-    known = [one for one in hashes if one]
-    return len(known) - len(set(known))
-
-
 def copied_words(hashes: Mapping[str, Sequence[str]]) -> str:
     """How many validation and test images are copies of images that decide something, in words; "" where none is.
 
