@@ -219,7 +219,7 @@ def test_the_help_hides_what_is_refused(vit):
 def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
     answer = vit("crossval", "digits", "--network", "vit_nano_patch2_8", "--dry_run")
     assert answer.code == 0
-    assert "1,292 to 1,294 images each" in answer.out
+    assert "1,294 to 1,295 images each" in answer.out
     assert "Next: vit crossval digits --network vit_nano_patch2_8" in answer.out
     assert not list(here.glob("crossval/*"))
     with pytest.raises(package.errors.UsageError, match="dry run"):
