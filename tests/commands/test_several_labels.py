@@ -23,7 +23,7 @@ from vit.data.sources import open_source
 from vit.inference.scored_label_rows import read_scored_labels
 from vit.report import run_figures
 from vit.report.run_page import write_run_report
-from vit.training.planning.images import source_of
+from vit.training.planning.plan import make_plan
 from vit.training.run_images import images_of_run
 
 TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
@@ -79,7 +79,7 @@ def test_a_run_keeps_labels_rules_and_metrics(labels_run, labels_csv):
 
 def test_splits_csv_gives_the_images_back_and_is_a_data_set_itself(labels_run, labels_csv, tmp_path):
     recipe = recipe_of(labels_run.path)
-    whole, listed = source_of(recipe), images_of_run(RunDirectory(labels_run.path), recipe)
+    whole, listed = make_plan(recipe).source, images_of_run(RunDirectory(labels_run.path), recipe)
     assert listed.splits.keys() == whole.splits.keys() == {"train", "validation", "test"}
     for split, samples in whole.splits.items():
         assert list(listed.splits[split].paths) == list(samples.paths)

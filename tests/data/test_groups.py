@@ -9,16 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedGroupKFold
 
+from vit.data.bursts import with_bursts
 from vit.data.check import _group_findings
 from vit.data.folds import fold_numbers, read_fold, with_fold
-from vit.data.groups import group_folds, leak_notes, with_groups
+from vit.data.groups import leak_notes, with_groups
 from vit.data.image_bytes import content_hash
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import read_splits, with_all_splits, write_splits
+from vit.data.stratified import group_folds, stratified
 from vit.errors import DataError, UsageError
-from vit.training.planning.images import divided
+from vit.training.planning.images import chosen_part, divided
 from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import Recipe
 
 
 def digests(samples):
@@ -64,13 +67,12 @@ def test_a_fold_never_tests_a_copy_of_a_training_image(photos, pattern):
     """Also where copies have another class, or are of another group: the groups are then kept together, too."""
     for index, label in ((0, "blue"), (3, "blue"), (7, "green")):
         (photos / label / f"copy{90 + index}.png").write_bytes((photos / "blue" / f"{index:02d}.png").read_bytes())
-    source, sizes = with_groups(open_source(str(photos)), pattern), []
+    source, sizes = with_bursts(with_groups(open_source(str(photos)), pattern)), []
     for number in (1, 2, 3):
         found = with_fold(source, f"{number}/3", 0)
         train, test = (found.splits[split] for split in ("train", "test"))
-        assert not set(digests(train)) & set(digests(test)) and "equal contents in one fold" in found.notes[-1]
-        assert (train.groups is None) == (pattern is None), "copies are no groups of their own"
-        assert pattern is None or not set(train.groups) & set(test.groups)
+        assert not set(digests(train)) & set(digests(test))
+        assert not set(train.groups) & set(test.groups)
         sizes.append(len(test))
     assert sum(sizes) == 39 and max(sizes) - min(sizes) <= (1 if pattern is None else 4)
 
@@ -80,7 +82,7 @@ def test_copies_in_memory_are_together():
     arrays = generator.integers(0, 256, (30, 4, 4), dtype=np.uint8)
     arrays[20] = arrays[1]
     samples = Samples([f"{place:02d}" for place in range(30)], np.arange(30) % 3, arrays=arrays)
-    source = Source("pixels", ("a", "b", "c"), {"train": samples})
+    source = with_bursts(Source("pixels", ("a", "b", "c"), {"train": samples}))
     assert all(
         len({"01", "20"} & set(with_fold(source, f"{number}/5", 0).splits["test"].paths)) != 1 for number in range(1, 6)
     )
@@ -218,3 +220,46 @@ def test_a_fold_needs_the_groups_of_all_splits(tmp_path):
     test = replace(source.splits["train"].select([0, 1]), paths=["x.png", "y.png"], groups=None)
     with pytest.raises(DataError, match="has groups for train images and none for test images"):
         with_fold(replace(source, splits={**source.splits, "test": test}), "1/5", 0)
+
+
+@pytest.mark.faults("D63")
+@pytest.mark.parametrize("num_groups", [8, 30, 200])
+def test_another_seed_cuts_groups_of_unequal_size_in_another_way(num_groups):
+    """The largest groups are not always in training, and each cut is about as even as the best."""
+    sizes = np.random.default_rng(1).integers(1, 60, num_groups)
+    labels = np.random.default_rng(2).integers(0, 4, sizes.sum())
+    groups = [f"p{number:03d}" for number in np.repeat(np.arange(num_groups), sizes)]
+    cuts = [stratified(labels, [0.1, 0.2], seed, groups) for seed in range(6)]
+    folds = [group_folds(labels, groups, 4, seed) for seed in range(6)]
+    assert len({tuple(cut[1]) for cut in cuts}) >= (3 if num_groups == 8 else 6)
+    assert len({tuple(fold) for fold in folds}) >= (3 if num_groups == 8 else 6)
+    again = stratified(labels, [0.1, 0.2], 0, groups)
+    assert all((one == other).all() for one, other in zip(cuts[0], again, strict=True))
+    for validation, test, train in cuts:
+        own = [{groups[row] for row in part} for part in (validation, test, train)]
+        assert not (own[0] & own[1] or own[0] & own[2] or own[1] & own[2])
+        if num_groups > 8:
+            assert abs(len(test) / len(labels) - 0.2) < 0.03 and abs(len(validation) / len(labels) - 0.1) < 0.03
+        assert (2 * np.bincount(labels[train]) >= np.bincount(labels)).all()
+    if num_groups == 30:
+        largest = groups.index(f"p{int(np.argsort(sizes)[-3]):03d}")
+        placed = {next(number for number, part in enumerate(stratified(labels, [0.1, 0.2], seed, groups))
+                       if largest in part) for seed in range(40)}  # fmt: skip
+        assert len(placed) > 1
+
+
+@pytest.mark.faults("D62")
+def test_classes_that_the_cut_leaves_untested_are_named():
+    labels = [0] * 30 + [1] * 30 + [2] * 2 + [3] * 6
+    alone = divided(source_of(labels), DataConfig(bursts="split"))
+    tested = len(set(alone.splits["test"].labels.tolist()))
+    assert tested == 4 or any(f"({tested} of 4 classes have test images)" in note for note in alone.notes)
+    groups = [f"p{row // 3}" for row in range(62)] + ["one"] * 6
+    source = divided(source_of(labels, groups), DataConfig())
+    assert any("class3" in note and "classes have test images)" in note for note in source.notes)
+    with pytest.raises(DataError, match="'class3' are in one group") as caught:
+        with_fold(source_of(labels, groups), "1/3", 0)
+    assert "split_seed" not in str(caught.value.fix)
+    few = divided(source_of([*range(20)] * 4), DataConfig(bursts="split", train_images=10))
+    chosen = chosen_part(few, Recipe(data=DataConfig(train_images=10)))
+    assert any("train has no image of 10 classes" in note for note in chosen.notes)

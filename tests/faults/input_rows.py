@@ -89,7 +89,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused before anything is trained; runs of a study that share one readable test image are refused (3)",
               2),
         Fault("D34", "the same file several times in data that are divided into folds",
-              "copies are in the fold of the same image, and counted; they never test a network that learned one"),
+              "copies are in the fold and the split of the same image; they never test a network that learned one"),
         Fault("D35", "a column that is given by name and that a CSV lacks, or for DATA without columns (folders, "
               "shards, data sets by name); a column that is read and stands in a CSV twice",
               "refused with the option and the nearest column; a CSV that has another column like labels notes it", 2),
@@ -114,6 +114,15 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D43", "a disk, a network file system or a limit of the machine fails while an image is read",
               "the image is read again after pauses; what lasts ends the command, in training, evaluation and "
               "prediction: no other image stands in, and no test becomes smaller", 7),
+        Fault("D61", "a long tail of rare classes, of which the cut takes one image or none",
+              "the test images have the proportions of all images; half of a class of two or more stays in train"),
+        Fault("D62", "classes without test images: too few images, one group, or a rare label of several",
+              "their number stands in the plan, beside the accuracy on the terminal, in result.json and on the page"),
+        Fault("D63", "groups of unequal size that are cut again with another seed",
+              "another cut, wherever one is about as even; errors do not advise a seed that changes nothing"),
+        Fault("D64", "near-duplicates, such as bursts or frames of a video, that nobody declared as groups",
+              "no cut and no fold divides them, intervals count them as one, and one line says so; given splits that "
+              "share some are a warning"),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

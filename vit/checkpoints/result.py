@@ -23,7 +23,17 @@ from vit.version import __version__
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
 # Keys that a result lacks where they are None.
-_LEFT_OUT = ("multilabel", "licence", "teacher", "seen_before", "method", "rounds", "test_groups", "image_wait")
+_LEFT_OUT = (
+    "multilabel",
+    "licence",
+    "teacher",
+    "seen_before",
+    "method",
+    "rounds",
+    "test_groups",
+    "image_wait",
+    "tested_classes",
+)
 SHOWN_WAIT = 0.1  # the smallest `image_wait` that is worth a word
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
@@ -83,6 +93,8 @@ class RunResult:
         rounds: number of validations; None in results of earlier versions.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
             are.
+        tested_classes: number of classes, or labels, with test images, which accuracy and macro figures are about;
+            None: all have some.
         image_wait: fraction of the time of the training steps, without validation and saving, in which the first
             process waited for images, or made them without workers; None: not known.
         validation_name: name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty"
@@ -125,6 +137,7 @@ class RunResult:
     method: str | None = None
     rounds: int | None = None
     test_groups: int | None = None
+    tested_classes: int | None = None
     image_wait: float | None = None
     validation_name: str = "epoch"
 
@@ -150,6 +163,14 @@ class RunResult:
     def measured_split(self) -> str:
         """The split that the page of the run shows: the test images, or else the validation images."""
         return "test" if "test" in self.num_images else "validation"
+
+    @property
+    def tested_words(self) -> str:
+        """How many classes the test is about, where these are not all: "5 of 30 classes have test images"."""
+        if self.tested_classes is None:
+            return ""
+        kind = "classes" if self.multilabel is None else "labels"
+        return f"{self.tested_classes:,} of {self.spec.num_classes:,} {kind} have test images"
 
     @property
     def fitted_split(self) -> str | None:

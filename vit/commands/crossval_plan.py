@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.executor_options import ExecutorOptions
-from vit.commands.reading import read_images
+from vit.commands.reading import find_bursts, read_images
 from vit.commands.starting import find_start
 from vit.commands.study_series import tracking_of_cells
 from vit.commands.tracker_plan import facts_of_cells
@@ -64,13 +64,13 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
 
     from vit.checkpoints.run import slug
     from vit.data.contents import known_contents
-    from vit.data.folds import WholeImages, fold_words
-    from vit.data.groups import with_groups
+    from vit.data.folds import pooled
     from vit.data.samples import Source
+    from vit.data.stratified import division_words
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.executors import share_of
     from vit.study.grid import Inputs, of_cells
-    from vit.training.planning.images import at_revision, chosen_part, divided, opened_data
+    from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import OF_FOLDS, seen_before
     from vit.weights.hashing import weights_hash
@@ -85,9 +85,10 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
-    whole_images = WholeImages.of(with_groups(found, data.groups))
-    sources = [chosen_part(divided(found, one.data, whole_images), one) for one in of_folds]
-    first, whole = make_plan(of_folds[0], found), whole_images.samples
+    find_bursts(found, data, reporter)
+    joined = kept_together(found, data)
+    sources = [chosen_part(divided(found, one.data), one) for one in of_folds]
+    first, whole = make_plan(of_folds[0], found), pooled(joined)
     listed = Source(
         found.name, found.class_names, {"test": whole}
     )  # each image is tested, so that all must be readable
@@ -108,7 +109,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         "images": len(whole),
         "network": first.spec.name,
         "folds": folds,
-        "division": f"{fold_words(whole)}{_copies_words(list(digests.values()))}, seed {data.split_seed}",
+        "division": f"{division_words(whole)}, seed {data.split_seed}",
         "seed": recipe.seed,
         **({"seen_before": list(seen)} if seen else {}),
     }
@@ -119,16 +120,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         share_of(where.executor, where.cluster_options, where.jobs),
         digests,
         facts,
-        [*_own_splits(found), *found.notes, *_of_subsets(recipe, sources), *([start.why] if start.why else [])],
+        [*_own_splits(found), *joined.notes, *_of_subsets(recipe, sources), *([start.why] if start.why else [])],
     )
-
-
-def _copies_words(hashes: Sequence[str]) -> str:
-    """That images with equal contents are in one fold; empty where there are none."""
-    from vit.data.copies import num_copies
-
-    count = num_copies(hashes)
-    return f", {count:,} {'copy' if count == 1 else 'copies'} in the fold of the same image" if count else ""
 
 
 def _refuse_teacher(recipe: Recipe) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model, check_weights
-from vit.commands.reading import read_images
+from vit.commands.reading import find_bursts, read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_checks import check_different, check_given, check_same_images
 from vit.commands.study_networks import is_open, networks_for, with_grid
@@ -157,6 +157,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.seen_before import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
+    find_bursts(listed, first.data, reporter)
     source = make_plan(without_cell_files(alone), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
-from vit.commands.reading import read_images
+from vit.commands.reading import find_bursts, read_images
 from vit.commands.resuming import newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
@@ -107,6 +107,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     check_range_test(options, start.recipe)
+    find_bursts(start.listed, start.recipe.data, reporter)
     plan = make_plan(start.recipe, start.listed)
     if options.dry_run:
         warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))

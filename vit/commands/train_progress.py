@@ -117,12 +117,17 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
             (
                 "test accuracy",
                 f"{interval(**result.metrics['acc1'])}, {count_words(result.num_images['test'], result.test_groups)}, "
-                "95 % interval",
+                f"95 % interval{'; ' * bool(result.tested_words)}{result.tested_words}",
             )
         )
         balanced = result.metrics["balanced_accuracy"]
         if abs(balanced["value"] - result.metrics["acc1"]["value"]) > UNEQUAL:
-            facts.append(("test balanced accuracy", f"{interval(**balanced)}: each class counts the same"))
+            facts.append(
+                (
+                    "test balanced accuracy",
+                    f"{interval(**balanced)}: each {'tested ' * bool(result.tested_words)}class counts the same",
+                )
+            )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
@@ -144,7 +149,7 @@ def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
         scaled = f"; {before} without temperatures" if before != after else ""
         facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
         images = count_words(result.num_images["test"], result.test_groups, "test image")
-        facts[-1:-1] = [("", f"{images}, 95 % intervals")]
+        facts[-1:-1] = [("", f"{images}, 95 % intervals{'; ' * bool(result.tested_words)}{result.tested_words}")]
     return facts
 
 

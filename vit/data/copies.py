@@ -1,4 +1,4 @@
-"""Images with equal contents, such as one file in two folders: folds keep them together, other splits are searched"""
+"""Images with equal contents, such as one file in two folders"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -6,12 +6,6 @@ from pathlib import Path
 from vit.data.samples import Samples, Source
 
 _COPIES = "are copies of images in other splits"
-
-
-def num_copies(hashes: Sequence[str]) -> int:
-    """How many images are copies of another one, from their content hashes; "" where an image could not be read."""
-    known = [one for one in hashes if one]
-    return len(known) - len(set(known))
 
 
 def copied_words(hashes: Mapping[str, Sequence[str]]) -> str:
@@ -51,27 +45,7 @@ def _first_number(text: str) -> int:
     return int(text.partition(" ")[0].replace(",", ""))
 
 
-def groups_with_copies(samples: Samples) -> tuple[str, ...] | None:
-    """(n,) the group of each image, where images with equal contents share one; as they are where there are no copies.
-
-    Groups that share a content become one, with the name of the first of them. Where images have no groups, each image
-    is one group with its copies.
-    """
-    places, hashes = _possible_copies(samples)
-    if not num_copies(hashes):
-        return samples.groups
-    names = list(samples.paths if samples.groups is None else samples.groups)
-    from scipy.cluster.hierarchy import DisjointSet
-
-    joined, first = DisjointSet(names), dict[str, str]()
-    for place, content in zip(places, hashes, strict=True):
-        if content:
-            joined.merge(first.setdefault(content, names[place]), names[place])
-    merged = {name: min(subset) for subset in joined.subsets() for name in subset}
-    return tuple(merged[name] for name in names)
-
-
-def _possible_copies(samples: Samples) -> tuple[list[int], list[str]]:
+def possible_copies(samples: Samples) -> tuple[list[int], list[str]]:
     """(places of images that may have copies, their content hashes). Files of different sizes are not copies."""
     places = list(range(len(samples)))
     if samples.arrays is None and samples.reader is None:

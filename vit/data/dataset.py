@@ -210,14 +210,20 @@ class ImageDataset(Dataset[Batch]):
             image, self.origin[index] = self._decoded(index)
             return self._kept(image)
 
-        images: list[Tensor] = []
+        images: list[Tensor] | Tensor = []
+        if not self._is_cropped:  # `_kept` gives all the final size; a list that is stacked later would need it twice
+            images = torch.empty((len(self), self.preprocess.channels, side, side), dtype=torch.uint8)
         with decode_threads() as parallel:
             for start in range(0, len(self), _FETCHED_AT_ONCE):
                 part = range(start, min(start + _FETCHED_AT_ONCE, len(self)))
                 self.samples.prepare(part)
-                images += parallel(kept, part)
-        exact = all(image.shape[1:] == (side, side) for image in images)
-        self.memory = torch.stack(images) if exact else images
+                for index, image in zip(part, parallel(kept, part), strict=True):
+                    if isinstance(images, Tensor):
+                        images[index] = image
+                    else:
+                        images.append(image)
+        exact = isinstance(images, list) and all(image.shape[1:] == (side, side) for image in images)
+        self.memory = torch.stack(images) if exact else images  # type: ignore[arg-type]
 
 
 def _all_shaped(samples: Samples, side: int) -> bool:

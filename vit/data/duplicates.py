@@ -30,6 +30,7 @@ MIN_DIFFERENCE = 0.0005  # saving a picture again as JPEG may change it by so mu
 CHANCE_PAIRS = 10  # expected number of pairs of the whole set that are as close by chance, before hashes are compared
 MIN_CONTRAST = 8.0  # gray levels, standard deviation of a thumbnail; below it all pictures look alike
 
+_FEWEST_PAIRS, _GROWTH = 10, 3.0  # of pairs in bursts, and of their number where the difference doubles
 _BANDS = 4
 _BAND_VALUES = 2**16
 _PAIRS_PER_BLOCK = 2**20  # of hashes
@@ -125,6 +126,48 @@ def near_matches(
             yield Match(index, int(found.other[index]), relation, float(found.difference[index]))
 
 
+def alike_pairs(hashes: Hashes, pictures: Bytes, chance: float) -> Labels:
+    """(m, 2) pairs of images that are nearly the same; equal pictures are paired with the first of them.
+
+    Args:
+        hashes: (n,) perceptual hashes.
+        pictures: (n, 768) thumbnails.
+        chance: expected number of pairs of the whole set that are as close by chance.
+    """
+    thumbnails = Thumbnails(pictures)
+    detailed = np.flatnonzero(thumbnails.contrasts >= MIN_CONTRAST)
+    rows = np.ascontiguousarray(pictures[detailed]).view(f"V{THUMBNAIL_SIZE}")[:, 0]
+    _, firsts, numbers = np.unique(rows, return_index=True, return_inverse=True)
+    pairs = [np.column_stack([detailed[firsts[numbers]], detailed])[firsts[numbers] != np.arange(len(detailed))]]
+    chosen = detailed[np.sort(firsts)]
+    near, differences = [np.empty((0, 2), dtype=np.int64)], [np.empty(0, dtype=np.float32)]
+    for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
+        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
+            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+            found = np.column_stack([chosen[left[some]], chosen[right[some]]])
+            values = thumbnails.difference(found[:, 0], found[:, 1])
+            near.append(found[values <= MAX_DIFFERENCE])
+            differences.append(values[values <= MAX_DIFFERENCE])
+    values = np.concatenate(differences)
+    limit = max(threshold(np.arange(len(hashes)), thumbnails, chosen, chance), _limit_of_bursts(values))
+    return np.concatenate([*pairs, np.concatenate(near)[values <= limit]])
+
+
+def _limit_of_bursts(differences: Floats) -> float:
+    """The largest difference up to which close pairs are not those of chance; 0 where there is none.
+
+    Where bursts have a thousandth of all pairs, `threshold` takes them for chance. But chance pairs multiply with the
+    difference: in MNIST and Fashion-MNIST by 7 to 20 where it doubles, and frames of a moving camera by 1.4 to 2.2.
+    """
+    limit = MAX_DIFFERENCE
+    while limit >= MIN_DIFFERENCE:
+        count, half = int((differences <= limit).sum()), int((differences <= limit / 2).sum())
+        if count >= _FEWEST_PAIRS and count <= _GROWTH * half:
+            return limit
+        limit /= 2
+    return 0.0
+
+
 def _by_number(labels: Labels) -> Differ:
     return lambda one, other: labels[one] != labels[other]
 
@@ -144,20 +187,21 @@ class _Nearest:
         self.difference[image[rows]] = differences[rows]
 
 
-def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels) -> float:
+def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: float = CHANCE_PAIRS) -> float:
     """The largest difference that chance does not explain in this set of images.
 
     Close pairs become rare by a power law, whose exponent is half the intrinsic dimension of the thumbnails. The
     closest hundredth and thousandth of random pairs give the law. The limit is the difference at which the law leaves
-    CHANCE_PAIRS of all pairs, between MIN_DIFFERENCE and MAX_DIFFERENCE.
+    `chance` of all pairs, between MIN_DIFFERENCE and MAX_DIFFERENCE.
 
     Args:
         groups: (n,) a number that equal images share.
         thumbnails: thumbnails of all n images.
         chosen: indices of the images that are compared.
+        chance: expected number of pairs of the whole set that are as close by chance.
     """
     count = len(chosen)
-    wanted = CHANCE_PAIRS / max(count * (count - 1) / 2, 1)
+    wanted = chance / max(count * (count - 1) / 2, 1)
     if wanted >= 0.001:
         return MAX_DIFFERENCE
     generator = np.random.default_rng(0)

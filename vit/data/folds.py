@@ -1,15 +1,14 @@
 """Folds: all images divided into N parts, each of which is the test part of one training"""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
-from vit.data.copies import groups_with_copies
 from vit.data.draws import uniform
-from vit.data.groups import group_folds
 from vit.data.samples import Labels, Samples, Source
+from vit.data.stratified import division_words, group_folds
 from vit.errors import DataError, UsageError
 
 
@@ -21,48 +20,23 @@ def read_fold(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-@dataclass(frozen=True)
-class WholeImages:
-    """The images of all splits in one list, to be divided into folds.
-
-    Attributes:
-        samples: the images.
-        units: (n,) what folds keep whole: groups, and images with equal contents; None: each image is one.
-    """
-
-    samples: Samples
-    units: tuple[str, ...] | None
-
-    @classmethod
-    def of(cls, source: Source) -> "WholeImages":
-        """The images of a source. Files of equal sizes are read, because one may be a copy of another."""
-        whole = pooled(source)
-        return cls(whole, groups_with_copies(whole))
-
-
-def with_fold(source: Source, fold: str, seed: int, whole: WholeImages | None = None) -> Source:
+def with_fold(source: Source, fold: str, seed: int) -> Source:
     """All images of a source in new splits: the test split is one fold, and the training split is all others.
-
-    Images with equal contents are in one fold, so that no network is tested on a copy of a training image.
 
     Args:
         source: the images. Their own splits do not count.
         fold: "I/N".
         seed: seed of the folds.
-        whole: `WholeImages.of(source)`, where it is known.
 
     Raises:
         UsageError: `fold` is not "I/N".
         DataError: the images cannot be divided into so many folds.
     """
     number, folds = read_fold(fold)
-    whole = WholeImages.of(source) if whole is None else whole
-    samples = whole.samples
-    of_image = fold_numbers(replace(samples, groups=whole.units), source.class_names, folds, seed)
-    is_test = of_image == number - 1
+    samples = pooled(source)
+    is_test = fold_numbers(samples, source.class_names, folds, seed) == number - 1
     splits = {"train": samples.select(np.flatnonzero(~is_test)), "test": samples.select(np.flatnonzero(is_test))}
-    together = "" if whole.units is samples.groups else ", images with equal contents in one fold"
-    note = f"fold {number} of {folds} is the test part ({fold_words(samples)}{together}, seed {seed})"
+    note = f"fold {number} of {folds} is the test part ({division_words(samples)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 
@@ -76,11 +50,6 @@ def pooled(source: Source) -> Samples:
             "fill them in, or leave the groups out",
         )
     return reduce(Samples.followed_by, list(source.splits.values()))
-
-
-def fold_words(samples: Samples) -> str:
-    """How the images are divided."""
-    return "stratified" if samples.groups is None else f"stratified, {len(set(samples.groups)):,} groups kept whole"
 
 
 def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, seed: int) -> Labels:
@@ -106,11 +75,18 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
         result[order[np.lexsort((drawn, labels))]] = np.arange(len(labels)) % folds
     else:
         result[order] = group_folds(labels, [samples.groups[row] for row in order], folds, seed)
-    alone = [name for number, name in enumerate(class_names) if len(set(result[samples.labels == number])) == 1]
-    if alone:
+    counts = np.zeros((folds, len(class_names)), dtype=np.int64)
+    np.add.at(counts, (result, samples.labels), 1)
+    alone = np.flatnonzero((counts > 0).sum(axis=0) == 1)
+    if len(alone):
+        of_groups = list(range(len(samples))) if samples.groups is None else samples.groups
+        units_of = {label: {of_groups[row] for row in np.flatnonzero(samples.labels == label)} for label in alone[:5]}
+        whole = [class_names[label] for label in alone if len(units_of.get(label, ())) == 1]
+        names = whole or [class_names[label] for label in alone]
+        where, fix = (f"one {unit}", "or remove the classes") if whole else ("one fold", "or give fewer folds")
         raise DataError(
-            f"all images of {', '.join(map(repr, alone[:5]))}{', ...' * (len(alone) > 5)} are in one {unit} or one "
-            "fold: their test would have no training images",
-            f"add {unit}s with these classes, remove the classes, or give another --data.split_seed",
+            f"all images of {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)} are in {where}: their test "
+            "would have no training images",
+            f"add {unit}s with these classes, {fix}",
         )
     return result

@@ -8,15 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
-from vit.data.draws import uniform
-from vit.data.label_text import PRESENT, alike_key
-from vit.data.samples import Labels, Samples, Source
+from vit.data.label_text import alike_key
+from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
-
-Floats = npt.NDArray[np.float64]
 
 ALIKE = "differ only in case, spaces, Unicode form or number format"
 _SHOWN = 3  # groups in a note
@@ -105,86 +99,3 @@ def leak_note(one: str, other: str, names: Sequence[str]) -> str:
     some = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
     count = f"{len(names):,} group{'s' * (len(names) != 1)}"
     return f"WARNING: {one} and {other} share {count} ({some}): the accuracy will be too high for images of new groups"
-
-
-def grouped(labels: Labels, groups: Sequence[str], fractions: Sequence[float], seed: int) -> list[Labels]:
-    """Rows of each part, then the remaining rows, where no group is divided and every class remains.
-
-    Args:
-        labels: (n,) class numbers, or several labels for each row (n, K).
-        groups: (n,) group of each row.
-        fractions: wanted fraction of each part.
-        seed: seed of the choice.
-    """
-    counts, numbers = _counts(labels, groups)
-    rest = len(fractions)
-    only = (counts[:, (counts > 0).sum(axis=0) == 1] > 0).any(axis=1)  # groups with a class that has no other group
-    part = assign(counts, [*fractions, 1 - sum(fractions)], seed, np.where(only, rest, -1))
-    for label in np.flatnonzero(counts.sum(axis=0)):
-        if not counts[part == rest, label].any():
-            own = np.flatnonzero(counts[:, label])
-            part[own[counts[own].sum(axis=1).argmin()]] = rest
-    return [np.flatnonzero(part[numbers] == number) for number in range(rest + 1)]
-
-
-def group_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) -> Labels:
-    """The fold (n,) of each row, from 0, where no group is divided.
-
-    Args:
-        labels: (n,) class numbers.
-        groups: (n,) group of each row.
-        folds: number of folds, at most the number of groups.
-        seed: seed of the choice.
-    """
-    counts, numbers = _counts(labels, groups)
-    return assign(counts, [1 / folds] * folds, seed, np.full(len(counts), -1))[numbers]
-
-
-def assign(counts: Floats, fractions: Sequence[float], seed: int, given: Labels) -> Labels:
-    """The part (G,) of each group, so that every part gets its fraction of each class, as far as groups allow.
-
-    The groups with the largest fractions of classes come first. Each goes where the sum over parts and classes of
-    (fraction in the part - wanted)^2 / wanted grows least. The number of images counts as one more class. No part stays
-    empty if there are enough groups. scikit-learn's StratifiedGroupKFold is the same greedy choice with other weights;
-    it knows no unequal parts.
-
-    Args:
-        counts: (G, C) images of each group and class.
-        fractions: wanted fraction of each part, above 0.
-        seed: seed of the order of equal groups.
-        given: (G,) part of groups that is decided already, or -1.
-    """
-    totals = counts.sum(axis=0)
-    shares = counts[:, totals > 0] / totals[totals > 0]
-    shares = np.column_stack([shares, counts.sum(axis=1) / totals.sum()])  # (G, C + 1)
-    wanted = np.asarray(fractions)[:, None]
-    filled = np.zeros((len(wanted), shares.shape[1]))
-    part = given.copy()
-    np.add.at(filled, part[part >= 0], shares[part >= 0])
-    drawn = uniform(1, seed, len(shares), np.arange(len(shares)))[:, 0]
-    order = np.lexsort((drawn, -np.square(shares).sum(axis=1)))
-    waiting = order[part[order] < 0]
-    for place, group in enumerate(waiting):
-        growth = ((shares[group] ** 2 + 2 * shares[group] * (filled - wanted)) / wanted).sum(axis=1)
-        empty = filled[:, -1] == 0
-        if empty.sum() >= len(waiting) - place:
-            growth[~empty] = np.inf
-        part[group] = growth.round(12).argmin()
-        filled[part[group]] += shares[group]
-    return part
-
-
-def _counts(labels: Labels, groups: Sequence[str]) -> tuple[Floats, Labels]:
-    """((G, C) images of each group and class, (n,) number of each row's group), with groups sorted by name.
-
-    Several labels of an image (n, K) count each as a class. Images without a label are one more class.
-    """
-    names, numbers = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
-    if labels.ndim == 2:
-        present = labels == PRESENT
-        counts = np.zeros((len(names), labels.shape[1] + 1))
-        np.add.at(counts, numbers, np.column_stack([present, ~present.any(axis=1)]).astype(np.float64))
-        return counts, numbers
-    counts = np.zeros((len(names), int(labels.max()) + 1))
-    np.add.at(counts, (numbers, labels), 1)
-    return counts, numbers

@@ -86,14 +86,13 @@ class EvaluationSampler:
     """
 
     def __init__(self, num_images: int, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
-        self.batch_size = batch_size
-        num_keys = -(-num_images // world_size)
-        indices = range(rank, rank + num_keys * world_size, world_size)
-        self.keys = [Key(EVALUATION, min(index, num_images - 1), index < num_images) for index in indices]
+        self.num_images, self.batch_size = num_images, batch_size
+        self.indices = range(rank, rank + -(-num_images // world_size) * world_size, world_size)
 
     def __len__(self) -> int:
-        return -(-len(self.keys) // self.batch_size)
+        return -(-len(self.indices) // self.batch_size)
 
     def __iter__(self) -> Iterator[list[Key]]:
-        for start in range(0, len(self.keys), self.batch_size):
-            yield self.keys[start : start + self.batch_size]
+        for start in range(0, len(self.indices), self.batch_size):
+            part = self.indices[start : start + self.batch_size]
+            yield [Key(EVALUATION, min(index, self.num_images - 1), index < self.num_images) for index in part]

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.image_bytes import ImageReader, read_bytes
-from vit.data.label_text import ABSENT, LabelRows, label_text, parse_labels
+from vit.data.label_text import ABSENT, PRESENT, LabelRows, label_text, parse_labels
 from vit.errors import DataError, UsageError
 
 Labels = npt.NDArray[np.int64]
 
-_SHOWN = 10  # class names in an error
+_SHOWN, _NOTED = 10, 5  # class names in an error, and in a note
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,12 @@ class Samples:
         paths, labels = [*self.paths, *other.paths], np.concatenate([self.labels, other.labels])
         return Samples(paths, labels, self.root, arrays, groups, self.reader)
 
+    def class_counts(self, num_classes: int) -> Labels:
+        """(C,) number of images of each class, or with each label."""
+        if self.is_multilabel:
+            return np.asarray((self.label_rows == PRESENT).sum(axis=0))
+        return np.bincount(self.labels[self.labels >= 0], minlength=num_classes)
+
     def fingerprint(self) -> str:
         """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
         digest = hashlib.sha256()
@@ -164,6 +170,22 @@ class Source:
                 f"{what} needs one class for each image, and the images of {self.name} may have several labels",
                 "see docs/guides/several_labels.md for what works with several labels",
             )
+
+
+def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
+    """A sentence for each of some splits that has no image of some classes, or with some labels."""
+    notes, number, kind = [], len(source.class_names), "labels" if source.is_multilabel else "classes"
+    for split in splits:
+        counts = source.splits[split].class_counts(number)
+        absent = [name for name, count in zip(source.class_names, counts, strict=True) if not count]
+        if absent:
+            shown = ", ".join(absent[:_NOTED]) + ", ..." * (len(absent) > _NOTED)
+            things = "with" if source.is_multilabel else "of"
+            have = (
+                f"{number - len(absent):,} of {number:,} {kind} have {'training' if split == 'train' else split} images"
+            )
+            notes.append(f"{split} has no image {things} {len(absent)} {kind}: {shown} ({have})")
+    return notes
 
 
 def label_files(

@@ -28,11 +28,10 @@ from vit.data.image_csv import column_names
 from vit.data.label_text import MISSING, PRESENT
 from vit.data.outputs import is_output
 from vit.data.parquet.open import is_index, read_parquet_source
-from vit.data.samples import Samples, Source
+from vit.data.samples import Samples, Source, absent_notes
 from vit.errors import DataError
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
-_SHOWN = 5  # class names in a note
 
 
 def open_source(
@@ -136,17 +135,7 @@ def _add_notes(source: Source) -> None:
         if name.casefold() in MISSING
     )
     source.notes.extend(filter(None, [describe_escapes(source.class_names)]))
-    for split, samples in source.splits.items():
-        if samples.is_multilabel:
-            present = set(np.flatnonzero((samples.label_rows == PRESENT).any(axis=0)).tolist())
-        else:
-            present = set(np.unique(samples.labels).tolist())
-        missing = [name for number, name in enumerate(source.class_names) if number not in present]
-        if missing:
-            shown = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
-            things = "with" if samples.is_multilabel else "of"
-            kind = "labels" if samples.is_multilabel else "classes"
-            source.notes.append(f"{split} has no image {things} {len(missing)} {kind}: {shown}")
+    source.notes.extend(absent_notes(source, source.splits))
 
 
 def _digits() -> Source:

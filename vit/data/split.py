@@ -1,6 +1,5 @@
 """Validation and test images cut from the training images, and `splits.csv`, which lists them."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vit.csv_files import new_table, read_table
-from vit.data.draws import uniform
-from vit.data.groups import grouped
 from vit.data.iterative_stratification import iteratively_stratified
 from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source, label_names
+from vit.data.stratified import division_words, stratified
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
@@ -28,9 +26,8 @@ _HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
     """The source with all splits. Missing splits are cut from the training images, stratified by class or by labels.
 
-    Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
-    ignores classes, and each class keeps at least one training image. Images with groups are cut by whole groups,
-    stratified as well as these allow.
+    A class has its proportion of each split to within one image, and keeps half of its images for training. Images with
+    groups are cut by whole groups, stratified as well as these allow.
 
     The cut depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
 
@@ -59,7 +56,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    parts, how = _parts(train, order, list(fractions.values()), seed)
+    parts = _parts(train, order, list(fractions.values()), seed)
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
@@ -78,7 +75,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
             raise DataError(f"{len(train)} images of {classes} are too few to cut a {split} split", fix)
     _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
-    note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
+    note = f"cut {cut} from the {len(train):,} training images ({division_words(train)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 
@@ -94,59 +91,12 @@ def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
         )
 
 
-def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> tuple[list[Labels], str]:
-    """The rows of each part and of the rest, as places in `order`, and how they were chosen."""
-    labels = train.labels[order]
-    if train.groups is not None:
-        groups = [train.groups[row] for row in order]
-        return grouped(labels, groups, fractions, seed), f"stratified, {len(set(groups)):,} groups kept whole"
-    if train.is_multilabel:
-        return iteratively_stratified(labels, fractions, seed), "stratified by labels"
-    parts = stratified(labels, fractions, seed)
-    sizes = [math.floor(len(labels) * fraction + 0.5) for fraction in fractions]
-    if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
-        return unstratified(labels, fractions, seed), "not stratified: most classes have too few images"
-    return parts, "stratified"
-
-
-def stratified(labels: Labels, fractions: list[float], seed: int) -> list[Labels]:
-    """Rows of each part, then the remaining rows, with every class divided in the same proportions.
-
-    A class of n images gives round(n * fraction) images to each part. It gives at least one if it has more images than
-    there are parts, and keeps at least one.
-
-    Args:
-        labels: (n,) class numbers.
-        fractions: wanted fraction of each part.
-        seed: seed of the choice.
-    """
-    parts: list[list[int]] = [[] for _ in range(len(fractions) + 1)]
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        rows = rows[np.argsort(uniform(1, seed, int(label), np.arange(len(rows)))[:, 0], kind="stable")]
-        start = 0
-        for part, fraction in zip(parts, fractions, strict=False):
-            count = max(math.floor(len(rows) * fraction + 0.5), 1 if len(rows) > len(fractions) else 0)
-            count = min(count, len(rows) - 1 - start)
-            part.extend(rows[start : start + count].tolist())
-            start += count
-        parts[-1].extend(rows[start:].tolist())
-    return [np.array(sorted(part), dtype=np.int64) for part in parts]
-
-
-def unstratified(labels: Labels, fractions: list[float], seed: int) -> list[Labels]:
-    """Rows of each part, then the remaining rows, which have at least one image of each class.
-
-    Args:
-        labels, fractions, seed: as for `stratified`.
-    """
-    order = np.argsort(uniform(1, seed, len(labels), np.arange(len(labels)))[:, 0], kind="stable")
-    _, first = np.unique(labels[order], return_index=True)
-    free = np.delete(order, first)
-    ends = np.cumsum([math.floor(len(labels) * fraction + 0.5) for fraction in fractions])
-    parts = np.split(free, ends)
-    parts[-1] = np.concatenate([parts[-1], order[first]])
-    return [np.sort(part) for part in parts]
+def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> list[Labels]:
+    """The rows of each part and of the rest, as places in `order`."""
+    if train.groups is None and train.is_multilabel:
+        return iteratively_stratified(train.labels[order], fractions, seed)
+    groups = None if train.groups is None else [train.groups[row] for row in order]
+    return stratified(train.labels[order], fractions, seed, groups)
 
 
 class SplitRow(NamedTuple):

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from vit.data.draws import uniform
 from vit.data.iterative_stratification import nested_rows
 from vit.data.samples import Labels, Samples
+from vit.data.stratified import class_turns
 from vit.errors import DataError, UsageError
 
 SubsetKind = Literal["balanced", "natural"]
@@ -44,47 +45,39 @@ def balanced_order(labels: Labels, seed: int) -> Labels:
     One image of every class comes first, then a second image of every class that has two, and so on. The seed decides
     the order of a class's images, and the order of classes in each turn.
     """
-    turns = _turns(labels, seed)
+    turns = class_turns(labels, seed)
     within = uniform(1, seed, labels, turns)[:, 0]
     return np.lexsort((within, turns))
 
 
-def natural_order(labels: Labels, seed: int) -> Labels:
-    """All rows (n,) in an order of which every prefix has each class's proportion to within one image.
+def natural_order(labels: Labels, seed: int, wanted: int | None = None) -> Labels:
+    """The first `wanted` rows, or all. Every prefix has the proportion of each class to within one image.
 
     The i-th image of a class with proportion p comes after at least (i - 1) / p images. Its deadline is position i / p.
     The image with the earliest deadline comes first, which meets all deadlines (the proportionate fairness of
     Baruah et al. 1996).
     """
-    turns, num_images = _turns(labels, seed), len(labels)
-    drawn = uniform(1, seed, labels, turns)[:, 0].tolist()
-    rows_of = {int(label): np.flatnonzero(labels == label) for label in np.unique(labels)}
-    rows_of = {label: rows[np.argsort(turns[rows])] for label, rows in rows_of.items()}
-    waiting = [(0, label) for label in rows_of]  # (first position, class)
+    turns, num_images = class_turns(labels, seed), len(labels)
+    by_class = np.lexsort((turns, labels))
+    rows, sizes = by_class.tolist(), np.bincount(labels).tolist()
+    drawn = uniform(1, seed, labels, turns)[by_class, 0].tolist()
+    next_row = (np.cumsum(sizes) - sizes).tolist()  # of each class
+    taken = [0] * len(sizes)
+    waiting = [(0, label) for label, size in enumerate(sizes) if size]  # (first position, class)
     ready: list[tuple[int, float, int]] = []  # (last position, drawn number, class)
-    taken = dict.fromkeys(rows_of, 0)
-    order = np.empty(num_images, dtype=np.int64)
-    for position in range(num_images):
+    order = []
+    for position in range(num_images if wanted is None else wanted):
         while waiting and waiting[0][0] <= position:
             _, label = heapq.heappop(waiting)
-            deadline = -(-(taken[label] + 1) * num_images // len(rows_of[label]))
-            heapq.heappush(ready, (deadline, drawn[rows_of[label][taken[label]]], label))
-        _, _, label = heapq.heappop(ready)
-        order[position] = rows_of[label][taken[label]]
+            deadline = -(-(taken[label] + 1) * num_images // sizes[label])
+            heapq.heappush(ready, (deadline, drawn[next_row[label]], label))
+        label = heapq.heappop(ready)[2]
+        order.append(rows[next_row[label]])
+        next_row[label] += 1
         taken[label] += 1
-        if taken[label] < len(rows_of[label]):
-            heapq.heappush(waiting, (taken[label] * num_images // len(rows_of[label]), label))
-    return order
-
-
-def _turns(labels: Labels, seed: int) -> Labels:
-    """The turn (n,) of each row: the position of the image among those of its class, drawn from the seed."""
-    turns = np.empty(len(labels), dtype=np.int64)
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        drawn = uniform(1, seed, int(label), np.arange(len(rows)))[:, 0]
-        turns[rows[np.argsort(drawn, kind="stable")]] = np.arange(len(rows))
-    return turns
+        if taken[label] < sizes[label]:
+            heapq.heappush(waiting, (taken[label] * num_images // sizes[label], label))
+    return np.array(order, dtype=np.int64)
 
 
 def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Samples:
@@ -100,5 +93,6 @@ def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Sa
     by_name = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
     if samples.is_multilabel:
         return samples.select(np.sort(by_name[nested_rows(samples.label_rows[by_name], num_images, seed)]))
-    order = {"balanced": balanced_order, "natural": natural_order}[kind](samples.labels[by_name], seed)
+    labels = samples.labels[by_name]
+    order = balanced_order(labels, seed) if kind == "balanced" else natural_order(labels, seed, num_images)
     return samples.select(np.sort(by_name[order[:num_images]]))

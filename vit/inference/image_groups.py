@@ -26,8 +26,11 @@ NORMAL_QUANTILE = 1.959963984540054
 
 
 def numbered(groups: Sequence[str] | None) -> Labels | None:
-    """(n,) the number of each image's group, from 0; None where images have none, or "" as `SplitRow.group`."""
-    if groups is None or not any(groups):
+    """(n,) the number of each image's group, from 0.
+
+    None where images have none, or "" as `SplitRow.group`, and where each of several images is a group of its own.
+    """
+    if groups is None or not any(groups) or len(set(groups)) == len(groups) > 1:
         return None
     return np.asarray(np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1], dtype=np.int64)
 

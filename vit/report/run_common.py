@@ -24,7 +24,8 @@ class CommonContent:
     """What the templates of both pages print.
 
     Attributes:
-        warnings: sentences about measured images that the network knew already, without a full stop.
+        warnings: sentences about measured images that the network knew already, and about classes without test images,
+            without a full stop.
     """
 
     network: str
@@ -52,7 +53,10 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         data=result.data,
         folder=run.path.resolve().name,
         first_weights=first_weights(config),
-        warnings=list(result.seen_before or ()),
+        warnings=[
+            *(result.seen_before or ()),
+            *([f"{result.tested_words}; accuracy and macro figures are about these"] if result.tested_words else ()),
+        ],
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
         loss_words=losses.caption,
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
@@ -73,8 +74,10 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         for split, samples in plan.source.splits.items()
     }
     metrics = best.description.metrics
+    counts = measured["test"].class_counts(plan.spec.num_classes) if "test" in measured else np.ones(1)
     return RunResult(
         **_training_facts(plan, stats, measured),
+        tested_classes=None if counts.all() else int((counts > 0).sum()),
         best_epoch=int(metrics["epoch"]),
         best_metric=plan.recipe.optim.best_metric,
         last_validation=dict(stats.last_validation),

@@ -7,7 +7,8 @@ a folder has changed.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Self
 
@@ -15,10 +16,10 @@ import numpy as np
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
-from vit.data.samples import Labels, Samples, Source, label_array
-from vit.data.split import SplitRow, lists_several_labels, read_splits, split_rows
+from vit.data.samples import Labels, Samples, Source, label_array, label_names
+from vit.data.split import SplitRow, lists_several_labels, read_splits
 from vit.errors import DataError
-from vit.training.planning.images import source_of
+from vit.training.planning.images import opened_data
 from vit.training.recipes.recipe import Recipe
 
 SEEN = ("train", "validation", "calibration")  # splits that a run learns or fits from, in the order of importance
@@ -75,11 +76,27 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
     listed = read_splits(run.splits_path)
     if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
         return _files(run, Path(recipe.data.source).expanduser(), listed)
-    found = source_of(recipe, root)
-    names = {split: [row[:2] for row in rows] for split, rows in listed.items()}
-    if {split: [row[:2] for row in rows] for split, rows in split_rows(found).items()} != names:
-        raise DataError(f"the images of {found.name} have changed since the run", "give DATA")
-    return found
+    found = opened_data(replace(recipe.data, root=root or recipe.data.root, download=False))
+    try:
+        return replace(found, splits={split: _listed(found, rows) for split, rows in listed.items()})
+    except LookupError as error:
+        raise DataError(f"the images of {found.name} have changed since the run", "give DATA") from error
+
+
+def _listed(found: Source, rows: Sequence[SplitRow]) -> Samples:
+    """The images of a data set that `splits.csv` lists in one split; the cut may have been made by other rules.
+
+    Raises:
+        LookupError: one is not there, or has another label.
+    """
+    names = [row.path for row in rows]
+    parts = [one for one in found.splits.values() if not set(names).isdisjoint(one.paths)]
+    whole = reduce(Samples.followed_by, parts or found.splits.values())
+    places = {path: place for place, path in enumerate(whole.paths)}
+    samples = whole.select([places[name] for name in names])
+    if label_names(samples, found.class_names) != [row.label for row in rows]:
+        raise LookupError("another label")
+    return replace(samples, groups=tuple(row.group for row in rows) if any(row.group for row in rows) else None)
 
 
 def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow]]) -> Source:

@@ -27,7 +27,8 @@ def test_a_content_comes_back_and_a_cache_of_no_bytes_keeps_none(tmp_path):
 
 
 def test_the_longest_unread_goes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.data.shards.cache._COUNT_EVERY", 1)
+    monkeypatch.setattr("vit.data.shards.cache._LEAST", 0)
+    monkeypatch.setattr("vit.data.shards.cache._COUNT_AFTER", 0)
     cache = PartCache(tmp_path, 1000)
     for number in range(10):
         cache.put(key(number), bytes(100))
@@ -39,10 +40,21 @@ def test_the_longest_unread_goes_first(tmp_path, monkeypatch):
     assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1000
 
 
+def test_a_file_costs_as_little_in_a_full_cache(tmp_path, monkeypatch):
+    """The folder is counted for a part of its size, and not for a number of files: the cost does not grow with it."""
+    cache, counts = PartCache(tmp_path, 10**6), []
+    count = PartCache._shrink
+    monkeypatch.setattr(PartCache, "_shrink", lambda self: counts.append(count(self)) or counts[-1])
+    for number in range(3000):  # three times what fits
+        cache.put(f"{number:02x}{number}", bytes(1000))
+    assert len(counts) < 330 and max(counts) <= 10**6
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1.02 * 10**6
+
+
 @pytest.mark.faults("A16")
 def test_processes_share_a_cache(tmp_path, monkeypatch):
     """Threads stand for processes: each has its own object, all write, read and remove the same few files."""
-    monkeypatch.setattr("vit.data.shards.cache._COUNT_EVERY", 3)
+    monkeypatch.setattr("vit.data.shards.cache._COUNT_AFTER", 0.4)
     wrong = []
 
     def work(seed):

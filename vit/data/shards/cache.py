@@ -19,7 +19,7 @@ from vit.errors import UsageError
 
 DEFAULT_GIGABYTES = 20.0
 _KEPT = 0.9  # of the largest size, after files were removed
-_COUNT_EVERY = 64  # files written between two counts of the folder's size
+_COUNT_AFTER, _LEAST = 1 / 8, 1 / 100  # of the free part, and of all, that a process writes between two counts
 FETCHED_AT_ONCE = 8  # requests of a process: small servers drop connections, if 50 come at the same time
 _CLAIM_SECONDS = 10.0  # after which the claim of a process to fetch a content counts no more
 _LOOK_SECONDS = 0.01
@@ -37,7 +37,7 @@ class PartCache:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
-        self._written = 0
+        self._until_count = 0.0  # bytes that this process may still write before it counts the folder's size
 
     @classmethod
     def of_machine(cls) -> "PartCache":
@@ -140,9 +140,10 @@ class PartCache:
             except OSError:
                 partial.unlink(missing_ok=True)
                 raise
-        if self._written % _COUNT_EVERY == 0:
-            self._shrink()
-        self._written += 1
+        self._until_count -= len(content)
+        if self._until_count < 0:  # so a file costs the same, whether the cache has a thousand or a million
+            free = self.max_bytes - self._shrink()
+            self._until_count = max(free * _COUNT_AFTER, self.max_bytes * _LEAST)
 
     def remove(self, key: str) -> None:
         """Forget a content."""
@@ -155,24 +156,24 @@ class PartCache:
     def _claim_path(self, key: str) -> Path:
         return self.folder / key[:2] / f".{key}.claim"
 
-    def _shrink(self) -> None:
-        """Remove the files that were not read for the longest time, where the folder is too large."""
-        found: list[tuple[float, int, Path]] = []
+    def _shrink(self) -> int:
+        """Remove the files that were not read for the longest time, where the folder is too large; its size then."""
+        found: list[tuple[float, int, str]] = []
         now = time.time()
-        for path in self.folder.glob("*/.*"):  # partial files and claims
-            with suppress(OSError):  # another process has removed it
-                if now - path.stat().st_mtime >= ABANDONED_SECONDS:
-                    path.unlink()
-        for path in self.folder.glob("*/[!.]*"):
-            with suppress(OSError):
-                status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
+        for folder in self.folder.glob("*/"):
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    with suppress(OSError):  # another process has removed it
+                        status = entry.stat()
+                        if not entry.name.startswith("."):
+                            found.append((status.st_mtime, status.st_size, entry.path))
+                        elif now - status.st_mtime >= ABANDONED_SECONDS:  # a partial file or a claim
+                            Path(entry.path).unlink()
         size = sum(length for _, length, _ in found)
-        if size <= self.max_bytes:
-            return
-        for _, length, path in sorted(found):
+        for _, length, path in sorted(found) if size > self.max_bytes else ():
             if size <= self.max_bytes * _KEPT:
-                return
+                break
             with suppress(OSError):
-                path.unlink()
+                Path(path).unlink()
             size -= length
+        return min(size, self.max_bytes)

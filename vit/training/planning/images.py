@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from vit.data.folds import WholeImages, with_fold
+from vit.data.bursts import Progress, with_bursts
+from vit.data.folds import with_fold
 from vit.data.groups import leak_notes, twin_notes, with_groups
-from vit.data.samples import Source
+from vit.data.samples import Source, absent_notes
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.data.subset import subset, subset_kind
@@ -61,40 +62,39 @@ def at_revision(recipe: Recipe, found: Source) -> Recipe:
     return recipe if found.origin is None else replace(recipe, data=replace(recipe.data, source=found.origin))
 
 
-def source_of(recipe: Recipe, root: str | None = None) -> Source:
-    """The images of a trained recipe, with the same splits and the same subset.
+def kept_together(found: Source, data: DataConfig, progress: Progress | None = None) -> Source:
+    """The images with the groups that no split divides: of the user, and of near-duplicates.
 
     Args:
-        root: current folder of torchvision's data sets, if it has moved.
+        progress: as for `with_bursts`.
 
     Raises:
-        DataError: the images do not exist, or cannot be used.
+        UsageError: the pattern of the groups is wrong.
+        DataError: an image has no group.
     """
-    as_they_lie = replace(recipe.data, root=root or recipe.data.root, download=False)
-    return chosen_part(divided(opened_data(as_they_lie), recipe.data), recipe)
+    found = with_groups(found, data.groups)
+    found = replace(found, notes=[*found.notes, *twin_notes(found)])
+    return with_bursts(found, progress) if data.bursts == "together" else found
 
 
-def divided(found: Source, data: DataConfig, whole: WholeImages | None = None) -> Source:
+def divided(found: Source, data: DataConfig) -> Source:
     """The images with their groups and with all splits: those of DATA, of a fold, and those cut from the training part.
-
-    Args:
-        found: the images.
-        data: how to divide them.
-        whole: for a fold, the images with their groups in one list, where it is known.
 
     Raises:
         UsageError: the pattern of the groups, the fold or a fraction is wrong.
         DataError: there are too few images or groups for a split, or an image has no group.
     """
-    found = with_groups(found, data.groups)
-    found = replace(found, notes=[*found.notes, *twin_notes(found)])
+    found = kept_together(found, data)
+    given = () if data.fold is not None else tuple(found.splits)
     if data.fold is not None:
         found.check_one_class("data.fold")
-        found = with_fold(found, data.fold, data.split_seed, whole)
+        found = with_fold(found, data.fold, data.split_seed)
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
     check_shares(found, data)
-    return with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
+    cut = with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
+    new = [split for split in cut.splits if split not in given and split != "train"]
+    return replace(cut, notes=[*cut.notes, *absent_notes(cut, new)])
 
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:
@@ -110,5 +110,5 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
         return source
     kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
     note = f"{wanted:,} of {len(train):,} training images ({subset_words(kind, source)}, seed {seed})"
-    splits = {**source.splits, "train": subset(train, wanted, seed, kind)}
-    return replace(source, splits=splits, notes=[*source.notes, note])
+    chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
+    return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])

@@ -23,10 +23,13 @@ class DataConfig:
         calibration: fraction of the images set aside for the temperature, thresholds and prediction sets; 0: the
             validation images serve for these too.
         split_seed: seed of the split into training, validation and test images. Runs that are compared need equal
-            values of `split_seed`, `validation`, `test` and `groups`.
+            values of `split_seed`, `validation`, `test`, `groups` and `bursts`.
         groups: regular expression that is searched in each path; its first group in parentheses names the image's
             group, such as '(patient[0-9]+)'. No split divides a group. null: the column `group` of a CSV, if there is
             one.
+        bursts: images with equal or nearly equal pixels. together: no split divides them, and intervals count them as
+            one group; only files with equal contents, where images have groups of their own. split: they are not
+            searched.
         fold: I/N: the I-th of N folds of all images is the test part, and the other folds are for training and
             validation; splits of DATA do not count. `vit crossval` trains all N. null: no folds.
         train_images: number of training images used, where a smaller choice lies inside a larger one; null: all.
@@ -53,6 +56,7 @@ class DataConfig:
     calibration: Share = 0.0
     split_seed: Seed = 0
     groups: str | None = None
+    bursts: Literal["together", "split"] = "together"
     fold: str | None = None
     train_images: PositiveInt | None = None
     subset: Literal["auto", "balanced", "natural"] = "auto"

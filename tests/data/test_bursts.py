@@ -1,0 +1,176 @@
+"""Bursts of nearly equal images stay on one side of every cut; images that only look alike are not taken for one."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vit.data import bursts
+from vit.data.bursts import with_bursts
+from vit.data.samples import Samples, Source
+from vit.data.sources import open_source
+from vit.data.split import read_splits
+from vit.training.planning.images import divided
+from vit.training.recipes.image_options import DataConfig
+
+CLASSES = ("bird", "fish", "frog")
+
+
+def scene(seed: int) -> Image.Image:
+    """A picture that no other resembles: colors between 8x8 random ones."""
+    colors = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+    return Image.fromarray(colors).resize((128, 128), Image.Resampling.BICUBIC)
+
+
+def frame(picture: Image.Image, step: int, seed: int) -> bytes:
+    """What a camera that moves by a pixel for each step sees of it, with noise, as JPEG."""
+    seen = np.asarray(picture.crop((step, 0, step + 100, 100)), dtype=np.float64)
+    noisy = seen + np.random.default_rng(seed).normal(0, 4, seen.shape)
+    data = io.BytesIO()
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(data, "JPEG", quality=90)
+    return data.getvalue()
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> Path:
+    """Three classes, each of four clips of 3 to 9 frames, and of 12 pictures that stand alone."""
+    for number, name in enumerate(CLASSES):
+        folder = tmp_path / "clips" / name
+        folder.mkdir(parents=True)
+        for clip in range(4):
+            for step in range(3 + 2 * clip):
+                (folder / f"clip{clip}_{step:02d}.jpg").write_bytes(frame(scene(100 * number + clip), step, step))
+        for single in range(12):
+            (folder / f"one{single:02d}.jpg").write_bytes(frame(scene(100 * number + 50 + single), 0, 0))
+    return tmp_path / "clips"
+
+
+def clip_of(path: str) -> str:
+    return path.rsplit("_", 1)[0]
+
+
+def several(samples: Samples) -> list[set[str]]:
+    """The paths of each group of several images."""
+    of_group: dict[str, set[str]] = {}
+    for path, group in zip(samples.paths, samples.groups or samples.paths, strict=True):
+        of_group.setdefault(group, set()).add(path)
+    return [paths for paths in of_group.values() if len(paths) > 1]
+
+
+@pytest.mark.faults("D64")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_burst_is_on_one_side_of_every_cut(clips: Path, seed: int) -> None:
+    found = open_source(str(clips))
+    source = divided(found, DataConfig(split_seed=seed))
+    note = "72 images in 12 bursts of near-duplicates are kept together; --data.bursts split undoes it"
+    assert note in source.notes
+    of_clip: dict[str, set[str]] = {}
+    for split, samples in source.splits.items():
+        for path in samples.paths:
+            of_clip.setdefault(clip_of(path), set()).add(split)
+        for label in range(3):
+            assert abs((samples.labels == label).sum() - len(samples) / 3) <= 3
+    assert all(len(splits) == 1 for splits in of_clip.values()), of_clip
+    assert 8 <= len(source.splits["validation"]) <= 13 and 18 <= len(source.splits["test"]) <= 25
+    apart = divided(found, DataConfig(split_seed=seed, bursts="split"))
+    assert apart.splits["train"].groups is None and not any("bursts" in note for note in apart.notes)
+    folds = [divided(found, DataConfig(fold=f"{number}/3", split_seed=seed)).splits["test"] for number in (1, 2, 3)]
+    tested = [{clip_of(path) for path in one.paths} for one in folds]
+    assert not (tested[0] & tested[1] or tested[0] & tested[2] or tested[1] & tested[2])
+
+
+def test_seeds_decide_and_give_the_same_again(clips: Path) -> None:
+    cuts = [divided(open_source(str(clips)), DataConfig(split_seed=seed)).splits["test"].paths for seed in (0, 0, 1)]
+    assert cuts[0] == cuts[1] != cuts[2]
+
+
+@pytest.mark.faults("D64")
+def test_unlike_small_and_flat_images_stand_alone(draw_classes, tmp_path: Path) -> None:
+    noisy = open_source(str(draw_classes(tmp_path / "noise", CLASSES, 12, side=40)))
+    assert not several(with_bursts(noisy).splits["train"])
+    digits = open_source("digits")
+    assert with_bursts(digits).splits["train"].groups is None and with_bursts(digits).notes == digits.notes
+    for number in range(20):
+        gray = Image.new("RGB", (64, 64), (number, 2 * number, 40))
+        gray.save(tmp_path / "noise" / "bird" / f"flat{number}.png")
+    assert not several(with_bursts(open_source(str(tmp_path / "noise"))).splits["train"])
+    (tmp_path / "noise" / "fish" / "again.png").write_bytes((tmp_path / "noise" / "bird" / "03.png").read_bytes())
+    assert several(with_bursts(open_source(str(tmp_path / "noise"))).splits["train"]) == [
+        {"bird/03.png", "fish/again.png"}
+    ]
+
+
+@pytest.mark.faults("D64")
+def test_a_class_of_one_look_is_not_one_burst(clips: Path) -> None:
+    """Bottles in one place before one background differ by less than frames of a video. No class is joined whole."""
+    (clips / "bottle").mkdir()
+    for number in range(30):
+        (clips / "bottle" / f"{number:02d}.jpg").write_bytes(frame(scene(999), 0, number))
+    source = divided(open_source(str(clips)), DataConfig())
+    assert any(note.startswith("WARNING: 30 images look nearly the same") for note in source.notes)
+    assert [int((samples.labels == 1).sum()) for samples in source.splits.values()] == [21, 3, 6]
+    assert len(several(source.splits["train"])) + len(several(source.splits["test"])) > 5
+
+
+@pytest.mark.faults("D64")
+def test_given_splits_are_warned_of_and_given_groups_are_kept(clips: Path, tmp_path: Path) -> None:
+    files = sorted(path.relative_to(clips).as_posix() for path in clips.glob("*/*"))
+    rows = [f"{path},{path.split('/')[0]},{'test' if path.endswith('_00.jpg') else 'train'}" for path in files]
+    (clips / "given.csv").write_text("\n".join(["path,label,split", *rows]))
+    source = divided(open_source(str(clips / "given.csv")), DataConfig())
+    assert sorted(source.splits["test"].paths) == [path for path in files if path.endswith("_00.jpg")]
+    assert any("train and test share 12 groups" in note for note in source.notes)
+    rows = [f"{path},{path.split('/')[0]},{number // 2}" for number, path in enumerate(files)]
+    (clips / "groups.csv").write_text("\n".join(["path,label,group", *rows]))
+    before = open_source(str(clips / "groups.csv"))
+    assert with_bursts(before).splits["train"].groups == before.splits["train"].groups
+
+
+@pytest.mark.faults("D64", simulated="a damaged file in the cache, and a file that is written again")
+def test_the_second_plan_reads_no_image(clips: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bursts, "_CACHED_FROM", 1)
+    searched: list[object] = []
+    search = bursts._search
+    monkeypatch.setattr(bursts, "_search", lambda *told: searched.append(told) or search(*told))
+
+    def groups() -> tuple[str, ...] | None:
+        bursts._found.clear()  # as in another process
+        return with_bursts(open_source(str(clips))).splits["train"].groups
+
+    first = groups()
+    assert groups() == first and len(searched) == 1
+    (file,) = (tmp_path / "cache").rglob("*.json")
+    for damaged in (
+        "{",
+        "7",
+        "{}",
+        *(f'{{"clusters": {one}}}' for one in ("[[0, 99999]]", "[[0, 0]]", '[["a"]]', "[[]]", "7")),
+    ):
+        file.write_text(damaged)
+        assert groups() == first
+    assert len(searched) == 9
+    (clips / "bird" / "clip0_01.jpg").write_bytes(frame(scene(12345), 0, 0))
+    assert groups() != first
+
+
+@pytest.mark.faults("D64")
+def test_a_training_counts_bursts_as_groups(vit, clips: Path, tmp_path: Path) -> None:
+    options = ("--network", "vit_nano_patch2_8", "--model.preprocess.image_size", 8, "--epochs", 1, "--out", tmp_path)
+    answer = vit("train", clips, *options)
+    assert answer.code == 0 and "72 images in 12 bursts" in answer.err + answer.out
+    (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
+    assert "bursts: together" in (run / "config.yaml").read_text()
+    tested = read_splits(run / "splits.csv")["test"]
+    groups = len({row.group for row in tested})
+    assert groups < len(tested) and f"{len(tested)} images of {groups} groups" in answer.err + answer.out
+
+
+def test_images_in_memory_are_compared() -> None:
+    pictures = [np.array(scene(seed).resize((32, 32))) for seed in range(20)]
+    pictures.append(pictures[3] // 2 + 60)  # with less contrast
+    samples = Samples([f"{place:02d}" for place in range(21)], np.arange(21) % 3, arrays=pictures)
+    found = with_bursts(Source("memory", CLASSES, {"train": samples}))
+    assert several(found.splits["train"]) == [{"03", "20"}]
