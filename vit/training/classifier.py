@@ -4,9 +4,11 @@ from torch import Tensor
 from torchmetrics import MeanMetric
 
 from vit.data.batch import Batch
+from vit.errors import DataError
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
 from vit.training.distillation.distillation import Distillation
+from vit.training.distributed.processes import gathered
 from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.training_module import TrainingModule
@@ -66,7 +68,10 @@ class Classifier(TrainingModule):
             self.val_metrics.update(self.training_loss.probabilities(logits), labels.long())
 
     def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self.val_loss.compute())
+        loss = self.val_loss.compute()
+        if loss.isnan() and not any(gathered(self.val_loss.update_called)):
+            raise DataError("no validation image can be read any more", "make the images readable again")
+        self.log("val/loss", loss)
         self.log_dict({f"val/{name}": value for name, value in self.val_metrics.compute().items()})
         self.val_loss.reset()
         self.val_metrics.reset()

@@ -48,10 +48,15 @@ class Meeting:
         self.rank = int(os.environ.get("RANK", "0")) if is_launched() else int(not is_first())
         self.num_present = int(os.environ["WORLD_SIZE"]) if is_launched() and self._store is not None else 1
         if self._store is not None:
-            ended = threading.Event()
-            beats = threading.Thread(target=_beat, args=(self._store, _life(self.rank), ended), daemon=True)
-            beats.start()
-            atexit.register(lambda: (ended.set(), beats.join(_ITS_WORDS)))  # a thread in C++ would abort the end of Python
+            self._closed = threading.Event()
+            self._beats = threading.Thread(target=_beat, args=(self._store, _life(self.rank), self._closed), daemon=True)
+            self._beats.start()
+            atexit.register(self.close)  # a thread that is in C++ would abort the end of Python
+
+    def close(self) -> None:
+        """Show no life from now on."""
+        self._closed.set()
+        self._beats.join(_ITS_WORDS)
 
     def collected(self, name: str, own: str) -> list[str]:
         """A text of each process that is there, by rank, on the first process; [] on the others.
