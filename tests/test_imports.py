@@ -16,7 +16,7 @@ from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
 # Each of these imports `errors` alone.
-GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout"}
+GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files"}
 BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
 BELOW["checkpoints"] = {"models", "data"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}

@@ -43,7 +43,10 @@ def read_together(source: "Source", reporter: Reporter, meeting: "Meeting") -> "
     def share_of(rank: int) -> str:
         with ProgressReport(reporter, "image read") as progress:
             share = read_share(
-                source, lambda done, total: progress.update(done, total, which), rank=rank, num_shares=meeting.num_present
+                source,
+                lambda done, total: progress.update(done, total, which),
+                rank=rank,
+                num_shares=meeting.num_present,
             )
         return json.dumps([names, share])
 

@@ -1,16 +1,17 @@
 """Cells in parallel, each in a fresh process forked off a server that has imported torch"""
 
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, get_all_start_methods, get_context
+from multiprocessing import connection, current_process, get_all_start_methods, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.run import RunDirectory
-from vit.errors import UsageError
+from vit.errors import ResourceError, UsageError
 from vit.layout import FEATURES
 from vit.study.cell import run_cell, time_cell
 from vit.study.grid import Cell
@@ -24,6 +25,7 @@ Event = Literal["started", "done", "failed"]
 MOST_JOBS = 8
 _SLOW = ("sklearn.datasets", "timm")  # what planning has imported of these, every cell needs as well
 _PATIENCE = 30.0  # seconds until a terminated process is killed
+_LOST = 255  # exit code that Python gives a process whose server is gone
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,15 @@ def run_cells(
                 places = (study / cell.folder, study / FEATURES)
                 about = (cell.recipe, *places, share.threads, share.gpu(slot), group, digests)
                 process = context.Process(target=run_cell, args=about)
-                process.start()
+                _start(process)
                 running[process.sentinel] = (process, cell, slot)
                 notify(cell, "started")
             ready = connection.wait(list(running))
             for sentinel in [one for one in running if one in ready]:
                 ended_process, cell, slot = running.pop(sentinel)
                 ended_process.join()
+                if ended_process.exitcode == _LOST:
+                    _wait_for_orphan(RunDirectory(study / cell.folder))
                 free.append(slot)
                 notify(cell, _outcome(RunDirectory(study / cell.folder), ended_process.exitcode))
     finally:
@@ -103,7 +107,7 @@ def time_network(recipe: Recipe, share: Machine) -> tuple[float, float]:
     context = _context()
     here, there = context.Pipe()
     process = context.Process(target=time_cell, args=(recipe, share.threads, share.gpu(0), there))
-    process.start()
+    _start(process)
     there.close()
     try:
         answer = here.recv()
@@ -125,12 +129,40 @@ def _context() -> "ForkServerContext | SpawnContext":
     return context
 
 
+def _start(process: BaseProcess) -> None:
+    """Start a process.
+
+    Raises:
+        UsageError: this process reads the main file again for its parent, or the new one could not do so.
+        ResourceError: the process that starts others is gone.
+    """
+    fix = "call it under: if __name__ == '__main__':"
+    if getattr(current_process(), "_inheriting", False):
+        raise UsageError("a study is started while its main file is imported", fix)
+    try:
+        process.start()
+    except (BrokenPipeError, EOFError, ConnectionError) as error:
+        main = getattr(sys.modules["__main__"], "__spec__", None)
+        if main is None:
+            raise UsageError("a study's process cannot import the main file, as its message above says", fix) from error
+        raise ResourceError("the process that starts the cells was killed", "start the study again") from error
+
+
+def _wait_for_orphan(run: RunDirectory) -> None:
+    """Wait for a cell whose server was killed: nobody says when it ends, and it may go on, or begin."""
+    end = time.monotonic() + _PATIENCE
+    while run.is_held() or (time.monotonic() < end and not (run.result_path.is_file() or run.failure_path.is_file())):
+        time.sleep(1.0)
+
+
 def _outcome(run: RunDirectory, code: int | None) -> Event:
     if run.result_path.is_file():
         return "done"
     if not run.failure_path.is_file():  # a killed process cannot write its reason
         killed = f"signal {-code} ended its process (out of memory?)" if code and code < 0 else f"code {code}"
-        if code and code > 128:
+        if code == _LOST:
+            killed = "the process that starts the cells was killed (out of memory?), and this cell with it"
+        elif code and code > 128:
             killed = f"signal {code - 128} ended its training, which the next start of the study continues"
         run.path.mkdir(parents=True, exist_ok=True)
         run.failure_path.write_text(f"{killed}\n", encoding="utf-8")

@@ -34,7 +34,7 @@ class NonFinite(Callback):
     an optimizer changes neither the weights nor its own state. The buffers that the forward pass changed (running
     means) get their previous values.
 
-    float16's scaler leaves out a step whose gradients overflow, and lowers its scale. Such a step counts as skipped, too.
+    float16's scaler leaves out a step whose gradients overflow, and lowers its scale. Such a step counts as skipped.
 
     Args:
         network: the network.

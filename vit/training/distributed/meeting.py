@@ -49,7 +49,9 @@ class Meeting:
         self.num_present = int(os.environ["WORLD_SIZE"]) if is_launched() and self._store is not None else 1
         if self._store is not None:
             self._closed = threading.Event()
-            self._beats = threading.Thread(target=_beat, args=(self._store, _life(self.rank), self._closed), daemon=True)
+            self._beats = threading.Thread(
+                target=_beat, args=(self._store, _life(self.rank), self._closed), daemon=True
+            )
             self._beats.start()
             atexit.register(self.close)  # a thread that is in C++ would abort the end of Python
 
