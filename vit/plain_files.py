@@ -60,7 +60,7 @@ def parse_yaml(text: str) -> Any:
             return None
         if _count(node, {}) > _MAX_VALUES:
             raise ValueError(f"its aliases stand for more than {_MAX_VALUES:,} values")
-        return loader.construct_document(node)  # type: ignore[no-untyped-call]
+        return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         words = " ".join(str(error).split())[:300]
         raise DamagedFileError(f"it is not plain YAML: {words}", "restore it") from error

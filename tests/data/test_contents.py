@@ -92,7 +92,7 @@ def test_weights_of_a_run_a_file_and_a_folder(digits_run, tmp_path):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """The folder of hashes; a dataset of 3 images that have not changed for a while; the names of files that are read."""
+    """The folder of hashes, and the names of the files that are read."""
     folder, names = tmp_path / "hashes", []
     monkeypatch.setenv("VIT_HASHES", str(folder))
     real = Samples.encoded

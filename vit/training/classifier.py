@@ -8,7 +8,6 @@ from vit.errors import DataError
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
 from vit.training.distillation.distillation import Distillation
-from vit.training.distributed.processes import gathered
 from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.training_module import TrainingModule
@@ -69,7 +68,8 @@ class Classifier(TrainingModule):
 
     def on_validation_epoch_end(self) -> None:
         loss = self.val_loss.compute()
-        if loss.isnan() and not any(gathered(self.val_loss.update_called)):
+        # the decision is joint, and so is the loss
+        if loss.isnan() and not self.trainer.strategy.reduce_boolean_decision(self.val_loss.update_called, all=False):
             raise DataError("no validation image can be read any more", "make the images readable again")
         self.log("val/loss", loss)
         self.log_dict({f"val/{name}": value for name, value in self.val_metrics.compute().items()})

@@ -21,7 +21,8 @@ from vit.training.recipes.recipe import OptimConfig
 def at(scale, batch, step=9):
     scaler = SimpleNamespace(get_scale=lambda: scale)
     return SimpleNamespace(
-        precision_plugin=SimpleNamespace(scaler=scaler, precision="16-mixed"), fit_loop=SimpleNamespace(total_batch_idx=batch), global_step=step,
+        precision_plugin=SimpleNamespace(scaler=scaler, precision="16-mixed"),
+        fit_loop=SimpleNamespace(total_batch_idx=batch), global_step=step,
         optimizers=[SimpleNamespace(param_groups=[{"lr": 0.01}])], is_last_batch=False,
     )  # fmt: skip
 

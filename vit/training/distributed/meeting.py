@@ -165,7 +165,8 @@ def _open_store() -> Any:  # torch.distributed does not export the type of a sto
         raise _unreachable(0) from error
     os.environ["MASTER_PORT"] = str(store.port)
     # the store of torchrun keeps what was decided before a restart
-    return dist.PrefixStore(f"vit {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"vit {attempt}", store)  # type: ignore[attr-defined]
 
 
 def _has_agent() -> bool:
