@@ -19,16 +19,22 @@ _MAX_VALUES = 1_000_000  # of a YAML file, where each alias is written out
 
 
 class DamagedFileError(DataError, ValueError):
-    """A file that vit wrote has other content."""
+    """A file that vit wrote has other content. Its text is the problem alone: whoever reads the file names the fix."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem, "restore it")
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 def check_regular(path: Path, max_bytes: int | None = None) -> None:
     """Raise DamagedFileError for a device, a FIFO, or a file that is too large; OSError where there is none."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise DamagedFileError(f"{path} is not a regular file", "restore it")
+        raise DamagedFileError(f"{path} is not a regular file")
     if max_bytes is not None and status.st_size > max_bytes:
-        raise DamagedFileError(f"{path} has {status.st_size:,} bytes; the limit is {max_bytes:,}", "restore it")
+        raise DamagedFileError(f"{path} has {status.st_size:,} bytes; the limit is {max_bytes:,}")
 
 
 def read_text(path: Path) -> str:
@@ -46,7 +52,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
-        raise DamagedFileError(f"{path} is not JSON: {first_line(error)}", "restore it") from error
+        raise DamagedFileError(f"{path} is not JSON: {first_line(error)}") from error
 
 
 def parse_yaml(text: str) -> Any:
@@ -63,7 +69,7 @@ def parse_yaml(text: str) -> Any:
         return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         words = " ".join(str(error).split())[:300]
-        raise DamagedFileError(f"it is not plain YAML: {words}", "restore it") from error
+        raise DamagedFileError(f"it is not plain YAML: {words}") from error
 
 
 def _count(node: "Node", known: dict[int, int]) -> int:
