@@ -1,5 +1,6 @@
 """Cells in parallel, each in a fresh process forked off a server that has imported torch"""
 
+import os
 import sys
 import time
 from collections import deque
@@ -25,6 +26,7 @@ Event = Literal["started", "done", "failed"]
 MOST_JOBS = 8
 _SLOW = ("sklearn.datasets", "timm")  # what planning has imported of these, every cell needs as well
 _PATIENCE = 30.0  # seconds until a terminated process is killed
+_UNGUARDED = 97  # exit code of a process that imports a script without `if __name__ == "__main__":`
 _LOST = 255  # exit code that Python gives a process whose server is gone
 
 
@@ -94,6 +96,7 @@ def run_cells(
             for sentinel in [one for one in running if one in ready]:
                 ended_process, cell, slot = running.pop(sentinel)
                 ended_process.join()
+                _check_guarded(ended_process.exitcode)
                 if ended_process.exitcode == _LOST:
                     _wait_for_orphan(RunDirectory(study / cell.folder))
                 free.append(slot)
@@ -114,6 +117,7 @@ def time_network(recipe: Recipe, share: Machine) -> tuple[float, float]:
     except EOFError:
         answer = "its process ended without an answer"
     process.join()
+    _check_guarded(process.exitcode)
     if isinstance(answer, str):
         raise UsageError(f"a step of {recipe.model.network['name']} cannot be timed: {answer}", "fix this error first")
     step, image = answer
@@ -130,22 +134,29 @@ def _context() -> "ForkServerContext | SpawnContext":
 
 
 def _start(process: BaseProcess) -> None:
-    """Start a process.
-
-    Raises:
-        UsageError: this process reads the main file again for its parent, or the new one could not do so.
-        ResourceError: the process that starts others is gone.
-    """
-    fix = "call it under: if __name__ == '__main__':"
-    if getattr(current_process(), "_inheriting", False):
-        raise UsageError("a study is started while its main file is imported", fix)
+    """Start a process; ResourceError where the process that starts others is gone."""
+    end_if_imported()
     try:
         process.start()
     except (BrokenPipeError, EOFError, ConnectionError) as error:
-        main = getattr(sys.modules["__main__"], "__spec__", None)
-        if main is None:
-            raise UsageError("a study's process cannot import the main file, as its message above says", fix) from error
-        raise ResourceError("the process that starts the cells was killed", "start the study again") from error
+        process.join(_PATIENCE)
+        _check_guarded(process.exitcode)
+        raise ResourceError("the process that starts the cells was killed", "give the command again") from error
+
+
+def end_if_imported() -> None:
+    """End a process of a study that comes here while it imports the script of its parent: the parent says why."""
+    if getattr(current_process(), "_inheriting", False):
+        os._exit(_UNGUARDED)
+
+
+def _check_guarded(code: int | None) -> None:
+    """Raise UsageError for the exit code of `end_if_imported`."""
+    if code == _UNGUARDED:
+        raise UsageError(
+            "the processes of a study import its script, which starts the study again",
+            "put the call under: if __name__ == '__main__':",
+        )
 
 
 def _wait_for_orphan(run: RunDirectory) -> None:
