@@ -221,7 +221,7 @@ def test_a_picture_of_one_color_has_no_more_pixels_than_a_blank_page() -> None:
     side = 7990 - 1
     rest = int.from_bytes(webp[start : start + 4], "little") >> 28
     bomb = webp[:start] + (side | side << 14 | rest << 28).to_bytes(4, "little") + webp[start + 4 :]
-    with pytest.raises(ImageError, match="63,840,100 pixels in .* bytes") as caught:
+    with pytest.raises(ImageError, match=r"63,840,100 pixels in \d+ bytes") as caught:
         check_header(bomb, "bomb")
     assert caught.value.kind == "too_large"
     check_header(webp, "small")

@@ -183,7 +183,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "training continues"),
         Fault("F6", "paths that are too long",
               "names that `vit` creates are short; an --out that is too long is refused", 7),
-        Fault("F7", "files that kills leave behind", "only in the run folder, and beside an export; removed when the run is resumed, or by the next export"),
+        Fault("F7", "files that kills leave behind", "only in the run folder, and beside an export; "
+              "removed when the run is resumed, or by the next export"),
     ),
     "Shards": (
         Fault("A14", "a pack that fails or is killed",
