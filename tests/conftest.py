@@ -12,6 +12,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests share the cores, and some use more threads
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests of the hub have one of their own
+os.environ["VIT_HASHES"] = "off"  # tests of it have a folder of their own
 
 import numpy as np
 import pytest

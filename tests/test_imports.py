@@ -15,8 +15,8 @@ import vit
 from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
-# Each of these imports `errors` alone.
-GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout"}
+# Each of these imports `errors` alone; tables are also plain files.
+GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files"}
 BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
 BELOW["checkpoints"] = {"models", "data"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
@@ -28,6 +28,7 @@ BELOW["report"] = BELOW["study"] | {"study", "explain"}
 BELOW["commands"] = BELOW["report"] | {"report", "export", "serving"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
+    "csv_files": {"errors", "plain_files"},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},
     "__main__": {"commands", "console", "launch", "memory", "errors", "version"},
     "__init__": {"models", "inference", "commands", "csv_files", "version"},

@@ -214,3 +214,10 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path, command):
     done = shell(script, tmp_path)
     assert done.stdout.strip() in {"0", "141"}  # argparse keeps quiet about it, and ends with 0
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_closed_outputs_go_nowhere(tmp_path, closed):
+    """As some daemons start programs: the next file would get the number of standard output."""
+    done = shell(f"{sys.executable} -m vit data check nowhere {closed}", tmp_path)
+    assert done.returncode in (2, 3) and "internal error" not in done.stderr

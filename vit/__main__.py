@@ -6,7 +6,7 @@ import re
 import sys
 from importlib import import_module
 
-from vit.errors import UsageError, VitError, is_out_of_memory, nearest
+from vit.errors import TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
 
@@ -41,12 +41,12 @@ READ_RECIPES = (
     "crossval",
     "study",
 )  # their options also come from files: the modules read the words
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
-_MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.ESTALE}
+_MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.ENOMEM}
 _SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal
 _PLATFORM = "vit runs on Linux and macOS; Windows is not tested: use WSL 2 if anything fails"
 _LOST_WORKER = re.compile(
-    r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)|shared memory\(shm\)"
+    r"DataLoader worker .*(killed by signal|exited unexpectedly)|shared memory\(shm\)|Pin memory thread exited"
     r"|DataLoader worker process.*No space left on device",
     re.DOTALL,
 )
@@ -55,6 +55,8 @@ _LOST_WORKER_WORDS = (
     "(docker run --shm-size), or the folder for temporary files is full (TMPDIR); give --data.num_workers 0, or a "
     "smaller --batch_size"
 )
+_TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
+_NO_DESCRIPTORS = re.compile(rf"Too many open files|exited unexpectedly with exit code {errno.EMFILE}\b")
 HELP = """usage: vit COMMAND ... [--debug]
        vit --print_completion bash|zsh|fish
 
@@ -66,7 +68,7 @@ Vision Transformers for image classification.
 
 Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed;
 6 training diverged; 7 disk, memory or permission; 8 a process of several failed; 130 interrupted; 138 ended by SIGUSR1;
-143 terminated."""
+143 terminated; 129 terminal closed; 152 out of CPU time."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -79,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     wait_briefly()
     collect_seldom()
     adopt_srun()
+    _open_closed_outputs()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()  # a closed pipe shows here, not at exit
@@ -92,6 +95,17 @@ def main(argv: list[str] | None = None) -> int:
         if debug:
             raise
         return _report(*_failure(error))
+
+
+def _open_closed_outputs() -> None:
+    """Let the outputs that a daemon has closed go nowhere: the next file would otherwise get their numbers."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  stays open
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -139,6 +153,8 @@ def _failure(error: Exception) -> tuple[int, str]:
     if is_out_of_memory(error):
         words = f"out of memory: {first_line}".rstrip(": ")
         return 7, f"{words}; give a smaller --batch_size, or close other programs"
+    if (isinstance(error, OSError) and error.errno in _TOO_MANY_FILES) or _NO_DESCRIPTORS.search(str(error)):
+        return 7, "; ".join(TOO_MANY_FILES)
     if _LOST_WORKER.search(str(error)):
         return 7, _LOST_WORKER_WORDS
     if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+_PROBE_BYTES = 2**20
 ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a partial file is gone
 
 
@@ -40,6 +41,22 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def why_unwritable(folder: Path) -> str:
+    """The reason why a folder takes no further megabyte; "" where it does. Libraries' own words do not tell."""
+    probe = partial_name(folder / "probe")
+    try:
+        with open(probe, "wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
 
 
 def partial_name(path: Path) -> Path:

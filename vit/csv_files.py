@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from vit.plain_files import check_regular
+
 Cell = str | int | float | None
 
 _OF_VIT = (  # how the headers of our tables begin, of which some are given as DATA
@@ -101,6 +103,7 @@ def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
     Raises:
         ValueError: the file is not a CSV.
     """
+    check_regular(path)
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         try:
             rows = [[unescape(cell) for cell in row] for row in csv.reader(file) if row]

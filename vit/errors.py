@@ -16,6 +16,7 @@ _OF_MACHINE = frozenset(
     )
     if hasattr(errno, name)
 )  # fmt: skip
+TOO_MANY_FILES = ("too many open files", "raise the limit with 'ulimit -n 4096', or give fewer --data.num_workers")
 
 
 class VitError(Exception):
@@ -102,7 +103,7 @@ class DisagreementError(ProcessesError):
 
 
 class StoppedError(VitError):
-    """A signal ended the training: Ctrl-C (130), SIGTERM (143) or SIGUSR1 (138)."""
+    """A signal ended the training: Ctrl-C (130), SIGTERM (143), SIGUSR1 (138), SIGHUP (129) or SIGXCPU (152)."""
 
     def __init__(self, code: int, problem: str, fix: str) -> None:
         super().__init__(problem, fix)
@@ -130,6 +131,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         or type(error).__name__ == "OutOfMemoryError"  # torch's, compared by name so that torch is not imported
         or "can't allocate memory" in str(error)  # PyTorch's message for a CPU
         or "could not create a primitive" in str(error)  # oneDNN's, when its kernels find no memory
+        or "failed to map segment" in str(error)  # that of the dynamic linker
         or "bad_alloc" in str(error)  # that of C++, as PyTorch passes it on
     )
 

@@ -79,7 +79,10 @@ def test_rules_of_labels_come_back_in_a_newer_format_and_wrong_ones_are_refused(
     plain = replace(Description.from_dict(content[KEY]), multilabel=rules).to_dict()
     assert content[KEY]["format"] == 3 and plain["format"] == FORMAT == 4  # earlier programs would compute a softmax
     assert Description.from_dict(plain).multilabel == rules != LabelRules.unfitted(3)
-    wrong = [{"thresholds": [0.5] * 3, "temperatures": values} for values in ([1, 1], [1, 1, 0], [1, 1, float("nan")])]
+    wrong = [
+        {"thresholds": [0.5] * 3, "temperatures": values}
+        for values in ([1, 1], [1, 1, 0], [1, 1, 1e-300], [1, 1, float("nan")])
+    ]
     wrong += [{"thresholds": values, "temperatures": [1] * 3} for values in ([0.5], [0, 1, 1.1], [0, 1, "x"], None)]
     for broken in [
         *({**plain, "multilabel": one} for one in wrong),

@@ -142,6 +142,8 @@ def test_a_cnn_of_a_billion_blocks(content, tmp_path):
         ({"precision": ["32-true"]}, []),
         ({"temperature": 0.0}, ["temperature"]),
         ({"temperature": math.nan}, ["temperature"]),
+        ({"temperature": 1e-300}, ["temperature"]),
+        ({"temperature": 1e300}, ["temperature"]),
         ({"temperature": "warm"}, []),
         ({"metrics": {"val/acc1": "high"}}, []),
         ({"metrics": []}, []),

@@ -1,7 +1,9 @@
 """The run folder: new every time, inside OUT whatever it is called, written whole."""
 
 import json
+import multiprocessing
 import os
+import sys
 import time
 
 import pytest
@@ -101,3 +103,31 @@ def test_json_is_written_whole_or_not_at_all(tmp_path):
 def test_versions_name_what_decides_a_number():
     assert {"python", "torch", "torchvision", "timm", "numpy", "pillow"} <= set(versions())
     assert all(versions().values())
+
+
+@pytest.mark.faults("R7")
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+def test_a_lock_is_not_freed_by_asking_for_it(tmp_path):
+    """POSIX frees all locks of a file when the process closes it, whoever opened it."""
+    run, context = RunDirectory(tmp_path), multiprocessing.get_context("fork")
+
+    def try_to_hold(answers):
+        try:
+            with run.held():
+                answers.put("held")
+        except ResourceError:
+            answers.put("refused")
+
+    def asked_elsewhere():
+        answers = context.SimpleQueue()
+        process = context.Process(target=try_to_hold, args=(answers,))
+        process.start()
+        process.join(30)
+        return answers.get()
+
+    with run.held():
+        assert run.is_held()
+        with pytest.raises(ResourceError), run.held():  # another thread of this process
+            pass
+        assert asked_elsewhere() == "refused"
+    assert not run.is_held() and asked_elsewhere() == "held"

@@ -47,6 +47,25 @@ steps = {path: read_checkpoint(Path(path))["global_step"] for path in left if pa
 print(json.dumps([[a.code, a.err] for a in (full, locked)] + [left, steps]))
 """
 
+# Exports to a disk that is full, or has 100 kB; each format ends with its code, and leaves nothing.
+EXPORTED = """
+import json, os, subprocess, sys
+run, folder = sys.argv[1], sys.argv[2] + "/disk"
+os.mkdir(folder)
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=True)
+from tests.conftest import ask
+def fill(left):
+    with open(f"{folder}/fill", "wb") as file:
+        file.write(bytes(2**20 - 4096 * (left + 2)))
+ends = []
+for name, left in [(name, left) for name in ("pt2", "safetensors", "timm", "hf", "onnx") for left in (0, 25)]:
+    fill(left)
+    ending = {"timm": "safetensors", "hf": ""}.get(name, name)
+    answer = ask("export", run, "--format", name, "--output", f"{folder}/m.{ending}".rstrip("."))
+    ends.append([name, answer.code, answer.err.splitlines()[-1], os.listdir(folder)])
+print(json.dumps(ends))
+"""
+
 # The same for temporary files: found when the program starts, and full when a worker wants to send its first batch.
 TEMPORARY = """
 import contextlib, os, subprocess, sys, tempfile
@@ -108,6 +127,19 @@ def unshared(script, data, folder):
     return run(
         [sys.executable, "-c", UNSHARED + script, data, folder], timeout=300, cwd=folder, env=environment(folder)
     )
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@pytest.mark.faults("F2")
+def test_an_export_to_a_full_disk_is_one_line(digits_run, tmp_path):
+    """The writer of torch.export aborts the process there, and others have errors of their own."""
+    done = unshared(EXPORTED, digits_run.path, tmp_path)
+    assert done.returncode == 0, done.stderr
+    ends = json.loads(done.stdout.splitlines()[-1])
+    assert len(ends) == 10
+    for name, code, said, left in ends:
+        assert code == 7 and "cannot write" in said and "No space left on device" in said, (name, said)
+        assert left == ["fill"], name
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")

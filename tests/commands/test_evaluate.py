@@ -310,3 +310,20 @@ def test_an_unreadable_image_of_a_folder_is_left_out_and_named(vit, colors_run, 
     found = measured(here / "part")
     assert found["images"] == 41 and list(found["left_out"]["unreadable"]) == ["green/00.png"]
     assert len({row["path"] for row in predictions(here / "part")}) == 41
+
+
+@pytest.mark.faults("R11")
+def test_an_evaluation_that_was_cut_off_begins_again_in_its_folder(vit, digits_run, here, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vit.commands.single_label_evaluation.MeasuredImages.write_page", killed)
+        assert vit("evaluate", digits_run.path, "--output", "cut").code == 130
+    assert measured(here / "cut") and not (here / "cut" / "report.html").exists()
+    assert vit("evaluate", digits_run.path, "--output", "cut").code == 0
+    assert vit("evaluate", digits_run.path, "--output", "whole").code == 0
+    assert sorted(os.listdir("cut")) == sorted(os.listdir("whole"))
+    assert (here / "cut" / "metrics.json").read_text() == (here / "whole" / "metrics.json").read_text()
+    answer = vit("evaluate", digits_run.path, "--output", "cut")
+    assert answer.code == 2 and "is not an empty folder" in answer.err

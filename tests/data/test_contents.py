@@ -2,14 +2,17 @@
 
 import os
 import shutil
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data.contents import known_contents, read_contents
+from vit.data import contents
+from vit.data.contents import joined_contents, known_contents, read_contents, read_share
 from vit.data.image_bytes import content_hash
+from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.errors import CheckpointError
 from vit.weights.hashing import weights_hash
@@ -85,3 +88,116 @@ def test_weights_of_a_run_a_file_and_a_folder(digits_run, tmp_path):
     assert weights_hash("timm:vit_tiny_patch16_224") == "timm:vit_tiny_patch16_224"
     with pytest.raises(CheckpointError, match="cannot be read"):
         weights_hash(str(tmp_path / "nowhere.safetensors"))
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The folder of hashes, and the names of the files that are read."""
+    folder, names = tmp_path / "hashes", []
+    monkeypatch.setenv("VIT_HASHES", str(folder))
+    real = Samples.encoded
+
+    def encoded(samples, index):
+        names.append(samples.paths[index])
+        return real(samples, index)
+
+    monkeypatch.setattr(Samples, "encoded", encoded)
+    return folder, names
+
+
+def draw(path, gray):
+    Image.new("L", (8, 8), gray).save(path)
+    return path
+
+
+def settle(monkeypatch, seconds):
+    """The clock stands so many seconds later."""
+    real = time.time
+    monkeypatch.setattr(contents.time, "time", lambda: real() + seconds)
+
+
+def three(tmp_path):
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        draw(tmp_path / "images" / f"{number}.png", 50 * number)
+    return of(tmp_path / "images", 3)
+
+
+def of(folder, number):
+    samples = Samples([f"{n}.png" for n in range(number)], np.zeros(number, dtype=np.int64), folder)
+    return Source("three", ("one",), {"train": samples})
+
+
+def test_the_second_reading_reads_only_what_has_changed(tmp_path, kept, monkeypatch):
+    source, (folder, names) = three(tmp_path), kept
+    settle(monkeypatch, 60)
+    first = read_contents(source)
+    assert sorted(names) == ["0.png", "1.png", "2.png"]
+    names.clear()
+    assert read_contents(source) == first
+    assert names == []
+
+    image = tmp_path / "images" / "1.png"
+    before, size = image.stat(), image.stat().st_size
+    draw(tmp_path / "other.png", 51)
+    assert (tmp_path / "other.png").stat().st_size == size
+    os.utime(tmp_path / "other.png", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (tmp_path / "other.png").rename(image)  # equal path, size and time of modification
+    again = read_contents(source)
+    assert names == ["1.png"]
+    assert [a == b for a, b in zip(again.hashes["train"], first.hashes["train"], strict=True)] == [True, False, True]
+
+    names.clear()
+    for path in folder.iterdir():
+        path.write_bytes(b"not a table of hashes")
+    assert read_contents(source) == again
+    assert len(names) == 3
+
+
+def test_a_file_that_has_just_changed_is_read_again(tmp_path, kept, monkeypatch):
+    """A second change at once would have the same times on a file system with coarse ones."""
+    source, (_, names) = three(tmp_path), kept
+    read_contents(source)
+    names.clear()
+    read_contents(source)
+    assert len(names) == 3
+
+
+def test_what_is_not_an_image_is_read_again_and_named(tmp_path, kept, monkeypatch):
+    source, (_, names) = three(tmp_path), kept
+    (tmp_path / "images" / "2.png").write_bytes(b"text")
+    settle(monkeypatch, 60)
+    first = read_contents(source)
+    names.clear()
+    assert read_contents(source) == first
+    assert list(first.unreadable["train"]) == [2]
+    assert names == ["2.png"]
+
+
+def test_hashes_are_bounded(tmp_path, kept, monkeypatch):
+    source, (folder, _) = three(tmp_path), kept
+    settle(monkeypatch, 60)
+    monkeypatch.setattr(contents, "_MAX_FOLDER", 100)
+    folder.mkdir()
+    (folder / "older-0").write_bytes(b"\0" * 96)
+    os.utime(folder / "older-0", (0, 0))
+    read_contents(source)
+    assert [path.stat().st_size for path in folder.iterdir()] == [96]
+    assert not (folder / "older-0").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path, kept, monkeypatch):
+    source, (folder, _) = three(tmp_path), kept
+    settle(monkeypatch, 60)
+    folder.mkdir(mode=0o500)
+    assert read_contents(source).unreadable == {"train": {}}
+
+
+def test_shares_together_are_the_whole(tmp_path, draw_classes):
+    source = open_source(str(draw_classes(tmp_path / "many", ("a", "b"), 50)))
+    whole = read_contents(source)
+    for processes in (2, 3, 5):
+        shares = [read_share(source, rank=rank, num_shares=processes) for rank in range(processes)]
+        assert joined_contents(source, shares) == whole
+        assert sum(map(len, shares)) == 100

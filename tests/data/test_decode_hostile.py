@@ -17,6 +17,8 @@ import pytest
 from PIL import Image
 
 from tests.science_files import sound_science_files
+from vit.data.decode import check_header
+from vit.data.image_bytes import ImageError
 
 pillow_heif.register_heif_opener()
 READ_ALL = """
@@ -201,3 +203,26 @@ def test_mutated_files_raise_nothing_but_their_own_error(tmp_path: Path, seed: i
     assert sum(outcomes[name].kind != "image" for name in mutated) > 100
     assert max(outcome.seconds for outcome in outcomes.values()) < 2
     assert max(outcome.megabytes for outcome in outcomes.values()) < 300
+
+
+@pytest.mark.faults("I4")
+def test_a_picture_of_one_color_has_no_more_pixels_than_a_blank_page() -> None:
+    """A page of A4 at 600 dpi is read in every format; a few bytes that stand for 64 million pixels are not."""
+
+    def saved(image: Image.Image, kind: str, **options: object) -> bytes:
+        file = io.BytesIO()
+        image.save(file, kind, **options)
+        return file.getvalue()
+
+    page = Image.new("1", (4960, 7016), 1)
+    for data in (saved(page, "PNG"), saved(page, "TIFF", compression="group4"), saved(page.convert("L"), "GIF")):
+        check_header(data, "page")
+    webp = saved(Image.new("RGB", (16, 16)), "WEBP", lossless=True)
+    start = webp.index(b"VP8L") + 9  # 14 bits of the width and of the height, less 1
+    side = 7990 - 1
+    rest = int.from_bytes(webp[start : start + 4], "little") >> 28
+    bomb = webp[:start] + (side | side << 14 | rest << 28).to_bytes(4, "little") + webp[start + 4 :]
+    with pytest.raises(ImageError, match=r"63,840,100 pixels in \d+ bytes") as caught:
+        check_header(bomb, "bomb")
+    assert caught.value.kind == "too_large"
+    check_header(webp, "small")

@@ -1,8 +1,12 @@
 """How many processes prepare the images of a training, where the user does not say."""
 
+import sys
+
 import numpy as np
 import pytest
 
+from tests.forked import run
+from tests.processes import environment, linux_only
 from vit.data import loader
 from vit.data.augment import Augment
 from vit.data.module import ImageDataModule, LoaderOptions
@@ -35,3 +39,31 @@ def test_images_that_need_work_before_a_gpu_has_them_get_a_process_for_each_core
     monkeypatch.setattr(loader, "available_cores", lambda: cores)
     monkeypatch.setattr(loader.torch.cuda, "is_available", lambda: has_gpu)
     assert workers(augment) == expected
+
+
+FEW = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2)
+if sys.argv.pop(1) == "late":  # as if they were used up after the start
+    from vit.data import workers
+    workers._check_descriptors = lambda _: None
+from vit.__main__ import main
+sys.exit(main())
+"""
+
+
+@linux_only
+@pytest.mark.faults("D41")
+@pytest.mark.parametrize(("limit", "when"), [(28, "early"), (32, "late")])
+def test_too_few_descriptors_are_one_line_and_no_hang(colors, tmp_path, limit, when):
+    (tmp_path / "few.py").write_text(FEW)
+    command = ("train", colors, "--network", "vit_nano_patch2_8", "--epochs", 2, "--data.num_workers", 2,
+               "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")  # fmt: skip
+    done = run(
+        [sys.executable, tmp_path / "few.py", limit, when, *command],
+        timeout=200, real=True, cwd=tmp_path, env=environment(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 7, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "error[" in line]
+    assert "too many open files" in line and "ulimit -n" in line
+    assert when == "late" or "Traceback" not in done.stderr

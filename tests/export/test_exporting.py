@@ -2,9 +2,12 @@
 
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import stat
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -381,3 +384,29 @@ def test_a_missing_package_is_named_with_its_extra(trained, tmp_path, monkeypatc
 def test_every_format_is_a_format():
     assert set(FORMATS) == {"coreml", "onnx", "openvino", "pt2", "safetensors", "timm", "hf"}
     assert all(isinstance(chosen, Format) for chosen in FORMATS.values())
+
+
+@pytest.mark.faults("F7")
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+def test_the_folder_of_a_killed_export_goes_and_that_of_a_living_one_stays(trained, tmp_path):
+    made = trained("vit")
+    parent, child = multiprocessing.get_context("fork").Pipe()
+
+    def wait_inside():
+        with exporting.new_output("safetensors", tmp_path / "killed.safetensors") as path:
+            path.write_bytes(b"half")
+            child.send("written")
+            time.sleep(60)
+
+    process = multiprocessing.get_context("fork").Process(target=wait_inside)
+    process.start()
+    try:
+        assert parent.poll(30)
+        assert export(made, "safetensors", tmp_path / "a.safetensors").is_small
+        assert len(list(tmp_path.glob(".killed.safetensors.*"))) == 1
+    finally:
+        process.kill()
+        process.join()
+    (tmp_path / ".other").mkdir()  # a hidden folder that no export made
+    assert export(made, "safetensors", tmp_path / "b.safetensors").is_small
+    assert sorted(os.listdir(tmp_path)) == [".other", "a.safetensors", "b.safetensors"]

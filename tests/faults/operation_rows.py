@@ -33,6 +33,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "converted to plain values before training; a description that is not plain cannot be written"),
         Fault("C14", "malicious safetensors: header lengths, shapes, overlaps, names, 200 mutations", "refused", 4),
         Fault("C15", "saved in bfloat16 or by several processes, loaded by one on a CPU", "the same numbers"),
+        Fault("C20", "files of a run folder or a recipe that are links to devices, are deep, or are YAML that grows",
+              "refused within seconds, with the file; nothing is written through a link out of the folder", 3),
         Fault("C16", "weights of another network in the names and shapes of a plain ViT (rotary positions, post-norm)",
               "computed by timm's own network if a name or config.json identifies it, otherwise refused", 4),
         Fault("P1", "weights of PE or EVA-02 under the names of their authors, for --init_from",
@@ -107,6 +109,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "none exists; all processes leave with it"),
         Fault("X10", "weights that differ between processes", "compared before every validation; the training ends", 8),
         Fault("X11", "started by SLURM", "one run folder, one process that prints, the same numbers"),
+        Fault("X30", "several processes, of which one needs longer for its images than the others are patient",
+              "the others wait for as long as it lives; each reads a share, and the next training reads nothing"),
         Fault("X12", "a pod of a Kubernetes Job that trains on several machines is asked to end",
               "no pod counts as successful before there is a result; all of them start again and continue"),
     ),
@@ -179,7 +183,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "training continues"),
         Fault("F6", "paths that are too long",
               "names that `vit` creates are short; an --out that is too long is refused", 7),
-        Fault("F7", "files that kills leave behind", "only in the run folder; removed when the run is resumed"),
+        Fault("F7", "files that kills leave behind", "only in the run folder, and beside an export; "
+              "removed when the run is resumed, or by the next export"),
     ),
     "Shards": (
         Fault("A14", "a pack that fails or is killed",

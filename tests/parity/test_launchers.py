@@ -12,8 +12,25 @@ import pytest
 from tests.parity.interrupted import ENDED, SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, finish, finish_all, linux_only, srun, start
 from tests.runs import run_folder
+from vit.checkpoints.run import RunDirectory
 
 PATIENT = 400  # seconds, on a busy machine
+SLOW = """
+import os, time
+from datetime import timedelta
+from vit.data import contents
+from vit.training.distributed import meeting
+meeting.PATIENCE = timedelta(seconds=8)
+check = contents.check_header
+read = open("read.txt", "a")
+def slow(data, name):
+    if os.environ["SLURM_PROCID"] == "{rank}":
+        time.sleep({seconds})
+    print(name, file=read, flush=True)
+    return check(data, name)
+contents.check_header = slow
+contents._SETTLED_SECONDS = 0
+"""
 
 
 @linux_only
@@ -33,6 +50,25 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
     assert run_folder(tmp_path / "task0" / "runs") == run and not os.listdir(tmp_path / "task1")
     assert vit("train", colors, *SHORT, "--out", tmp_path / "one").code == 0
     assert same_but_for_rounding(run_folder(tmp_path / "one"), run)
+
+
+@linux_only
+@pytest.mark.faults("X30")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_reads_for_long_is_waited_for_and_each_reads_a_share(draw_classes, tmp_path, monkeypatch, rank):
+    """Reading takes three times the patience. The second training reads nothing."""
+    monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))
+    images = draw_classes(tmp_path / "images", ("a", "b"), 70, 8)
+    command = ("train", images, *SHORT, "--data.num_workers", 0, "--out", "runs")
+    for seconds in (0.4, 0):
+        ends = finish_all(
+            tmp_path, srun(tmp_path, command, command, script=SLOW.format(rank=rank, seconds=seconds)), PATIENT
+        )
+        assert [code for code, *_ in ends] == [0, 0], ends
+        read = [(tmp_path / f"task{task}" / "read.txt").read_text().split() for task in range(2)]
+        assert len({*read[0], *read[1]}) == len(read[0] + read[1]) == 140 and min(map(len, read)) > 60
+    first, second = (RunDirectory(run) for run in sorted((tmp_path / "task0" / "runs").glob("*/*/*")))
+    assert first.splits_path.read_text() == second.splits_path.read_text()
 
 
 @linux_only

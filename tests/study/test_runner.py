@@ -3,9 +3,12 @@
 import multiprocessing
 import subprocess
 import sys
+import time
 
 import pytest
 
+from tests.processes import environment
+from vit.checkpoints.run import RunDirectory
 from vit.study import runner
 
 FORKED = """
@@ -35,3 +38,53 @@ def test_cells_look_for_garbage_seldom_from_the_first_import_of_their_server(tmp
         [sys.executable, "-P", str(tmp_path / "forked.py")], capture_output=True, text=True, check=True, timeout=60
     )
     assert int(done.stdout) > 100
+
+
+def test_a_script_without_a_guard_is_told_what_to_add(tmp_path):
+    """Each process of a study imports the script, which would start the study again."""
+    (tmp_path / "script.py").write_text("""
+from multiprocessing import get_context
+from multiprocessing.process import current_process
+from vit.errors import UsageError
+from vit.study import runner
+print("imported", getattr(current_process(), "_inheriting", False), flush=True)
+runner.end_if_imported()
+process = get_context("spawn").Process(target=print)
+runner._start(process)
+process.join()
+try:
+    runner._check_guarded(process.exitcode)
+except UsageError as error:
+    print(error)
+""")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        capture_output=True, text=True, timeout=200, check=False, env=environment(tmp_path),
+    )  # fmt: skip
+    assert done.stdout.startswith("imported False\nimported True\n"), done.stderr
+    assert "if __name__ == '__main__':" in done.stdout and not done.stderr
+
+
+def test_a_cell_whose_server_was_killed_is_waited_for(tmp_path):
+    """Python gives code 255 then, and the cell goes on."""
+    run, context = RunDirectory(tmp_path), multiprocessing.get_context("fork")
+
+    def cell():
+        with run.held():
+            time.sleep(3)
+            run.result_path.write_text("{}")
+
+    process = context.Process(target=cell)
+    process.start()
+    runner._wait_for_orphan(run)
+    assert runner._outcome(run, runner._LOST) == "done"
+    process.join()
+    assert not run.failure_path.exists()
+
+
+def test_a_cell_that_was_killed_with_its_server_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "_PATIENCE", 0.1)
+    run = RunDirectory(tmp_path)
+    runner._wait_for_orphan(run)
+    assert runner._outcome(run, runner._LOST) == "failed"
+    assert "the process that starts the cells was killed" in run.failure_path.read_text()

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, recall_score
 
+from tests.processes import free_port
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.data.loader import EVALUATION_BATCH_SIZE
+from vit.training.pretraining.progress import BANK, QUERIES, NeighborAccuracy
 from vit.training.validation_metrics import validation_metrics
 
 
@@ -76,3 +80,28 @@ def test_those_of_several_labels_are_scikit_learn_s_over_known_labels(seed):
     assert found["map"] == pytest.approx(np.mean(aps)) and found["macro_f1"] == pytest.approx(np.mean(f1s))
     assert found["micro_f1"] == pytest.approx(f1_score(labels[known], guess[known]))
     assert found["exact_match"] == pytest.approx(exact.mean())
+
+
+def _joined(rank, port, answers):
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    labels, neighbors = validation_metrics(3, is_multilabel=True), NeighborAccuracy()
+    own = slice(0, 1 - rank)  # the second process has no image
+    if rank == 0:
+        labels.update(torch.tensor([[0.9, 0.2, 0.4]]), torch.tensor([[1, 0, 1]]))
+    neighbors.update(torch.eye(4)[rank::2], torch.arange(4)[rank::2], BANK)
+    neighbors.update(torch.eye(4)[:1][own], torch.tensor([0])[own], QUERIES)
+    answers.put([float(value) for value in (*labels.compute().values(), neighbors.compute())])
+    dist.destroy_process_group()
+
+
+@pytest.mark.faults("X1")
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_a_process_without_images_agrees(monkeypatch):
+    """torchmetrics sends another shape and type for an empty list, which ends or hangs all processes."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    alone = validation_metrics(3, is_multilabel=True)
+    alone.update(torch.tensor([[0.9, 0.2, 0.4]]), torch.tensor([[1, 0, 1]]))
+    answers = mp.get_context("fork").SimpleQueue()
+    mp.start_processes(_joined, (free_port(), answers), nprocs=2, start_method="fork")
+    first, second = answers.get(), answers.get()
+    assert first == second and first[:-1] == [float(value) for value in alone.compute().values()]

@@ -99,6 +99,9 @@ HEADERS = {
                     "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
     "a shape that is not its bytes": {"a": {"dtype": "F32", "shape": [10**9], "data_offsets": [0, 4]}},
     "negative": {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}},
+    "a million empty tensors": {
+        f"{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(1_000_000)
+    },
     "names of files": {"__metadata__": {"..": ""}, "../x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
 }  # fmt: skip
 

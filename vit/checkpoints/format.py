@@ -42,7 +42,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.label_rules import MAX_TEMPERATURE, MIN_TEMPERATURE, LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Preprocess, ResizeMode, is_window
 from vit.errors import CheckpointError, first_line
@@ -129,7 +129,7 @@ class Description:
         if plain["precision"] not in _PRECISIONS:
             raise ValueError(f"unknown precision {plain['precision']!r}")
         temperature = float(plain["temperature"])
-        if not 0 < temperature < math.inf:
+        if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
             raise ValueError(f"temperature is {temperature}")
         preprocess = _preprocess(plain["preprocess"])
         scores, rules = plain.get("validation_scores"), plain.get("multilabel")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit.atomic_files import partial_name
+from vit.atomic_files import partial_name, why_unwritable
 from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import check_local
@@ -44,10 +44,11 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
         os.replace(partial, path)
         _sync_folder(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        reason = why_unwritable(path.parent) or str(error)
         with suppress(OSError):  # the folder itself may be gone
             partial.unlink(missing_ok=True)
         raise ResourceError(
-            f"could not write {path}: {error}", "free space or choose another --out; the previous file is intact"
+            f"could not write {path}: {reason}", "free space or choose another --out; the previous file is intact"
         ) from error
 
 

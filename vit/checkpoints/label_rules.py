@@ -1,6 +1,5 @@
 """LabelRules: the temperature and the threshold of each label, for a model that gives an image several labels"""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,9 @@ def range_words(thresholds: Iterable[float]) -> str:
     """The lowest and the highest of some thresholds for people, without labels that no image gets."""
     reached = [value for value in thresholds if value != NEVER]
     return f"{min(reached):.3f} to {max(reached):.3f}" if reached else "none, for no image gets a label"
+
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # beyond, probabilities are NaN or all equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +67,8 @@ class LabelRules:
             raise ValueError(
                 f"{len(temperatures)} temperatures and {len(thresholds)} thresholds of {num_labels} labels"
             )
-        if not all(0 < value < math.inf for value in temperatures):
-            raise ValueError("a label's temperature is not a positive number")
+        if not all(MIN_TEMPERATURE <= value <= MAX_TEMPERATURE for value in temperatures):
+            raise ValueError(f"a label's temperature is not between {MIN_TEMPERATURE:g} and {MAX_TEMPERATURE:g}")
         if not all(0 <= value <= 1 or value == NEVER for value in thresholds):
             raise ValueError("a label's threshold is not a probability")
         return cls(np.array(temperatures), np.array(thresholds))

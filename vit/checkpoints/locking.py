@@ -3,21 +3,33 @@
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+from weakref import WeakValueDictionary
 
 if sys.platform != "win32":
     import fcntl
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)  # a file that cannot be opened for writing
+_OWN: "WeakValueDictionary[tuple[int, int, int], IO[str]]" = WeakValueDictionary()  # open files of held locks
+_LOOK_SECONDS = 0.1  # between two looks at a lock that another thread holds
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without locks
 
 
 def hold(lock: Path, wait: bool) -> IO[str] | None:
-    """The open file of a lock that this process holds now; None when another process holds it, and `wait` is false."""
+    """The open file of a lock that this process holds now; None when another one holds it, and `wait` is false.
+
+    Another thread of this process counts as another process.
+    """
     while True:
+        if _is_own(lock):
+            if not wait:
+                return None
+            time.sleep(_LOOK_SECONDS)
+            continue
         file = open(lock, "w")  # noqa: SIM115  it stays open for as long as the lock is held
         if sys.platform == "win32":
             return file
@@ -25,9 +37,21 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
             file.close()
             return None
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+            status = os.fstat(file.fileno())
+            if os.path.samestat(status, lock.stat()):
+                _OWN[os.getpid(), status.st_dev, status.st_ino] = file
                 return file
         file.close()  # its holder has removed it: the locked file has no name any more
+
+
+def _is_own(lock: Path) -> bool:
+    """Whether this process holds a lock. To open and close its file would free it: POSIX frees it with any close."""
+    try:
+        status = lock.stat()
+    except OSError:
+        return False
+    file = _OWN.get((os.getpid(), status.st_dev, status.st_ino))
+    return file is not None and not file.closed
 
 
 def hold_output(file: Path) -> int | None:
@@ -84,7 +108,9 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def is_held(lock: Path) -> bool:
-    """Whether another process holds a lock. The file may be one that this process can only read."""
+    """Whether a process holds a lock, this one included. The file may be one that this process can only read."""
+    if _is_own(lock):
+        return True
     if sys.platform == "win32" or not lock.is_file():
         return False
     try:

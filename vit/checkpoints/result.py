@@ -4,7 +4,6 @@ Imports neither torch nor timm: reports and comparisons read results of many run
 """
 
 import base64
-import json
 import platform
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
@@ -18,6 +17,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
+from vit.plain_files import read_json
 from vit.version import __version__
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
@@ -228,7 +228,7 @@ class RunResult:
             DataError: the file is damaged.
         """
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
+            plain = read_json(path)
             network = plain["network"]
             options = {key: value for key, value in network.items() if key == "name" or key not in _REPEATED}
             keys = {item.name: _KEYS.get(item.name, item.name) for item in fields(cls) if item.name not in _IN_NETWORK}

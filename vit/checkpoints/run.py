@@ -13,6 +13,7 @@ from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.layout import RunLayout, is_of_pretraining
+from vit.plain_files import read_text
 
 
 class RunDirectory(RunLayout):
@@ -26,7 +27,7 @@ class RunDirectory(RunLayout):
     @property
     def is_pretraining(self) -> bool:
         """Whether the folder is of `vit pretrain`, whose network has no classes."""
-        return self.config_path.is_file() and is_of_pretraining(self.config_path.read_text(encoding="utf-8"))
+        return self.config_path.is_file() and is_of_pretraining(read_text(self.config_path))
 
     @property
     def how_to_resume(self) -> str:

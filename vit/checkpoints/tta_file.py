@@ -3,7 +3,6 @@
 `vit evaluate --tta` fits a temperature to validation images and writes this file. `vit predict --tta` reads it.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from vit.checkpoints.io import file_hash
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import CheckpointError, first_line
 from vit.layout import tta_path
+from vit.plain_files import read_json
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class FittedTta:
         if not path.is_file():
             return None
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
+            plain = read_json(path)
             temperature = float(plain["temperature"])
             if not 0 < temperature < math.inf:
                 raise ValueError(f"the temperature is {temperature}")

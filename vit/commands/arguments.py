@@ -78,6 +78,8 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
 
     try:
         if wanted is None:
+            if default.parent.is_symlink():
+                raise UsageError(f"{default.parent} is a link to another folder", "remove the link, or give --output")
             return made_folder(default)
         wanted.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from vit.errors import UsageError, nearest
+from vit.errors import UsageError, first_line, nearest
+from vit.plain_files import DamagedFileError, parse_yaml, read_text
 
 
 def find_config(name: str) -> Path:
@@ -26,11 +27,15 @@ def _check_text(path: Path) -> None:
     import yaml
 
     try:
-        waiting = [yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)]
+        text = read_text(path)
+        waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
+        parse_yaml(text)  # jsonargparse writes each alias out
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text in UTF-8", "save it as UTF-8") from error
     except yaml.YAMLError:
         return  # the parser says it, with the line
+    except (OSError, RecursionError, DamagedFileError) as error:
+        raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another --config") from error
     seen = set()  # an anchor is met at each of its aliases
     while waiting:
         node = waiting.pop()

@@ -2,6 +2,8 @@
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from vit.inference.scored_labels import Scored
     from vit.report.evaluation_page import EvaluatedImages
     from vit.training.run_images import SeenImages
+
+
+_LOCK = ".unfinished"  # in the folder of an evaluation that is not finished
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def evaluate(
     check_engine(engine, Path(model), device)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
-    wanted = None if output is None else _empty_folder(output)
+    wanted = None if output is None else _own_folder(output)
 
     from vit.commands.measured_images import (
         choose_split,
@@ -152,10 +157,11 @@ def evaluate(
         dict(seen.scored),
     )
     if rank == 0:
-        files = _write_metrics(found, seen.warning, predictor.class_names)
-        measured.write(files)
-        measured.show(reporter)
-        measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen, tta))
+        with _writing(found.folder):
+            files = _write_metrics(found, seen.warning, predictor.class_names)
+            measured.write(files)
+            measured.show(reporter)
+            measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen, tta))
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -185,11 +191,25 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
-def _empty_folder(output: StrPath) -> Path:
+def _own_folder(output: StrPath) -> Path:
+    """The folder of --output, if it is empty, or of an evaluation that was cut off."""
     folder = Path(output).expanduser()
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / _LOCK).is_file())):
         raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
     return folder
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """While entered: the folder is marked as unfinished, and this process alone writes to it."""
+    from vit.checkpoints.locking import hold
+
+    file = hold(folder / _LOCK, wait=False)
+    if file is None:
+        raise UsageError(f"another process writes to {folder}", "wait for it, or give another --output")
+    with file:
+        yield
+        (folder / _LOCK).unlink()
 
 
 def _folder(model: str, data: str, split: str) -> Path:

@@ -10,7 +10,7 @@ from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
 from vit.commands.pretrain_plan import show_pretrain_plan
 from vit.commands.pretrain_progress import PretrainProgress, show_pretrain_result
-from vit.commands.reading import read_images
+from vit.commands.reading import read_together
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
@@ -135,8 +135,8 @@ def _without_copies(
 
     if recipe.data.unlabelled is None:
         used = only_used(images)
-        return used, read_images(used, reporter) if is_first() else None
-    contents = read_images(images, reporter) if is_first() else None
+        return used, read_together(used, reporter, meeting)
+    contents = read_together(images, reporter, meeting)
 
     def decide() -> str:
         assert contents is not None

@@ -1,12 +1,16 @@
 """Reads all images of a data set before the first step, for `vit train` and `vit study`"""
 
+import json
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter
+from vit.errors import VitError
+from vit.launch import is_first
 
 if TYPE_CHECKING:
     from vit.data.contents import Contents
     from vit.data.samples import Source
+    from vit.training.distributed.meeting import Meeting
     from vit.training.recipes.image_options import DataConfig
 
 
@@ -33,3 +37,49 @@ def read_images(source: "Source", reporter: Reporter) -> "Contents":
         contents = read_contents(source, progress.update)
     check_readable(source, contents)
     return contents
+
+
+def read_together(source: "Source", reporter: Reporter, meeting: "Meeting") -> "Contents | None":
+    """`read_images` on the first process, where each process that is there has read a share; None on the others.
+
+    A process that sees other images, or cannot read its share, leaves it to the first one.
+    """
+    if not is_first() and meeting.num_present == 1:
+        return None
+
+    from vit.data.contents import joined_contents, read_share
+    from vit.data.split import SPLITS
+    from vit.training.run_images import check_readable
+
+    names = [source.splits[split].fingerprint() for split in SPLITS if split in source.splits]
+    found: list[Contents] = []
+    which = f"by each of {meeting.num_present} processes" if meeting.num_present > 1 else ""
+
+    def share_of(rank: int) -> str:
+        with ProgressReport(reporter, "image read") as progress:
+            share = read_share(
+                source,
+                lambda done, total: progress.update(done, total, which),
+                rank=rank,
+                num_shares=meeting.num_present,
+            )
+        return json.dumps([names, share])
+
+    def read() -> str:
+        texts = meeting.collected("contents", share_of(0))
+        others = [json.loads(text) for text in texts]
+        shares = [
+            share if theirs == names else json.loads(share_of(rank))[1] for rank, (theirs, share) in enumerate(others)
+        ]
+        found.append(joined_contents(source, shares))
+        check_readable(source, found[0])
+        return ""
+
+    if not is_first():
+        try:
+            own = share_of(meeting.rank)
+        except VitError:
+            own = json.dumps([[], []])
+        meeting.collected("contents", own)
+    meeting.decided("contents read", read)
+    return found[0] if found else None

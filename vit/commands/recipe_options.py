@@ -15,6 +15,7 @@ from vit.data.dataset_names import KNOWN, check_data
 from vit.errors import DataError, UsageError
 from vit.layout import is_of_pretraining
 from vit.models.network_names import check_network
+from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.image_options import AugmentConfig, DataConfig
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.ranges import seconds
@@ -180,12 +181,10 @@ def read_recipe(path: Path) -> Recipe:
     Raises:
         DataError: the file holds no recipe.
     """
-    import yaml
-
     try:
-        text = path.read_text(encoding="utf-8")
-        is_recipe = isinstance(yaml.safe_load(text), dict)
-    except (OSError, ValueError, yaml.YAMLError):
+        text = read_text(path)
+        is_recipe = isinstance(parse_yaml(text), dict)
+    except (OSError, ValueError):
         is_recipe = False
     if not is_recipe:
         raise DataError(f"{path} holds no recipe", "restore it, or train again")

@@ -37,6 +37,9 @@ def study(data: StrPath | None = None, *, config: StrPath | None = None, **optio
     Example:
         vit.study("photos/", seeds=5)
     """
+    from vit.study.runner import end_if_imported
+
+    end_if_imported()
     given = read_values(data, config, options)
     if given.dry_run:
         raise UsageError("a dry run leaves no study folder", "leave dry_run out, or use the command line")

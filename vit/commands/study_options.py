@@ -16,6 +16,7 @@ from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
 from vit.errors import UsageError
+from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.values import plain_values
 
 if TYPE_CHECKING:
@@ -182,8 +183,8 @@ def _tune_file(name: str) -> dict[str, Value]:
     """The options of --tune FILE; UsageError for another file than a mapping."""
     path = find_config(name)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
+        found = parse_yaml(read_text(path))
+    except ValueError as error:
         raise UsageError(f"--tune {path} is not YAML: {' '.join(str(error).split())}", _TUNE_LINES) from error
     if not isinstance(found, dict):
         raise UsageError(f"--tune {path} holds no options", _TUNE_LINES)

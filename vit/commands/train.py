@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
-from vit.commands.reading import find_bursts, read_images
+from vit.commands.reading import find_bursts, read_images, read_together
 from vit.commands.resuming import newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
@@ -117,7 +117,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     resumed = options.run
     if options.resume is not None and resumed is None:
         resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
-    contents = read_images(plan.source, reporter) if is_first() else None
+    contents = read_together(plan.source, reporter, meeting)
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         warn_of_seen(reporter, plan.seen_before)

@@ -2,21 +2,37 @@
 
 The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
 another format or size has another hash; `vit data check` finds such pairs.
+
+Hashes of files are kept in the cache folder, so that the next command reads only files that have changed:
+
+VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME counts); "off" keeps nothing
 """
 
-from collections.abc import Callable, Collection, Mapping
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from vit.atomic_files import atomic_write
 from vit.data.decode import check_header
-from vit.data.image_bytes import ImageError, content_hash
+from vit.data.formats import FORMATS, has_heif
+from vit.data.image_bytes import HASH_BYTES, ImageError, content_hash
+from vit.data.image_header import MAX_ASPECT, MAX_PIXELS
 from vit.data.samples import Samples, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
 
 _PER_TASK = 32  # images that a thread takes at a time
+_SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surely has another time, on any file system
+_SAVE_SECONDS = 60.0  # between two saves of hashes: a reading that is killed goes on there
+_MAX_FOLDER = 512 * 2**20  # bytes of all hashes that are kept: 16 million images
+
+ReadImage = tuple[str, str]  # content hash, and the reason why a file is not an image: one of the two is empty
 
 
 @dataclass(frozen=True)
@@ -71,40 +87,174 @@ def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None
 def read_contents(
     source: Source, progress: Callable[[int, int], None] | None = None, splits: Collection[str] = SPLITS
 ) -> Contents:
-    """Read every image of some splits once, on all cores.
+    """Read every image of some splits once, on all cores. Files that were read before, and are unchanged, are not read.
 
     Args:
         source: the images.
         progress: called with the number of finished images and the number of all images.
         splits: splits to read, where the source has them.
     """
-    chosen = {split: source.splits[split] for split in SPLITS if split in splits and split in source.splits}
-    total, done = sum(map(len, chosen.values())), 0
+    return joined_contents(source, [read_share(source, progress, splits)], splits)
+
+
+def read_share(
+    source: Source,
+    progress: Callable[[int, int], None] | None = None,
+    splits: Collection[str] = SPLITS,
+    rank: int = 0,
+    num_shares: int = 1,
+) -> list[ReadImage]:
+    """The part of `read_contents` that one of several processes does; `joined_contents` joins the parts."""
+    chosen = list(_parts(source, splits))[rank::num_shares]
+    total, found = sum(len(part) for _, part in chosen), list[ReadImage]()
+    with decode_threads() as parallel:
+        for split in filter(source.splits.__contains__, SPLITS):
+            samples, parts = source.splits[split], [part for name, part in chosen if name == split]
+            known = _KnownHashes(samples.root, rank) if samples.root is not None and samples.reader is None else None
+            for results in parallel(_reader(samples, known), parts):
+                found += results
+                if progress is not None:
+                    progress(len(found), total)
+                if known is not None:
+                    known.save_now_and_then()
+            if known is not None:
+                known.save()
+    return found
+
+
+def joined_contents(
+    source: Source, shares: Sequence[Sequence[ReadImage]], splits: Collection[str] = SPLITS
+) -> Contents:
+    """The contents of images whose shares `read_share` has read, in the order of their ranks."""
+    chosen = [split for split in SPLITS if split in splits and split in source.splits]
     hashes: dict[str, list[str]] = {split: [] for split in chosen}
     unreadable: dict[str, dict[int, str]] = {split: {} for split in chosen}
-    with decode_threads() as parallel:
-        for split, samples in chosen.items():
-            parts = [range(start, min(start + _PER_TASK, len(samples))) for start in range(0, len(samples), _PER_TASK)]
-            for part, results in zip(parts, parallel(_reader(samples), parts), strict=True):
-                hashes[split] += [found for found, _ in results]
-                unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
-                done += len(part)
-                if progress is not None:
-                    progress(done, total)
+    places = [0] * len(shares)
+    for number, (split, part) in enumerate(_parts(source, splits)):
+        rank = number % len(shares)
+        results = shares[rank][places[rank] : places[rank] + len(part)]
+        places[rank] += len(part)
+        hashes[split] += [found for found, _ in results]
+        unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
     return Contents(hashes, unreadable)
 
 
-def _reader(samples: Samples) -> Callable[[range], list[tuple[str, str]]]:
-    """A function from indices to pairs: content hash, and the reason why the file is not an image."""
+def _parts(source: Source, splits: Collection[str]) -> Iterator[tuple[str, range]]:
+    """(split, indices of some images) until all images are named."""
+    for split in SPLITS:
+        if split in splits and split in source.splits:
+            number = len(source.splits[split])
+            yield from ((split, range(first, min(first + _PER_TASK, number))) for first in range(0, number, _PER_TASK))
 
-    def read(part: range) -> list[tuple[str, str]]:
+
+def _reader(samples: Samples, kept: "_KnownHashes | None") -> Callable[[range], list[ReadImage]]:
+    """A function from indices to what is read of these images."""
+
+    def read(part: range) -> list[ReadImage]:
         if samples.arrays is not None:
             return [(pixels_hash(samples.arrays[index]), "") for index in part]
+        if kept is not None:
+            return [kept.read(samples, index) for index in part]
         known = {index: samples.known_hash(index) for index in part}
         samples.prepare([index for index, found in known.items() if not found])
         return [(found, "") if found else _encoded(samples, index) for index, found in known.items()]
 
     return read
+
+
+class _KnownHashes:
+    """Content hashes of the files of a folder, in the cache folder, by path, size, inode and both times of a change.
+
+    A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
+    of its status (ctime) shows what copies with an old time of modification. Every process writes a file of its own,
+    and reads those of all. Files are removed, the oldest first, where all together are too large.
+
+    Args:
+        root: the folder of the images.
+        rank: number of this process.
+    """
+
+    def __init__(self, root: Path, rank: int) -> None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        wanted = os.environ.get("VIT_HASHES") or str(Path(home) / "vit-lightning" / "hashes")
+        self._folder = None if wanted == "off" else Path(wanted).expanduser()
+        # what is an image depends on the limits
+        self._base = os.fsencode(root.resolve())
+        limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_heif())).encode()
+        self._name, self._rank = content_hash(self._base, limits), rank
+        self._new: list[bytes] = []
+        self._saved_at = time.monotonic()
+        self._rows = self._sorted(self._load(f"{self._name}-*"))
+
+    def read(self, samples: Samples, index: int) -> ReadImage:
+        """The content hash of a file as it was read before, or is read now."""
+        before = self._key(samples, index)
+        if before is None:
+            return _encoded(samples, index)
+        key, is_settled = before
+        number = int.from_bytes(key[:8], "little")
+        place = int(np.searchsorted(self._rows[:, 0], number)) if len(self._rows) else 0
+        if place < len(self._rows) and self._rows[place, :2].tobytes() == key:
+            return self._rows[place, 2:].tobytes().hex(), ""
+        found, why = _encoded(samples, index)
+        if found and is_settled and self._key(samples, index) == before:
+            self._new.append(key + bytes.fromhex(found))  # atomic: other threads append too
+        return found, why
+
+    def save_now_and_then(self) -> None:
+        """Save what is new, once a minute."""
+        if time.monotonic() - self._saved_at > _SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Keep what is new. A cache that cannot be written keeps nothing."""
+        self._saved_at = time.monotonic()
+        if self._folder is None or not self._new:
+            return
+        name = f"{self._name}-{self._rank}"
+        new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            old = self._load(name)
+            with atomic_write(self._folder / name) as partial:
+                self._sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
+            self._make_room(name)
+            self._new.clear()
+
+    def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
+        """(key of a file as it is now, whether it has not changed for some time); None without a file."""
+        path = samples.paths[index]
+        try:
+            status = os.stat(samples.file(index))
+        except (OSError, ValueError):
+            return None
+        facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        changed = max(status.st_mtime, status.st_ctime)
+        key = content_hash(self._base, b"\0", path.encode("utf-8", "surrogateescape"), repr(facts).encode())
+        return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
+
+    def _load(self, pattern: str) -> npt.NDArray[np.uint64]:
+        """The rows of some files: two numbers of the key, two of the content hash."""
+        rows: list[npt.NDArray[np.uint64]] = []
+        with suppress(OSError):
+            for path in sorted(self._folder.glob(pattern)) if self._folder is not None else ():
+                if path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
+                    rows.append(np.fromfile(path, dtype="<u8").reshape(-1, 4))
+                    os.utime(path)
+        return np.concatenate(rows) if rows else np.empty((0, 4), dtype=np.uint64)
+
+    @staticmethod
+    def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        return rows[np.unique(rows[:, 0], return_index=True)[1]]
+
+    def _make_room(self, own: str) -> None:
+        assert self._folder is not None
+        files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("[!.]*"))
+        excess = sum(size for _, size, _ in files) - _MAX_FOLDER
+        for _, size, path in files:
+            if excess > 0 and path.name != own:
+                path.unlink(missing_ok=True)
+                excess -= size
 
 
 def current_hash(samples: Samples, index: int) -> str:
@@ -124,7 +274,7 @@ def pixels_hash(pixels: npt.NDArray[np.generic]) -> str:
     return content_hash(str(pixels.shape).encode(), np.ascontiguousarray(pixels).tobytes())
 
 
-def _encoded(samples: Samples, index: int) -> tuple[str, str]:
+def _encoded(samples: Samples, index: int) -> ReadImage:
     try:
         data = samples.encoded(index)
         check_header(data, samples.name(index))

@@ -16,6 +16,8 @@ from vit.errors import install
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
+# A blank A4 page at 600 dpi has up to 30,208 pixels a byte (JPEG 2000), 25,036 (WebP) and 11,600 (TIFF, group 4).
+MAX_PIXELS_PER_BYTE, FEW_PIXELS = 100_000, 4_000_000
 MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels, and takes as little as 36 bytes
 _MAX_SEGMENTS = 100_000  # of a JPEG: metadata of 100 MB have 1,600
 
@@ -64,6 +66,9 @@ def opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
     except Exception as error:
         raise ImageError(path, "not_image", _not_an_image(data)) from error
     check_size(image.size, path)
+    pixels = image.width * image.height
+    if pixels > max(FEW_PIXELS, len(data) * MAX_PIXELS_PER_BYTE):
+        raise ImageError(path, "too_large", f"{pixels:,} pixels in {len(data):,} bytes; an image of one color")
     if image.format in ("JPEG", "MPO") and _has_too_many_scans(data):
         raise ImageError(path, "too_large", f"too many segments or scans in a JPEG; the limit is {MAX_SCANS} scans")
     return image

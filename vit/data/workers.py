@@ -1,20 +1,22 @@
 """Processes that load data: their start, their signals and their end."""
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, parent_process
+from multiprocessing import connection, current_process, parent_process
+from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from vit.errors import VitError
+from vit.errors import TOO_MANY_FILES, ResourceError, VitError
 
 START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
 """Start method of workers; None: Python's default on this platform.
@@ -24,6 +26,9 @@ in memory through /dev/shm, which is small in containers. A forked worker shares
 """
 
 MOST_WORKERS = 16  # that are started unless the user gives a number
+LOST_WORKER = "DataLoader worker exited unexpectedly"  # PyTorch's words, which `vit.__main__` knows
+_DESCRIPTORS = 12  # of a worker: pipes, and tensors of two batches on their way
+_ENDING = 5.0  # seconds in which a worker that closed its connection ends
 
 
 def begin_worker(worker: int) -> None:
@@ -36,12 +41,23 @@ def begin_worker(worker: int) -> None:
         os.nice(10)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigtimedwait"):  # Linux
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        for number in (signal.SIGUSR1, signal.SIGHUP, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    # threads send batches: where one fails, it prints a traceback, and the training waits for its batch for ever
+    Queue._on_queue_feeder_error = staticmethod(lambda error, _: _end_for(error))  # type: ignore[attr-defined]
+    sys.excepthook = lambda _, error, __: _end_for(error)  # resource_sharer calls it
+    threading.excepthook = lambda failed: _end_for(failed.exc_value)
     threading.Thread(target=_end_with_training, daemon=True).start()
     # Tensors go through a socket in the folder for temporary files. A full disk is reported if the socket is created
     # here, and hangs the training if the thread that sends batches creates it.
     ForkingPickler.dumps(torch.zeros(1).share_memory_())
+
+
+def _end_for(error: BaseException | None) -> None:
+    """End this worker, with the error's number as exit code. A training that closed a connection has its own error."""
+    if not isinstance(error, EOFError | ConnectionError):
+        os._exit(getattr(error, "errno", None) or 1)
 
 
 def _end_with_training() -> None:
@@ -60,6 +76,8 @@ def _end_with_training() -> None:
                 break
         else:
             connection.wait([training.sentinel], timeout=1.0)
+    else:  # the training was killed: nobody else removes this worker's sockets
+        shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
     os._exit(0)
 
 
@@ -115,12 +133,39 @@ class Loader(DataLoader[T]):
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         began = time.perf_counter()
-        for batch in super().__iter__():
+        if self.num_workers and self._iterator is None:
+            _check_descriptors(_DESCRIPTORS * (self.num_workers + 1))
+        batches = super().__iter__()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except (EOFError, ConnectionError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and "exited unexpectedly" not in str(error):
+                    raise
+                workers = getattr(batches, "_workers", ())  # one of them has ended in the middle of a batch
+                connection.wait([worker.sentinel for worker in workers], timeout=_ENDING)
+                codes = [worker.exitcode for worker in workers if worker.exitcode]
+                raise RuntimeError(f"{LOST_WORKER} with exit code {codes[0] if codes else 1}") from error
             self.waited += time.perf_counter() - began
             if isinstance(batch, VitError):
                 raise batch
             yield batch
             began = time.perf_counter()
+
+
+def _check_descriptors(number: int) -> None:
+    """Raise ResourceError if this process cannot open so many files: later, a worker or a thread would fail."""
+    opened: list[int] = []
+    try:
+        while len(opened) < number:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise ResourceError(*TOO_MANY_FILES) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 @dataclass

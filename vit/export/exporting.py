@@ -1,14 +1,18 @@
 """An export: write, load with the other library, compare, then give the file its name"""
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 import torch
 
-from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.atomic_files import why_unwritable
+from vit.checkpoints.locking import hold, is_held
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
 from vit.export.coreml_package import CoreMlPackage
 from vit.export.format import Classify, Format
 from vit.export.onnx_file import OnnxFile
@@ -32,6 +36,8 @@ from vit.export.verify import (
 from vit.export.weights import Weights
 from vit.inference.deployed import Trained
 from vit.inference.engine import trained_engine
+
+_LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
 
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
@@ -100,14 +106,32 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
     check_output(name, output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+        _remove_abandoned(output.parent)
+        with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder, ExitStack() as held:
+            lock = hold(Path(folder) / _NEW_LOCK, wait=True)
+            assert lock is not None
+            held.enter_context(lock)
+            (Path(folder) / _NEW_LOCK).rename(Path(folder) / _LOCK)  # nobody sees it before it is held
             written = Path(folder) / output.name
-            yield written
+            try:
+                yield written
+            except Exception as error:
+                reason = "" if isinstance(error, VitError) else why_unwritable(output.parent)
+                if reason:
+                    raise ResourceError(f"cannot write {output}: {reason}", "choose another --output") from error
+                raise
             _give_usual_mode(written, Path(folder))
             check_output(name, output)  # another process may have written it in the meantime
             written.rename(output)
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the hidden folders of exports that were killed: the locks in them are free."""
+    for lock in parent.glob(f".*/{_LOCK}") if sys.platform != "win32" else ():
+        if not is_held(lock):
+            rmtree(lock.parent, ignore_errors=True)
 
 
 def check_output(name: str, output: Path) -> None:

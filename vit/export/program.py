@@ -1,5 +1,6 @@
 """pt2: a program of torch.export, which PyTorch runs without the code of this package"""
 
+import io
 from pathlib import Path
 
 import torch
@@ -19,7 +20,9 @@ class Program(Format):
         words = notes(trained)
         files = {f"{name}.json" if name in _AS_JSON else f"{name}.txt": text for name, text in words.items()}
         extra = {"vit.json": description_text(trained.description), **files}
-        torch.export.save(traced(trained), path, extra_files=extra)
+        content = io.BytesIO()  # where a disk is full, torch's own writer aborts the process
+        torch.export.save(traced(trained), content, extra_files=extra)
+        path.write_bytes(content.getbuffer())
 
     def read(self, trained: Trained, path: Path) -> Classify:
         module = torch.export.load(path).module()

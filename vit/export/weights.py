@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
@@ -43,14 +43,14 @@ def save_weights(weights: Mapping[str, Tensor], path: Path, notes: Mapping[str, 
 
     safetensors itself writes its metadata in a random order.
     """
-    save_file(dict(weights), path, metadata=dict(notes))
-    content = path.read_bytes()
+    content = save(dict(weights), metadata=dict(notes))
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # tensors stay aligned
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    with open(path, "wb") as file:
+        file.writelines((len(text).to_bytes(8, "little"), text, memoryview(content)[8 + size :]))
 
 
 def metadata(description: Description) -> dict[str, str]:

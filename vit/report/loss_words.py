@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
+from vit.plain_files import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LossWords:
     @classmethod
     def of(cls, config: str, is_multilabel: bool) -> "LossWords":
         """The losses of a run, from the text of its config.yaml, which an earlier version may have written."""
-        options = yaml.safe_load(config)
+        options = parse_yaml(config)
         is_asymmetric = is_multilabel and _option(options, "optim", "multilabel_loss") == "asymmetric"
         plain = "binary cross-entropy" if is_multilabel else "cross-entropy"
         others = []

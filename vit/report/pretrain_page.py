@@ -6,6 +6,7 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import records
 from vit.errors import DataError
+from vit.plain_files import read_text
 from vit.report.inline_figure import drawn
 from vit.report.page import inline, write_page
 from vit.report.pretrain_figures import AUGMENTED, NEIGHBOR_PICTURES, RECONSTRUCTED, pretrain_curves
@@ -44,7 +45,7 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
             "augmented": _figure(run, AUGMENTED),
             "facts": facts(result),
             "config_name": run.config_path.name,
-            "config": run.config_path.read_text(encoding="utf-8").splitlines(),
+            "config": read_text(run.config_path).splitlines(),
             "backbone": run.backbone_path.name,
         }
     except (ValueError, KeyError, TypeError, OSError) as error:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import yaml
 from markupsafe import Markup
 
 from vit.checkpoints.model_path import weights_name
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
+from vit.plain_files import parse_yaml, read_text
 from vit.report.figures import curves, range_curve
 from vit.report.inline_figure import drawn
 from vit.report.loss_words import LossWords
@@ -46,7 +46,7 @@ class CommonContent:
 
 def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     """The common parts of the page of a finished run."""
-    config = run.config_path.read_text(encoding="utf-8")
+    config = read_text(run.config_path)
     losses = LossWords.of(config, result.multilabel is not None)
     return CommonContent(
         network=result.spec.name,
@@ -71,5 +71,5 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
 
 def first_weights(config: str) -> str:
     """What a training began with, from the text of its config.yaml."""
-    source = (yaml.safe_load(config).get("model") or {}).get("init_from")
+    source = (parse_yaml(config).get("model") or {}).get("init_from")
     return f"weights of {weights_name(source)}" if source else "random weights"

@@ -18,6 +18,7 @@ from vit.data.samples import Labels
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
+from vit.plain_files import read_text
 from vit.report.class_sizes import class_sizes, recall_by_size
 from vit.report.figures import confusion_matrix, curves, range_curve, reliability, save
 from vit.report.image_grid import displayable, image_grid
@@ -73,7 +74,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
     result = fitted.result
-    axis = LossWords.of(run.config_path.read_text(encoding="utf-8"), result.multilabel is not None).axis
+    axis = LossWords.of(read_text(run.config_path), result.multilabel is not None).axis
     figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
     if run.range_test_path.is_file():
         figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))

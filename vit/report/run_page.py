@@ -1,6 +1,5 @@
 """A run as one self-contained HTML page"""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from vit.inference.intervals import Metric
 from vit.inference.measured_answers import MeasuredAnswers
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
+from vit.plain_files import read_json
 from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.class_sizes import class_sizes, recall_by_size
 from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confusion_content
@@ -83,7 +83,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     """
     result = result or run.finished_result()
     try:
-        class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
+        class_names: list[str] = read_json(run.class_names_path)["classes"]
         split, listed = result.measured_split, read_splits(run.splits_path)
         if result.multilabel is not None:
             labels = label_content(run, source, result, class_names, listed)

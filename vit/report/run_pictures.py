@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-import yaml
 from markupsafe import Markup
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from vit.data.samples import Samples, Source, label_names
 from vit.data.split import SplitRow
 from vit.data.threads import decode_threads
 from vit.inference.scored_rows import ScoredRow
+from vit.plain_files import parse_yaml, read_text
 from vit.report.label_mistakes import NotedLabel
 from vit.report.run_attention import overlays
 from vit.report.thumbnails import encoded, shrunk
@@ -185,7 +185,7 @@ def changed_words(num_changed: int) -> str:
 
 def _decoding(run: RunDirectory) -> Decoding:
     """How a run decodes its images."""
-    config = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
+    config = parse_yaml(read_text(run.config_path))
     told = (config.get("model") or {}).get("preprocess") or {}
     window = told.get("window")  # earlier versions had none
     channels, converts = int(told.get("channels") or COLORS), told.get("color_profiles") == "convert"

@@ -19,6 +19,7 @@ from vit.errors import StoppedError, VitError
 from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
 from vit.layout import CELLS
+from vit.plain_files import read_text
 from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.distillation.teacher_logits import TeacherLogits
@@ -83,7 +84,7 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     plan = make_plan(recipe)
     begun = None
     if run.can_resume and run.config_path.is_file():
-        begun = as_begun(plan, run.config_path.read_text(encoding="utf-8"))
+        begun = as_begun(plan, read_text(run.config_path))
     plan, resume = begun or plan, begun is not None
     contents = known_contents(plan.source, digests) or read_contents(plan.source)
     check_readable(plan.source, contents)

@@ -4,7 +4,6 @@ Whatever cluster runs the tasks, the cells keep their folders and keys, and resu
 write. So a study may begin on one machine and go on on a cluster, or the other way round.
 """
 
-import json
 import multiprocessing
 import os
 import sys
@@ -18,6 +17,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.locking import is_held
 from vit.errors import UsageError, nearest
 from vit.layout import CellsLayout, RunLayout
+from vit.plain_files import read_json
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -107,7 +107,7 @@ class CellBatch:
         from vit.study.runner import Machine, run_cells
 
         os.chdir(self.home)
-        digests = json.loads(self.digests.read_text(encoding="utf-8"))
+        digests = read_json(self.digests)
         run_cells(self.study, self.cells, Machine(1, self.threads, self.gpus), self.group, digests, _print)
 
     def saved(self) -> "CellBatch":

@@ -4,7 +4,6 @@ A cell is an ordinary run with the option `data.fold`, in a folder that a hash o
 names, as in a study. So a finished fold is never trained again.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from vit.checkpoints.run import RunDirectory, slug
 from vit.data.split import read_splits
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.layout import CELLS, CrossvalLayout
+from vit.plain_files import read_json
 from vit.study.findings import JsonValue
 from vit.study.fold_accuracy import FoldAccuracy, fold_accuracy
 from vit.study.fold_table import FoldPredictions
@@ -119,7 +119,7 @@ class CrossvalDirectory(CrossvalLayout):
     def description(self) -> dict[str, JsonValue]:
         """The content of crossval.json; DataError where it is damaged."""
         try:
-            content = json.loads(self.description_path.read_text(encoding="utf-8"))
+            content = read_json(self.description_path)
             if not all(isinstance(folder, str) for folder in content["cells"]):
                 raise ValueError("its cells are not folders")
         except (OSError, ValueError, KeyError, TypeError) as error:

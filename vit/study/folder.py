@@ -5,7 +5,6 @@ failed when its run has a failure. results.csv, summary.json, curve.png and repo
 any time.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
@@ -20,6 +19,7 @@ from vit.data.samples import Labels
 from vit.errors import UsageError
 from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
+from vit.plain_files import read_json
 from vit.study.common_images import common_answers
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
@@ -100,12 +100,12 @@ class StudyDirectory(StudyLayout):
 
     def listed(self) -> list[ListedCell]:
         """The cells of study.json."""
-        content = json.loads(self.description_path.read_text(encoding="utf-8"))
+        content = read_json(self.description_path)
         return [ListedCell.from_json(entry) for entry in content["cells"]]
 
     def protocol(self) -> Protocol:
         """The protocol of study.json."""
-        content: dict[str, dict[str, JsonValue]] = json.loads(self.description_path.read_text(encoding="utf-8"))
+        content: dict[str, dict[str, JsonValue]] = read_json(self.description_path)
         return content["protocol"]
 
     def weights(self) -> list[str]:

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from vit.data.samples import Labels
 from vit.errors import DataError
 from vit.inference.image_groups import count_words, effective_number, gathered, number_of
 from vit.inference.intervals import Metric
 from vit.layout import RunLayout
+from vit.plain_files import parse_yaml, read_text
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
 from vit.study.paired import McNemar, hochberg, mcnemar, paired_gap
@@ -118,8 +117,8 @@ def _accuracy(run: FinishedRun, groups: Labels | None) -> Interval:
 def _recipe(run: FinishedRun) -> dict[str, Any]:
     """The recipe of a run as plain values; empty where it cannot be read."""
     try:
-        found = yaml.safe_load(RunLayout(run.path).config_path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        found = parse_yaml(read_text(RunLayout(run.path).config_path))
+    except (OSError, ValueError):
         return {}
     return todays_names(found) if isinstance(found, dict) else {}
 

@@ -4,6 +4,7 @@ from torch import Tensor
 from torchmetrics import MeanMetric
 
 from vit.data.batch import Batch
+from vit.errors import DataError
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
 from vit.training.distillation.distillation import Distillation
@@ -66,7 +67,11 @@ class Classifier(TrainingModule):
             self.val_metrics.update(self.training_loss.probabilities(logits), labels.long())
 
     def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self.val_loss.compute())
+        loss = self.val_loss.compute()
+        # the decision is joint, and so is the loss
+        if loss.isnan() and not self.trainer.strategy.reduce_boolean_decision(self.val_loss.update_called, all=False):
+            raise DataError("no validation image can be read any more", "make the images readable again")
+        self.log("val/loss", loss)
         self.log_dict({f"val/{name}": value for name, value in self.val_metrics.compute().items()})
         self.val_loss.reset()
         self.val_metrics.reset()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vit.checkpoints.run import RunDirectory
-from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError
+from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
 from vit.training.planning.plan import Plan
 from vit.training.signals import Stop
 
@@ -20,6 +20,7 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
 
     Raises:
         DivergedError: a loss, gradient or weight is not finite.
+        DataError: the images cannot be read any more.
         ResourceError: torch.compile fails.
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: a signal ended the training.
@@ -34,7 +35,7 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
             raise
         kept = f"{run.last_path} holds the last good weights (--init_from starts from them)"
         raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
-    except ProcessesError as error:
+    except (DataError, ProcessesError) as error:
         fix = f"{error.fix}; {how_to_resume(run)}" if run.last_path.is_file() else error.fix
         raise type(error)(error.problem, fix) from error
     except RuntimeError as error:

@@ -14,10 +14,10 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import torch
-import yaml
 
 from vit.errors import ResourceError, is_out_of_memory
 from vit.memory import give_back_freed_memory, return_freed_memory
+from vit.plain_files import parse_yaml
 from vit.training.callbacks.listener import Listener
 from vit.training.distributed.batch_norm import takes_batch_stats
 from vit.training.planning.batch_size import batch_multiple
@@ -140,7 +140,7 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
         config: content of the cell's config.yaml.
     """
     values = plain(Recipe())  # for options that the version of the run did not have
-    for section, given in todays_names(yaml.safe_load(config)).items():
+    for section, given in todays_names(parse_yaml(config)).items():
         values[section] = {**values[section], **given} if isinstance(given, dict) else given
     begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
     return begun if _learned(values) == _learned(plain(begun.recipe)) else None

@@ -1,11 +1,11 @@
 """The result of a learning-rate range test, and its file in a run folder; imports neither torch nor Lightning"""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vit.atomic_files import write_json
 from vit.errors import DataError
+from vit.plain_files import read_json
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,6 @@ class RangeTest:
     def read(cls, path: Path) -> "RangeTest":
         """The test that `write` wrote; DataError where the file is damaged."""
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            return cls(**read_json(path))
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{path} is damaged: {error}", "remove it") from error

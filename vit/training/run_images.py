@@ -4,7 +4,6 @@
 a folder has changed.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from vit.data.contents import Contents
 from vit.data.samples import Labels, Samples, Source, label_array, label_names
 from vit.data.split import SplitRow, lists_several_labels, read_splits
 from vit.errors import DataError
+from vit.plain_files import read_json
 from vit.training.planning.images import opened_data
 from vit.training.recipes.recipe import Recipe
 
@@ -104,7 +104,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
         raise DataError(f"{data}, which held the images of the run, does not exist", "restore it, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
-        class_names = tuple(map(str, json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]))
+        class_names = tuple(map(str, read_json(run.class_names_path)["classes"]))
         is_multilabel = lists_several_labels(run.splits_path)
         splits = {
             split: Samples(

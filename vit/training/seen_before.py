@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
@@ -17,6 +16,7 @@ from vit.data.contents import Contents
 from vit.data.copies import copied_words
 from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, split_rows
+from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.recipe import Recipe
 from vit.training.run_images import MEASURED, SEEN, SeenRows
 
@@ -139,8 +139,8 @@ def _run_of(weights: str) -> RunDirectory | None:
 def _origins(run: RunDirectory) -> tuple[str | None, str | None]:
     """The weights that a run started from, and those of its teacher; None: none, or config.yaml does not say it."""
     try:
-        recipe = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        recipe = parse_yaml(read_text(run.config_path))
+    except (OSError, ValueError):
         return None, None
     return _text(recipe, "model", "init_from"), _text(recipe, "distill", "teacher")
 

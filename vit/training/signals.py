@@ -14,6 +14,11 @@ from typing import Any
 NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGUSR1"):  # SLURM sends it before the end of a job: sbatch --signal=USR1@120
     NAMES[signal.SIGUSR1] = "asked to end by SIGUSR1"
+if hasattr(signal, "SIGHUP"):
+    NAMES[signal.SIGHUP] = "left by its terminal (SIGHUP)"
+if hasattr(signal, "SIGXCPU"):
+    NAMES[signal.SIGXCPU] = "out of CPU time (SIGXCPU)"
+_HUP = getattr(signal, "SIGHUP", None)
 REPEAT_SECONDS = 1.0
 
 
@@ -38,7 +43,7 @@ class Stop(SystemExit):
 
 
 class Signals:
-    """While entered: handles SIGINT, SIGTERM and SIGUSR1.
+    """While entered: handles SIGINT, SIGTERM, SIGUSR1, SIGXCPU, and SIGHUP unless it is ignored (nohup).
 
     Outside the training loop a signal ends the training at once, by raising `Stop`. In the loop the signal is kept in
     `received`. The loop then saves and ends at its next step. A second Ctrl-C ends the process at once.
@@ -59,10 +64,13 @@ class Signals:
         self.together = False
         self._first = 0.0
         self._before: dict[int, Any] = {}
+        self._terminals: list[int] = []
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
-            self._before = {number: signal.signal(number, self._receive) for number in NAMES}
+            ignored = {_HUP} if _HUP and signal.getsignal(_HUP) == signal.SIG_IGN else set()
+            self._before = {number: signal.signal(number, self._receive) for number in NAMES.keys() - ignored}
+            self._terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -73,6 +81,9 @@ class Signals:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
+        if number == _HUP:  # what is printed to a terminal that is gone would be an error
+            for descriptor in self._terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not self.received:
             self.received, self._first = number, now
             if not self.in_loop:

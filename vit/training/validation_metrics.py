@@ -1,5 +1,7 @@
 """Metrics of validation images, with torchmetrics: of one class for each image, or of several labels"""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
@@ -60,7 +62,7 @@ def _multilabel_metrics(num_labels: int) -> MetricCollection:
     """F1 and exact match are at a threshold of 0.5."""
     return MetricCollection(
         {
-            "map": MeanAveragePrecision(),
+            "map": MeanAveragePrecision(num_labels),
             "micro_f1": MultilabelF1Score(num_labels, THRESHOLD, average="micro", ignore_index=-1),
             "macro_f1": MacroF1(num_labels, THRESHOLD, average="none", ignore_index=-1),
             "exact_match": ExactMatch(num_labels, THRESHOLD, ignore_index=-1),
@@ -78,10 +80,21 @@ class MeanAveragePrecision(Metric):
     preds: list[Tensor]
     target: list[Tensor]
 
-    def __init__(self) -> None:
+    def __init__(self, num_labels: int) -> None:
         super().__init__()
+        self.num_labels = num_labels
         self.add_state("preds", [], dist_reduce_fx="cat")
         self.add_state("target", [], dist_reduce_fx="cat")
+
+    def sync(self, *args: Any, **options: Any) -> None:
+        """Join the images of all processes, also where this one has none.
+
+        torchmetrics sends a tensor of another shape and type in place of an empty list, and the processes would hang.
+        """
+        if not len(self.preds):
+            nothing = torch.zeros(0, self.num_labels, device=self.device)
+            self.update(nothing, nothing.long())
+        super().sync(*args, **options)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add images: probabilities (B, K) and labels (B, K), -1 where unknown."""

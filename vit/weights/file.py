@@ -26,6 +26,7 @@ FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safet
 _INDEX = "model.safetensors.index.json"
 _WRAPPERS = ("state_dict", "model", "model_ema", "teacher", "module")  # of DeiT, MAE, DINO and Lightning
 _MAX_JSON = 64 << 20
+_MAX_TENSORS = 100_000
 _MAX_EXPANSION = 2  # numbers of trained weights do not compress
 _FIX = "give a .safetensors, .pth or .npz file of a ViT, or a folder with config.json and model.safetensors"
 
@@ -66,6 +67,7 @@ def read_metadata(path: Path) -> dict[str, str]:
         CheckpointError: the file cannot be read.
     """
     try:
+        _check_header(path)
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
     except Exception as error:  # as above
@@ -99,7 +101,19 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _safetensors(path: Path) -> Weights:
+    _check_header(path)
     return load_file(path)
+
+
+def _check_header(path: Path) -> None:
+    """Raise ValueError where a header has more bytes or tensors than any network: each tensor costs time and memory."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > min(_MAX_JSON, path.stat().st_size):
+            raise ValueError(f"its header has {size:,} bytes")
+        num_tensors = file.read(size).count(b'"data_offsets"')
+    if num_tensors > _MAX_TENSORS:
+        raise ValueError(f"it has {num_tensors:,} tensors; the limit is {_MAX_TENSORS:,}")
 
 
 def _pytorch(path: Path) -> Weights:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from vit.plain_files import parse_yaml
 
 if TYPE_CHECKING:
     from vit.weights.formats.timm_model import TimmModel
@@ -34,7 +34,7 @@ def licence_of_card(folder: Path) -> str:
         if not card.is_file() or card.stat().st_size > _MAX_CARD:
             return UNKNOWN
         header = _HEADER.match(card.read_text(encoding="utf-8"))
-        plain: Any = yaml.safe_load(header[1]) if header else None
+        plain: Any = parse_yaml(header[1]) if header else None
     except Exception:  # noqa: BLE001  an untrusted card never keeps weights from loading
         return UNKNOWN
     if not isinstance(plain, Mapping):

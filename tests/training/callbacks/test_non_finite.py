@@ -1,37 +1,41 @@
 """float16's loss scaling that comes to nothing leaves steps out without a word: it ends the training."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
 
+from tests.runs import run_folder
+from vit.checkpoints.run import RunDirectory
 from vit.errors import DivergedError
 from vit.models.spec import create_network
 from vit.training import trainer
-from vit.training.callbacks.non_finite import CHECK_BATCHES, NonFinite
+from vit.training.callbacks.non_finite import NonFinite
 from vit.training.classifier import Classifier
 from vit.training.optim import make_optimizer
 from vit.training.recipes.recipe import OptimConfig
 
 
-def at(scale, batch):
+def at(scale, batch, step=9):
     scaler = SimpleNamespace(get_scale=lambda: scale)
     return SimpleNamespace(
-        precision_plugin=SimpleNamespace(scaler=scaler), fit_loop=SimpleNamespace(total_batch_idx=batch), global_step=9,
+        precision_plugin=SimpleNamespace(scaler=scaler, precision="16-mixed"),
+        fit_loop=SimpleNamespace(total_batch_idx=batch), global_step=step,
         optimizers=[SimpleNamespace(param_groups=[{"lr": 0.01}])], is_last_batch=False,
     )  # fmt: skip
 
 
 @pytest.mark.faults("N3", simulated="the loss scale is given, nothing is computed in float16")
-@pytest.mark.parametrize("skip", [False, True])
-def test_a_scale_that_comes_to_nothing(skip):
-    finite = NonFinite(torch.nn.Linear(1, 1), skip)
-    for scale, batch in ((2.0**16, CHECK_BATCHES), (2.0**-20, CHECK_BATCHES), (2.0**-30, CHECK_BATCHES + 1)):
-        finite.on_before_backward(at(scale, batch), None, torch.tensor(1.0))
-    with pytest.raises(DivergedError, match="float16 at any scale") as caught:
-        finite.on_before_backward(at(2.0**-30, 2 * CHECK_BATCHES), None, torch.tensor(1.0))
-    assert caught.value.code == 6 and "bf16-mixed" in caught.value.fix
+def test_a_step_that_the_scaler_leaves_out_is_counted_once():
+    finite = NonFinite(torch.nn.Linear(1, 1), skip=False)
+    finite.on_train_start(at(2.0**16, 0, step=0), None)
+    scales = ((2.0**16, 0), (2.0**15, 1), (2.0**15, 1), (2.0**15, 2), (2.0**16, 3), (2.0**15, 4))
+    for batch, (scale, step) in enumerate(scales):
+        finite.on_train_batch_end(at(scale, batch, step), None, None, None, batch)
+    assert (finite.skipped, finite.skipped_step) == (2, 3)
+    finite.on_train_end(at(2.0**15, 9, step=4), None)
 
 
 def test_the_error_names_the_rate_of_the_recipe_not_that_of_the_lowest_layer():
@@ -61,6 +65,26 @@ def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, co
     monkeypatch.setattr(trainer, "_checked_trainer", in_float16)
     monkeypatch.setattr(Classifier, "configure_optimizers", overflowing)
     options = ("--network", "vit_nano_patch2_8", "--epochs", 11, "--batch_size", 6, "--augment", "none")
-    answer = vit("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
+    command = ("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
+    answer = vit(*command, "--epochs", 2)
+    assert answer.code == 6 and re.search("all 1[0-9] steps were skipped: nothing was learned", answer.err), answer.err
+
+    answer = vit(*command)
     assert answer.code == 6 and "gradients do not fit into float16 at any scale, after step " in answer.err, answer.err
     assert scaler.get_scale() < 2.0**-24
+
+
+@pytest.mark.faults("N3", simulated="the first scale is high; float16 and its scaler are PyTorch's own, on a CPU")
+def test_steps_that_float16_leaves_out_are_in_the_result(vit, colors, tmp_path, monkeypatch):
+    make = trainer._checked_trainer
+
+    def in_float16(plugins, precision, **settings):
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**28)  # too high at first
+        return make(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler)], **settings)
+
+    monkeypatch.setattr(trainer, "_checked_trainer", in_float16)
+    options = ("--network", "vit_nano_patch2_8", "--epochs", 8, "--batch_size", 6, "--augment", "none")
+    answer = vit("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    result = RunDirectory(run_folder(tmp_path)).read_result()
+    assert 0 < result.skipped_steps < result.steps

@@ -1,6 +1,7 @@
 """What the first process decides, and how long the others look for it."""
 
 import socket
+import threading
 import time
 from datetime import timedelta
 
@@ -70,3 +71,32 @@ def test_a_first_process_that_is_not_there_is_not_waited_for_without_end(port, m
     monkeypatch.setattr(meeting, "PATIENCE", timedelta(seconds=1))
     with pytest.raises(ProcessesError, match="the first process of this training cannot be reached"):
         Meeting(2)
+
+
+def test_others_wait_for_as_long_as_a_process_lives(port, monkeypatch):
+    port.close()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(meeting, "PATIENCE", timedelta(seconds=3))
+    both = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        both.append(Meeting(2))
+    first, other = both
+    threading.Timer(9, lambda: first._store.set("run", "here")).start()
+    assert other.decided("run", str) == "here"
+
+    first.close()
+    with pytest.raises(ProcessesError, match="the first process of this training cannot be reached"):
+        other.decided("never", str)
+
+
+def test_texts_of_any_length_are_collected(port, monkeypatch):
+    port.close()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    both, text = [], "é" * 5_000_000
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        both.append(Meeting(2))
+    assert both[1].collected("share", text) == []
+    monkeypatch.setenv("RANK", "0")
+    assert both[0].collected("share", "own") == ["own", text]

@@ -5,7 +5,6 @@ converted model exists already. Where OpenVINO could pay, both engines are timed
 beside the converted model. Two predictions of one command are equal as long as that file exists.
 """
 
-import json
 import os
 import time
 from contextlib import suppress
@@ -27,6 +26,7 @@ from vit.inference.engines.openvino_cache import Folders, cache_folders, convert
 from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_library import NAME
 from vit.layout import ConvertedLayout
+from vit.plain_files import read_json
 
 AnyEngine = Engine | OnnxEngine | OpenVinoEngine | CheckedEngine
 
@@ -126,7 +126,7 @@ def _read_speeds(folder: ConvertedLayout) -> dict[str, dict[str, float]]:
     """Seconds of each engine by the kind of CPU. A damaged file has none."""
     names = (Engine.name, OpenVinoEngine.name)
     with suppress(OSError, ValueError, AttributeError, TypeError, KeyError):
-        content = json.loads(folder.speeds_path.read_text(encoding="utf-8"))
+        content = read_json(folder.speeds_path)
         return {machine: {name: float(seconds[name]) for name in names} for machine, seconds in content.items()}
     return {}
 

@@ -6,7 +6,6 @@ another name and renamed, and holds the hashes of its files. Whatever is damaged
 """
 
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from vit.errors import CheckpointError
 from vit.inference.deployed import Trained
 from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
 from vit.layout import ConvertedLayout
+from vit.plain_files import read_json
 
 CONVERSION = 1  # raise it when `convert` makes other graphs
 Folders = tuple[ConvertedLayout, ...]
@@ -57,7 +57,7 @@ def cache_folders(checkpoint: Path) -> Folders:
 def _read_whole(folder: ConvertedLayout, trained: Trained) -> OpenVinoModel | None:
     """The model of a folder, or None where it is not there or not as it was written."""
     try:
-        sums = json.loads(folder.sums_path.read_text(encoding="utf-8"))
+        sums = read_json(folder.sums_path)
         if sums != _sums(folder):
             return None
         model = read(folder.graph_path)

@@ -20,6 +20,7 @@ MIN_SCALE = (
     2.0**-24
 )  # of float16's losses: 2^16 falls to this value by 40 steps that overflow, without one that does not
 SHOWN = 3  # paths of a batch
+_FIX_FLOAT16 = "give --precision bf16-mixed or 32-true, or lower --lr"
 _FIX = "lower --lr, raise --optim.warmup, or give --precision 32-true"
 
 
@@ -32,6 +33,8 @@ class NonFinite(Callback):
     To skip, it reads every step before the optimizer acts, and removes the gradients of a bad step. Without gradients
     an optimizer changes neither the weights nor its own state. The buffers that the forward pass changed (running
     means) get their previous values.
+
+    float16's scaler leaves out a step whose gradients overflow, and lowers its scale. Such a step counts as skipped.
 
     Args:
         network: the network.
@@ -49,11 +52,16 @@ class NonFinite(Callback):
         self._finite: Tensor | None = None  # whether all losses of this optimizer step are finite so far
         self._buffers: list[Tensor] = []
         self._paths: tuple[str, ...] = ()
+        self._step = 0
+        self._scale = 0.0  # of float16's losses after the latest step
 
     @property
     def bad_step(self) -> int:
         """The first optimizer step with a bad loss, counted from 1; 0 without one. The read waits for the device."""
         return 0 if self._bad_step is None else int(self._bad_step)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._step, self._scale = trainer.global_step, _scale(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int) -> None:
         """Keep the buffers as they are before an optimizer step."""
@@ -67,8 +75,6 @@ class NonFinite(Callback):
         Raises:
             DivergedError: training is to stop, and this loss or an earlier one is not finite.
         """
-        if trainer.fit_loop.total_batch_idx % CHECK_BATCHES == 0:
-            _check_scale(trainer)
         finite = loss.detach().isfinite()
         if self.skip:
             self._finite = finite if self._finite is None else self._finite & finite
@@ -92,6 +98,32 @@ class NonFinite(Callback):
             self.in_a_row = 0
         else:
             self._skip_step(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        """Count a step that float16's scaler left out.
+
+        Raises:
+            DivergedError: the scale is near zero, so that all further steps would be left out.
+        """
+        before, self._scale = self._scale, _scale(trainer)
+        if trainer.global_step == self._step:
+            return  # only a micro-batch
+        self._step = trainer.global_step
+        if self._scale < before and not self.skip:
+            self.skipped, self.skipped_step = self.skipped + 1, self._step - 1
+        if self._scale < MIN_SCALE:
+            raise DivergedError(
+                f"gradients do not fit into float16 at any scale, after step {self._step:,} ({_rate(trainer)})",
+                _FIX_FLOAT16,
+            )
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Raise DivergedError where no step changed the weights."""
+        if self.skipped and self.skipped >= trainer.global_step:
+            fix = _FIX if trainer.precision_plugin.precision != "16-mixed" else f"train for longer; {_FIX_FLOAT16}"
+            raise DivergedError(f"all {self.skipped:,} steps were skipped: nothing was learned ({_rate(trainer)})", fix)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add the counts of skipped steps. A good checkpoint must not be replaced by a useless one.
@@ -148,14 +180,10 @@ def _are_finite(weights: Iterable[Tensor]) -> bool:
     return bool(torch.stack([_whole(weight.detach().sum()).isfinite() for weight in weights]).all())
 
 
-def _check_scale(trainer: Trainer) -> None:
-    """Raise DivergedError if float16's loss scale is near zero: the scaler then skips every step silently."""
+def _scale(trainer: Trainer) -> float:
+    """The scale of float16's losses; 1 without float16."""
     scaler = getattr(trainer.precision_plugin, "scaler", None)
-    if scaler is not None and scaler.get_scale() < MIN_SCALE:
-        raise DivergedError(
-            f"gradients do not fit into float16 at any scale, after step {trainer.global_step:,} ({_rate(trainer)})",
-            "give --precision bf16-mixed or 32-true, or lower --lr",
-        )
+    return 1.0 if scaler is None else float(scaler.get_scale())
 
 
 def _bad_loss(step: int, trainer: Trainer, paths: tuple[str, ...] = ()) -> DivergedError:

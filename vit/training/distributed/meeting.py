@@ -1,7 +1,9 @@
 """Decisions and files of the first process, shared with the others before they train together"""
 
+import atexit
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -20,6 +22,8 @@ _REFUSED = "\0exit "  # begins the answer of a first process that ends with an e
 _HEARD = 60.0  # longest wait in seconds until all processes know that the first one ends
 _LOOK = 0.05  # seconds between two looks
 _ITS_WORDS = 1.0  # seconds in which the first process prints its error, before a launcher sees other processes end
+_BEATS = 20  # signs of life within PATIENCE
+_MESSAGE = 4 * 2**20  # bytes of a value in the store, whose largest message has 8 MiB
 
 
 class Meeting:
@@ -27,13 +31,72 @@ class Meeting:
 
     Lightning starts its processes late, in `Trainer.fit`. Decisions of the first process wait in the store.
 
+    A process may work for hours before it answers, for example read all images. Each process shows in the store that it
+    lives, and the others wait for as long as it does.
+
     Args:
         world_size: number of processes. Processes other than the first may give any number above 1.
+
+    Attributes:
+        rank: number of this process.
+        num_present: number of processes that are there: one, until Lightning starts the others.
     """
 
     def __init__(self, world_size: int) -> None:
         self._store = None if world_size == 1 and is_first() else _open_store()
         self._num_others = world_size - 1
+        self.rank = int(os.environ.get("RANK", "0")) if is_launched() else int(not is_first())
+        self.num_present = int(os.environ["WORLD_SIZE"]) if is_launched() and self._store is not None else 1
+        if self._store is not None:
+            self._closed = threading.Event()
+            self._beats = threading.Thread(
+                target=_beat, args=(self._store, _life(self.rank), self._closed), daemon=True
+            )
+            self._beats.start()
+            atexit.register(self.close)  # a thread that is in C++ would abort the end of Python
+
+    def close(self) -> None:
+        """Show no life from now on."""
+        self._closed.set()
+        self._beats.join(_ITS_WORDS)
+
+    def collected(self, name: str, own: str) -> list[str]:
+        """A text of each process that is there, by rank, on the first process; [] on the others.
+
+        Raises:
+            ProcessesError: another process has ended.
+        """
+        if self.num_present == 1:
+            return [own]
+        assert self._store is not None
+        if not is_first():
+            content = own.encode()
+            pieces = [content[first : first + _MESSAGE] for first in range(0, len(content), _MESSAGE)]
+            with suppress(dist.DistError):  # the first process has ended: its next decision says so
+                for number, piece in enumerate(pieces):
+                    self._store.set(f"{name} {self.rank} {number}", piece)
+                self._store.set(f"{name} {self.rank}", str(len(pieces)))
+            return []
+        texts = [own]
+        for rank in range(1, self.num_present):
+            number_of_pieces = int(self._answer(f"{name} {rank}", rank))
+            texts.append(b"".join(self._store.get(f"{name} {rank} {n}") for n in range(number_of_pieces)).decode())
+        return texts
+
+    def _answer(self, key: str, rank: int) -> str:
+        """The value of a key that another process will set, for which this one waits while the other one lives."""
+        assert self._store is not None
+        began = seen_at = time.monotonic()
+        beats = -1
+        while not self._store.check([key]):
+            now = time.monotonic()
+            latest = int(self._store.add(_life(rank), 0))
+            if latest != beats:
+                beats, seen_at = latest, now
+            elif now - seen_at > PATIENCE.total_seconds():
+                raise _unreachable(rank)
+            time.sleep(min(1.0, _LOOK + (now - began) / 10))
+        return str(self._store.get(key).decode())
 
     def decided(self, name: str, decide: Callable[[], str]) -> str:
         """The value that `decide` returns on the first process, on every process.
@@ -58,9 +121,9 @@ class Meeting:
             return answer
         assert self._store is not None
         try:
-            answer = str(self._store.get(name).decode())
+            answer = self._answer(name, 0)
         except dist.DistError as error:
-            raise _unreachable() from error
+            raise _unreachable(0) from error
         if answer.startswith(_REFUSED):
             with suppress(dist.DistError):
                 self._store.add(f"{name} heard", 1)
@@ -99,9 +162,11 @@ def _open_store() -> Any:  # torch.distributed does not export the type of a sto
                 f"port {port} of {address}, where processes meet, cannot be opened",
                 "set MASTER_PORT to a free port, and MASTER_ADDR to the first machine",
             ) from error
-        raise _unreachable() from error
+        raise _unreachable(0) from error
     os.environ["MASTER_PORT"] = str(store.port)
-    return store
+    # the store of torchrun keeps what was decided before a restart
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"vit {attempt}", store)  # type: ignore[attr-defined]
 
 
 def _has_agent() -> bool:
@@ -109,8 +174,22 @@ def _has_agent() -> bool:
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
-def _unreachable() -> ProcessesError:
-    return ProcessesError("the first process of this training cannot be reached", "see the message of that process")
+def _life(rank: int) -> str:
+    """The key of the signs of life of a process."""
+    return f"life of {rank}"
+
+
+def _beat(store: Any, key: str, ended: threading.Event) -> None:
+    with suppress(dist.DistError):  # the first process has ended, and its store
+        while True:
+            store.add(key, 1)
+            if ended.wait(PATIENCE.total_seconds() / _BEATS):
+                return
+
+
+def _unreachable(rank: int) -> ProcessesError:
+    which = "the first process" if rank == 0 else f"process {rank}"
+    return ProcessesError(f"{which} of this training cannot be reached", "see the message of that process")
 
 
 @contextmanager

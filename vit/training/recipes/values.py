@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from vit.plain_files import parse_yaml
 from vit.training.recipes.recipe import UNDECIDING, UNDECIDING_PARTS, Recipe
 
 RENAMED = {  # keys of a run's config.yaml: of an earlier version -> today's
@@ -62,7 +63,7 @@ def dump(recipe: Recipe) -> str:
 
 def with_todays_names(text: str) -> str:
     """The YAML of a recipe that this version or an earlier one wrote, with today's names of options."""
-    values = yaml.safe_load(text)
+    values = parse_yaml(text)
     named = todays_names(values)
     return text if named == values else yaml.dump(named, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 

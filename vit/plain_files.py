@@ -1,0 +1,82 @@
+"""Text files that vit reads back, as texts, JSON and YAML: regular, of a bounded size, depth and number of values.
+
+A run folder or a recipe may come from anywhere. A link to a device would never end, and nine short lines of YAML that
+name each other would make a thousand million values.
+"""
+
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vit.errors import DataError, first_line
+
+if TYPE_CHECKING:
+    from yaml import Node
+
+MAX_BYTES = 64 * 2**20
+_MAX_VALUES = 1_000_000  # of a YAML file, where each alias is written out
+
+
+class DamagedFileError(DataError, ValueError):
+    """A file that vit wrote has other content. Its text is the problem alone: whoever reads the file names the fix."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem, "restore it")
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def check_regular(path: Path, max_bytes: int | None = None) -> None:
+    """Raise DamagedFileError for a device, a FIFO, or a file that is too large; OSError where there is none."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedFileError(f"{path} is not a regular file")
+    if max_bytes is not None and status.st_size > max_bytes:
+        raise DamagedFileError(f"{path} has {status.st_size:,} bytes; the limit is {max_bytes:,}")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        OSError, UnicodeDecodeError, DamagedFileError: as their names say.
+    """
+    check_regular(path, MAX_BYTES)
+    return path.read_text(encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; errors as those of `read_text`."""
+    try:
+        return json.loads(read_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is not JSON: {first_line(error)}") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """The plain content of a YAML text; DamagedFileError for any other text."""
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _count(node, {}) > _MAX_VALUES:
+            raise ValueError(f"its aliases stand for more than {_MAX_VALUES:,} values")
+        return loader.construct_document(node)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        words = " ".join(str(error).split())[:300]
+        raise DamagedFileError(f"it is not plain YAML: {words}") from error
+
+
+def _count(node: "Node", known: dict[int, int]) -> int:
+    """Number of values below a node, where each alias is written out; without an end where a node holds itself."""
+    if id(node) not in known:
+        known[id(node)] = _MAX_VALUES + 1
+        parts = node.value if isinstance(node.value, list) else []
+        inner = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
+        known[id(node)] = 1 + sum(_count(item, known) for item in inner)
+    return known[id(node)]
