@@ -37,7 +37,7 @@ def length(recipe):
     ("words", "epochs"),
     [
         (("cifar10", "--epochs", 10), 10),
-        (("cifar10", "--init_from", "weights.safetensors"), 8),  # of the recipe for fine-tuning
+        (("cifar10", "--init_from", "weights.safetensors"), "auto"),  # of the recipe for fine-tuning
         (("digits", "--config", "steps.yaml", "--epochs", 2), 2),
         (("digits", "--config", "timed.yaml", "--epochs", 3), 3),
         (("digits", "--config", "timed.yaml", "--config", "epochs.yaml"), 7),

@@ -149,7 +149,7 @@ def test_cutmix_is_that_of_timm(alpha: float) -> None:
     labels = torch.tensor([0, 1] * count)
     images, shares = mixed(labels, keys(2 * count), cutmix=alpha)
     replaced = (images[0::2, 0] == 0).float().mean(dim=0)
-    np.random.seed(0)  # noqa: NPY002  timm draws from numpy's global state
+    np.random.seed(0)  # timm draws from numpy's global state
     expected, kept = torch.zeros(16, 16), []
     for _ in range(count):
         top, bottom, left, right = rand_bbox((1, 3, 16, 16), draws.beta(alpha, alpha))

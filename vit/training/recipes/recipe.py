@@ -90,7 +90,8 @@ class OptimConfig:
             highest accuracy, balanced accuracy or macro F1; with several labels for an image the highest mAP, micro F1,
             macro F1 or exact match. Of equal values the earliest wins. last: the last weights (not for a linear probe).
         clip_norm: largest norm of the gradient; 0: no clipping.
-        layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
+        layer_decay: learning rate of a block as a fraction of the next block's in a network of 12 blocks (fine-tuning).
+            In others it falls as far from the first to the last layer, in equal ratios; 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
             the training is shorter than five times the memory of the average.
         on_nan: answer to a loss or gradient that is not finite. stop: training ends. skip: the step is skipped, up to
