@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from tests.runs import run_folder
+from vit.commands.configs import shipped_configs
+from vit.data.dataset_names import KNOWN
 
 QUICK = ("--optim.steps", 2, "--data.train_images", 100, "--wandb", "off")
 
@@ -35,6 +37,7 @@ def test_weights_to_start_from_bring_a_recipe(printed):
 DATA_SETS = sorted({name.removesuffix("_cnn") for name in shipped_configs()} & KNOWN)
 
 
+@pytest.mark.faults("K41")
 @pytest.mark.parametrize("network", [(), ("--network", "vit_mini_patch4_28"), ("--network", "resnet10_small")])
 @pytest.mark.parametrize("data", DATA_SETS)
 def test_a_data_set_is_fine_tuned_as_the_same_images_in_a_folder(printed, data, network):

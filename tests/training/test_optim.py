@@ -88,6 +88,7 @@ def test_layer_decay_reaches_networks_of_timm(name, stem, first, last, blocks):
     assert found[stem]["lr"] < found[first]["lr"]
 
 
+@pytest.mark.faults("K42")
 @pytest.mark.parametrize(
     "name", ["vit_tiny_patch16_224", "vit_large_patch16_224", "resnet152", "densenet121", "efficientnet_b4", "resnet18"]
 )

@@ -1,6 +1,7 @@
 """Values given for a recipe, in layers: shipped recipes, recipe files above them, options above all"""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -96,6 +97,17 @@ class Given:
             return ""
         words = " ".join(f"--config {shlex.quote(config)}" for config in self.configs)
         return f"{words} takes the place of the recipe {source}; --config {source} {words} changes that recipe"
+
+    def note_for_cpu(self) -> str:
+        """A note where the recipe for the data set is for a GPU, and a shipped one is for a CPU; else ""."""
+        given = self._above([_DEFAULT], [])
+        source, shipped = str(_value(given, "data.source") or DataConfig().source), shipped_configs()
+        if self.configs or source not in shipped or f"{source}_cpu" not in shipped or _is_pretrained(given):
+            return ""
+        name = _shipped(source, str(_value(given, "model.network.name")))
+        for_cpu = name.replace(source, f"{source}_cpu")
+        (time,) = re.findall("^# time: +(.+)$", shipped[for_cpu].read_text(encoding="utf-8"), re.MULTILINE)
+        return f"the recipe {name} is for a GPU; --config {for_cpu} is for a CPU: {time}"
 
     def recipe_above(self, base: Recipe) -> Recipe:
         """The recipe of these values above another recipe."""

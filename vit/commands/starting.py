@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vit.commands.configs import shipped_configs
 from vit.commands.recipe_layers import AUTO, Given
 from vit.commands.recipe_options import RANDOM, SHORT, check_names, listed_images, opened_images
 from vit.commands.resuming import newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
+from vit.data.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
 from vit.training.recipes.probe_options import is_unused
 from vit.training.recipes.recipe import DistillConfig, Recipe
@@ -60,8 +60,8 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         return Start(recipe, listed_images(recipe))
     recipe = options.given.with_option("init_from", RANDOM).recipe()
     check_names(recipe)
-    listed = None if recipe.data.source in shipped_configs() else opened_images(recipe)
-    if listed is None or not _are_photographs(recipe, listed):
+    listed = listed_images(recipe)
+    if not _are_photographs(recipe, listed):
         return Start(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
@@ -92,14 +92,17 @@ def _check_probed(given: Given, recipe: Recipe) -> None:
         raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
 
 
-def _are_photographs(recipe: Recipe, listed: "Source") -> bool:
+def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
     """Whether the images are larger than those that the small networks are for."""
+    if listed is None:
+        return recipe.data.source in PHOTOGRAPHS
+
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
 
     return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
 
 
-def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source", reporter: Reporter) -> str:
+def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:
     """The published weights that photographs start from, or `RANDOM`: the run that `--resume auto` may continue did.
 
     Raises:
@@ -112,16 +115,17 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source", 
     name = FOR_PHOTOGRAPHS if network.get("name", "auto") == "auto" else str(network["name"])
     weights = PUBLISHED if name == FOR_PHOTOGRAPHS else published(name)
     if options.resume == AUTO:
-        before = newest_of_starts(recipe, name, listed.name, (None, weights))
+        data = recipe.data.source if listed is None else listed.name
+        before = newest_of_starts(recipe, name, data, (None, weights))
         if before is not None:
             return before.model.init_from or RANDOM
     obstacle = fetch(weights.removeprefix("timm:"), reporter.notice) if weights else f"timm has none for {name}"
     if not obstacle and len(network) > 1:
         from vit.training.planning.network_choice import choose_network, wanted_network
 
-        model = options.given.with_option("init_from", weights).recipe().model
+        model, images = options.given.with_option("init_from", weights).recipe().model, listed or opened_images(recipe)
         try:
-            choose_network(model, wanted_network(model), listed, len(listed.class_names))
+            choose_network(model, wanted_network(model), images, len(images.class_names))
         except CheckpointError as error:
             obstacle = error.problem
     if not obstacle:
