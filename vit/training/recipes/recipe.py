@@ -25,10 +25,10 @@ class ModelConfig:
         preprocess: preprocessing of the network's input.
         init_from: pretrained weights to start from. They are a run, a checkpoint, a file or folder of timm's,
             torchvision's, Hugging Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or
-            hf:ORG/NAME. Pretrained weights bring the recipe `finetune`: a small learning rate that falls block by
-            block, and few epochs. none: random weights. auto: published weights for a folder or CSV of photographs
-            where no network is chosen and the weights can be had; else random weights. In a study {seed} and {images}
-            stand for those of a cell, and * for any text.
+            hf:ORG/NAME. Pretrained weights bring the recipe `finetune`: a small learning rate that falls from layer to
+            layer, and a length that follows from the number of images. random: random weights. auto: published weights
+            of the network for photographs, which are refused where these are not available; random weights for images
+            of up to 64 pixels. In a study {seed} and {images} stand for those of a cell, and * for any text.
         init_head: initial weights of the last layer, where init_from has none for these classes. probe: those of a
             linear probe (Kumar et al. 2022, LP-FT). auto: probe for CNNs, random for networks with encoder blocks.
         freeze: what stays as in the weights of init_from. batch_stats: the mean and variance of every batch norm, which
