@@ -111,27 +111,29 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
     from vit.weights.hub_cache import fetch, published, repository_of
 
-    network = recipe.model.network
-    name = FOR_PHOTOGRAPHS if network.get("name", "auto") == "auto" else str(network["name"])
+    name = str(recipe.model.network.get("name", "auto"))
+    name = FOR_PHOTOGRAPHS if name == "auto" else name
     weights = PUBLISHED if name == FOR_PHOTOGRAPHS else published(name)
     if options.resume == AUTO:
         data = recipe.data.source if listed is None else listed.name
         before = newest_of_starts(recipe, name, data, (None, weights))
         if before is not None:
             return before.model.init_from or RANDOM
-    obstacle = fetch(weights.removeprefix("timm:"), reporter.notice) if weights else f"timm has none for {name}"
-    if not obstacle and len(network) > 1:
+    obstacle, cache = f"timm has none for {name}", ""
+    if weights:
+        repository = repository_of(weights.removeprefix("timm:"))
+        obstacle = fetch(weights.removeprefix("timm:"), reporter.notice)
+        cache = f"fill the hub's cache ('hf download {repository} model.safetensors'), "
+    if not obstacle:
         from vit.training.planning.network_choice import choose_network, wanted_network
 
         model, images = options.given.with_option("init_from", weights).recipe().model, listed or opened_images(recipe)
         try:
             choose_network(model, wanted_network(model), images, len(images.class_names))
         except CheckpointError as error:
-            obstacle = error.problem
-    if not obstacle:
-        return weights
-    repository = repository_of(weights.removeprefix("timm:"))
-    cache = f"fill the hub's cache ('hf download {repository} model.safetensors'), " if weights else ""
+            obstacle, cache = error.problem, ""
+        else:
+            return weights
     raise UsageError(
         f"published weights for {name} are not available: {f'{weights}: ' * bool(weights)}{obstacle}. Photographs do "
         "not train from random weights without being asked",

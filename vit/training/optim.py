@@ -19,9 +19,7 @@ from vit.training.recipes.recipe import OptimConfig
 _ATTENTION = re.compile("attn|attention|qkv|mhsa")  # in the names of parameters, here and in timm
 _TABLE = re.compile(r"(bias_table|biases|rel_pos_[hw])$")
 Named = list[tuple[str, nn.Parameter]]
-LEVELS = (
-    13  # of a ViT with 12 blocks, whose published values of layer decay count them: its embedding is below all blocks
-)
+LEVELS = 13  # below the head of a ViT with 12 blocks, in which published values of layer decay count
 MAX_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, for trainings of any length
 
 
