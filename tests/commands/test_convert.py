@@ -247,6 +247,6 @@ def test_a_word_to_those_who_train_a_vit_on_few_photographs(vit, tmp_path, draw_
     network = ("--network", "vit_tiny_patch16_224", "--model.network.depth", 1, "--image_size", 96)
     cnn = ("--network", "resnet10_small", "--image_size", 96)
     for options, spoken in ((network, True), (cnn, False)):
-        answer = vit("train", photographs, *options, *QUICK, "--out", tmp_path / "runs")
+        answer = vit("train", photographs, *options, *QUICK, "--init", "random", "--out", tmp_path / "runs")
         assert answer.code == 0, answer.err
         assert ("--init_from WEIGHTS" in answer.out) == spoken

@@ -241,6 +241,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K28", "several devices for a study or a cross-validation, or in Python",
               "a cell takes one device, whatever its recipe says; vit.train refuses them before a run folder is made, "
               "unless torchrun has started the program", 2),
+        Fault("K40", "photographs whose published weights are not available, or do not fit the options of the network",
+              "refused within seconds, with the ways on; --init random asks for random weights", 2),
+        Fault("K41", "pretrained weights for a data set with a recipe for random weights",
+              "the recipe `finetune`, as for the same images in a folder; the data set's recipe gives its cut alone"),
+        Fault("K42", "layer decay in a network of 5 to 150 layers",
+              "the lowest layer has the rate of a ViT's with 12 blocks, and the plan shows it"),
         Fault("S11", "vit --print_completion without a shell, for one that it does not know, or without shtab",
               "refused with the nearest shell, all shells, or the extra to install", 2),
     ),

@@ -17,7 +17,7 @@ from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
 
-NOWHERE = "food101"  # reading it, without its folder, would be exit code 3
+NOWHERE = "cifar100"  # reading it, without its folder, would be exit code 3
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
 
 

@@ -8,7 +8,7 @@ from tests.timm_networks import SMALL, random_images, small_create, small_networ
 from vit.errors import UsageError
 from vit.models.spec import NetworkSpec, create_network
 from vit.models.timm_network import TimmConfig, TimmNetwork
-from vit.training.optim import parameter_groups
+from vit.training.optim import LEVELS, parameter_groups
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import fill, head_names
 
@@ -86,7 +86,7 @@ def test_layers_go_from_the_input_to_the_head(name):
     groups = parameter_groups(network, named, OptimConfig(lr=1.0, layer_decay=0.5))
     rates = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
     assert {rates[id(value)] for key, value in named if key in heads} == {1.0}
-    assert rates[id(named[0][1])] == 0.5 ** max(order) and len(set(rates.values())) == max(order) + 1
+    assert rates[id(named[0][1])] == 0.5**LEVELS and len(set(rates.values())) == max(order) + 1
 
 
 def test_shared_rotary_frequencies_are_below_the_blocks():

@@ -201,13 +201,13 @@ def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch):
 )  # fmt: skip
 def test_where_it_cannot_be(vit, digits_run, here, words, said):
     words = [digits_run.path if word == "RUN" else word for word in words]
-    refused(vit("train", "food101", *words), 2, *said)
+    refused(vit("train", "cifar100", *words), 2, *said)
     assert not list(here.iterdir())
 
 
 @pytest.mark.faults("K11", simulated="the import of peft fails")
 def test_without_peft_it_says_how_to_install_it(vit, digits_run, here, without_peft):
-    answer = vit("train", "food101", "--lora", 8, "--init_from", digits_run.path)
+    answer = vit("train", "cifar100", "--lora", 8, "--init_from", digits_run.path)
     refused(answer, 2, "--lora needs peft; ", " -m pip install -e ", "[lora]")
     assert not list(here.iterdir())
 

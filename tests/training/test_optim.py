@@ -11,7 +11,7 @@ from torch import nn
 
 from vit.errors import UsageError
 from vit.models.spec import create_network
-from vit.training.optim import make_optimizer, make_schedule, matrices_of_blocks, warmup_steps
+from vit.training.optim import LEVELS, make_optimizer, make_schedule, matrices_of_blocks, warmup_steps
 from vit.training.recipes.recipe import OptimConfig
 
 CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr_ratio=0.01, weight_decay=0.3)
@@ -61,7 +61,8 @@ def test_layer_decay_lowers_the_rate_block_by_block(network):
     found = groups_by_name(network, replace(CONFIG, layer_decay=0.5))
     rates = {name: found[name]["lr"] for name in ("head.weight", "blocks.1.mlp.fc1.weight", "blocks.0.mlp.fc1.weight")}
     assert rates["head.weight"] == 0.1
-    assert rates["blocks.0.mlp.fc1.weight"] == pytest.approx(rates["blocks.1.mlp.fc1.weight"] / 2)
+    step = 0.5 ** (LEVELS / max(network.layers_above().values()))
+    assert rates["blocks.0.mlp.fc1.weight"] == pytest.approx(rates["blocks.1.mlp.fc1.weight"] * step)
     assert found["pos_embed"]["lr"] <= rates["blocks.0.mlp.fc1.weight"]
 
 
@@ -81,8 +82,26 @@ def test_layer_decay_reaches_networks_of_timm(name, stem, first, last, blocks):
         network = create_network(name, 10)
     found = groups_by_name(network, replace(CONFIG, layer_decay=0.5, optimizer="sgd"))
     head = max(group["lr"] for group in found.values())
-    assert head == 0.1 and found[last]["lr"] <= 0.05
-    assert found[first]["lr"] == pytest.approx(found[last]["lr"] / 2**blocks) and found[stem]["lr"] < found[first]["lr"]
+    step = 0.5 ** (LEVELS / max(network.layers_above().values()))
+    assert head == 0.1 and found[last]["lr"] < 0.1
+    assert found[first]["lr"] == pytest.approx(found[last]["lr"] * step**blocks)
+    assert found[stem]["lr"] < found[first]["lr"]
+
+
+@pytest.mark.faults("K42")
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_patch16_224", "vit_large_patch16_224", "resnet152", "densenet121", "efficientnet_b4", "resnet18"]
+)
+def test_no_network_is_frozen_by_layer_decay(name):
+    """Before, the exponent was the number of blocks: half of a ResNet-101 and most of a DenseNet hardly learned."""
+    with torch.device("meta"):
+        network = create_network(name, 10)
+    config = replace(CONFIG, layer_decay=0.75, optimizer="adamw")
+    factors = {key: group["lr"] / config.lr for key, group in groups_by_name(network, config).items()}
+    assert max(factors.values()) == 1 and min(factors.values()) == pytest.approx(0.75**13)
+    if name == "vit_tiny_patch16_224":  # as published, block by block
+        blocks = [factors[f"blocks.{block}.mlp.fc1.weight"] for block in range(12)]
+        assert blocks == pytest.approx([0.75 ** (12 - block) for block in range(12)])
 
 
 def rates(config, steps, network):

@@ -8,7 +8,7 @@ from torch import nn
 from tests.timm_networks import BATCH_NORM, SMALL, random_images, small_create, small_network
 from vit.errors import UsageError
 from vit.training.lora import add_adapters, layers_to_adapt, merged
-from vit.training.optim import parameter_groups
+from vit.training.optim import LEVELS, parameter_groups
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
@@ -54,7 +54,7 @@ def test_layer_decay_reaches_adapters(name):
     rates = {id(value): group["lr"] for group in groups for value in group["params"]}
     for key, value in named:
         layer = key.partition(".lora_")[0] + ".weight" if ".lora_" in key else key
-        assert rates[id(value)] == 0.5 ** deepest[layer], key
+        assert rates[id(value)] == 0.5 ** (LEVELS * deepest[layer] / max(deepest.values())), key
 
 
 @pytest.mark.faults("T4")

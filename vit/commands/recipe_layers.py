@@ -1,6 +1,7 @@
 """Values given for a recipe, in layers: shipped recipes, recipe files above them, options above all"""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import OF_SECTION, Parser
-from vit.commands.recipe_options import RANDOM, SECTIONS, SHORT, kept_parser, to_recipe
+from vit.commands.recipe_options import FROM_RANDOM, SECTIONS, SHORT, kept_parser, to_recipe
 from vit.errors import UsageError
 from vit.models.network_names import check_network
 from vit.training.recipes.image_options import DataConfig
@@ -23,7 +24,7 @@ AUTO = "auto"  # as init_from: published weights where they fit and can be had
 _LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
 _OF_COMMANDS = ("resume", "dry_run")  # options of the parser that are not those of a recipe
 _DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
-_FROM_RANDOM: Tree = {"model": {"network": {"name": "auto"}, "init_from": None}}
+_UNTRAINED: Tree = {"model": {"network": {"name": "auto"}, "init_from": None}}
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Given:
     def recipe(self) -> Recipe:
         """The recipe of these values above the shipped recipes for the data set, for pretrained weights and for LoRA.
 
-        The recipe for the data set gives neither network nor preprocessing where these come with pretrained weights.
+        With pretrained weights the recipe for the data set gives its split alone: the rest is for random weights.
         Its init_from is "auto" where nothing says what to start from.
         """
         parser = kept_parser(self.kind)
@@ -76,7 +77,7 @@ class Given:
         is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs():
             shipped = _read(parser, _shipped(str(source), str(_value(given, "model.network.name") or "auto")))
-            below.append(_without_input(shipped) if is_pretrained else shipped)
+            below.append({"data": shipped["data"]} if is_pretrained else shipped)
         given = self._above(below, files)
         if is_pretrained:
             below.append(_read(parser, FINETUNE))
@@ -97,6 +98,17 @@ class Given:
         words = " ".join(f"--config {shlex.quote(config)}" for config in self.configs)
         return f"{words} takes the place of the recipe {source}; --config {source} {words} changes that recipe"
 
+    def note_for_cpu(self) -> str:
+        """A note where the recipe for the data set is for a GPU, and a shipped one is for a CPU; else ""."""
+        given = self._above([_DEFAULT], [])
+        source, shipped = str(_value(given, "data.source") or DataConfig().source), shipped_configs()
+        if self.configs or source not in shipped or f"{source}_cpu" not in shipped or _is_pretrained(given):
+            return ""
+        name = _shipped(source, str(_value(given, "model.network.name")))
+        for_cpu = name.replace(source, f"{source}_cpu")
+        (time,) = re.findall("^# time: +(.+)$", shipped[for_cpu].read_text(encoding="utf-8"), re.MULTILINE)
+        return f"the recipe {name} is for a GPU; --config {for_cpu} is for a CPU: {time}"
+
     def recipe_above(self, base: Recipe) -> Recipe:
         """The recipe of these values above another recipe."""
         parser = kept_parser(type(base))
@@ -108,8 +120,8 @@ class Given:
 
     def _of_pretraining(self, files: Sequence[Tree]) -> list[Tree]:
         """The layers below a pretraining: the network for its data set, and the recipe of its method."""
-        parser, below = kept_parser(self.kind), [_FROM_RANDOM]
-        given = self._above([_FROM_RANDOM, {"method": PretrainRecipe().method}], files)
+        parser, below = kept_parser(self.kind), [_UNTRAINED]
+        given = self._above([_UNTRAINED, {"method": PretrainRecipe().method}], files)
         source = _value(given, "data.source") or DataConfig().source
         is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs() and not is_pretrained:
@@ -169,15 +181,7 @@ def _without_replaced(below: Tree, layer: Tree, is_given: bool) -> Tree:
 
 def _is_pretrained(given: Tree) -> bool:
     """Whether init_from names weights."""
-    return _value(given, "model.init_from") not in (None, AUTO, RANDOM)
-
-
-def _without_input(shipped: Tree) -> Tree:
-    """A shipped recipe without its network and its preprocessing."""
-    model = shipped["model"]
-    assert isinstance(model, dict)
-    kept = {name: value for name, value in model.items() if name not in ("network", "preprocess")}
-    return {**shipped, "model": kept}
+    return _value(given, "model.init_from") not in (None, AUTO, *FROM_RANDOM)
 
 
 def _without_size(below: Tree, name: object) -> Tree:

@@ -31,6 +31,7 @@ SHORT = {
     "--image_size": "--model.preprocess.image_size",
     "--augment": "--augment.name",
     "--init_from": "--model.init_from",
+    "--init": "--model.init_from",
     "--freeze": "--model.freeze",
     "--lora": "--model.lora",
     "--teacher": "--distill.teacher",
@@ -59,10 +60,11 @@ NO_TRIALS = {  # help of commands that refuse a range test and the batch size th
 }
 _OF_PRETRAINING = {
     "model.init_from": "pretrained weights to start from, as 'vit train' takes them. They bring a small learning rate "
-    "and few epochs; null or none: random weights",
+    "and few epochs; random, none or null: random weights",
     "trainer.strategy": "distribution over processes: auto or ddp, where every process holds the whole network",
 }
-RANDOM = "none"  # as init_from: the word for random weights, beside null
+RANDOM = "random"  # as init_from: the word for random weights
+FROM_RANDOM = (RANDOM, "none")  # and null
 
 
 def make_parser(kind: type[Recipe] = Recipe) -> Parser:
@@ -152,7 +154,7 @@ def to_recipe(parser: Parser, config: Namespace) -> Recipe:
     kind = PretrainRecipe if "method" in whole else Recipe
     recipe = plain_values(kind(**{item.name: getattr(whole, item.name) for item in fields(kind)}))
     _refuse_none(recipe)
-    if recipe.model.init_from == RANDOM:
+    if recipe.model.init_from in FROM_RANDOM:
         recipe.model.init_from = None
     if recipe.optim.time is not None:
         seconds(recipe.optim.time, "--time")
@@ -226,6 +228,11 @@ def check_names(recipe: Recipe) -> None:
 
 def listed_images(recipe: Recipe) -> "Source | None":
     """The image files of DATA, listed before torch is imported; None for data sets with a name."""
+    return None if recipe.data.source in KNOWN else opened_images(recipe)
+
+
+def opened_images(recipe: Recipe) -> "Source":
+    """The images of DATA, also of a data set with a name."""
     from vit.training.planning.images import opened_data
 
-    return None if recipe.data.source in KNOWN else opened_data(recipe.data)
+    return opened_data(recipe.data)

@@ -1,14 +1,15 @@
 """The recipe that `vit train` carries out: given, of a run, or with published weights that photographs start from"""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vit.commands.recipe_layers import AUTO, Given
-from vit.commands.recipe_options import SHORT, check_names, listed_images
+from vit.commands.recipe_options import RANDOM, SHORT, check_names, listed_images, opened_images
 from vit.commands.resuming import newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
-from vit.errors import UsageError
+from vit.data.dataset_names import PHOTOGRAPHS
+from vit.errors import CheckpointError, UsageError
 from vit.training.recipes.probe_options import is_unused
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
@@ -26,7 +27,7 @@ class Start:
 
     Attributes:
         recipe: recipe whose init_from is a source of weights, or None for random weights.
-        listed: images of DATA, where they are files.
+        listed: images of DATA, where they are listed already.
         meeting: meeting of several processes that have already agreed on something.
         why: reason for weights, or for random weights, that nothing asked for; empty: the user has decided.
     """
@@ -40,8 +41,10 @@ class Start:
 def find_start(options: TrainOptions, reporter: Reporter) -> Start:
     """Check the recipe's names, list the images, and decide what an open init_from means.
 
-    Published weights are the start where DATA is a folder or CSV of photographs, no network is chosen, and the weights
-    are in the cache or can be fetched. The first process decides for all.
+    Photographs start from published weights of the network. The first process decides for all.
+
+    Raises:
+        UsageError: such weights are not available or do not fit. Random weights are for those who ask for them.
     """
     if options.run is not None:
         recipe, meeting = recipe_for_all(options.run, options.given)
@@ -52,12 +55,13 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         reporter.notice(note)
     _check_taught(recipe)
     _check_probed(options.given, recipe)
-    is_open = recipe.model.init_from == AUTO
-    if is_open:
-        recipe = replace(recipe, model=replace(recipe.model, init_from=None))
+    if recipe.model.init_from != AUTO:
+        check_names(recipe)
+        return Start(recipe, listed_images(recipe))
+    recipe = options.given.with_option("init_from", RANDOM).recipe()
     check_names(recipe)
     listed = listed_images(recipe)
-    if not is_open or listed is None or not _could_use_published(recipe, listed):
+    if not _are_photographs(recipe, listed):
         return Start(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
@@ -65,15 +69,11 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
 
     _, world_size = device_and_world_size(recipe)
     meeting = Meeting(world_size)
-    obstacle = meeting.decided("start", lambda: _obstacle(options, recipe, listed, reporter))
-    if obstacle:
-        why = (
-            f"{PUBLISHED} cannot be had ({obstacle}); --init_from WEIGHTS starts from other weights, "
-            "--init_from none does not ask the hub"
-        )
-        return Start(recipe, listed, meeting, why)
-    why = "because DATA are photographs and no network is chosen; --init_from none starts from random weights"
-    return Start(options.given.with_option("init_from", PUBLISHED).recipe(), listed, meeting, why)
+    weights = meeting.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
+    if weights == RANDOM:
+        return Start(recipe, listed, meeting, "the unfinished run began with them")
+    why = "because DATA are photographs; --init random starts from random weights"
+    return Start(options.given.with_option("init_from", weights).recipe(), listed, meeting, why)
 
 
 def _check_taught(recipe: Recipe) -> None:
@@ -92,26 +92,51 @@ def _check_probed(given: Given, recipe: Recipe) -> None:
         raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
 
 
-def _could_use_published(recipe: Recipe, listed: "Source") -> bool:
-    """Whether the network is left open, and is the published one for these images."""
-    if recipe.model.network != {"name": "auto"}:
-        return False
+def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
+    """Whether the images are larger than those that the small networks are for."""
+    if listed is None:
+        return recipe.data.source in PHOTOGRAPHS
 
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
 
     return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
 
 
-def _obstacle(options: TrainOptions, recipe: Recipe, listed: "Source", reporter: Reporter) -> str:
-    """Why the training does not start from the published weights; empty: it does.
+def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:
+    """The published weights that photographs start from, or `RANDOM`: the run that `--resume auto` may continue did.
 
-    A run that `--resume auto` may continue has decided already.
+    Raises:
+        UsageError: the weights are not available, or do not fit the options of the network.
     """
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
-    from vit.weights.hub_cache import fetch
+    from vit.weights.hub_cache import fetch, published, repository_of
 
+    name = str(recipe.model.network.get("name", "auto"))
+    name = FOR_PHOTOGRAPHS if name == "auto" else name
+    weights = PUBLISHED if name == FOR_PHOTOGRAPHS else published(name)
     if options.resume == AUTO:
-        before = newest_of_starts(recipe, FOR_PHOTOGRAPHS, listed.name, (None, PUBLISHED))
+        data = recipe.data.source if listed is None else listed.name
+        before = newest_of_starts(recipe, name, data, (None, weights))
         if before is not None:
-            return "" if before.model.init_from else "the unfinished run began without them"
-    return fetch(PUBLISHED.removeprefix("timm:"), reporter.notice)
+            return before.model.init_from or RANDOM
+    obstacle, cache = f"timm has none for {name}", ""
+    if weights:
+        repository = repository_of(weights.removeprefix("timm:"))
+        obstacle = fetch(weights.removeprefix("timm:"), reporter.notice)
+        cache = f"fill the hub's cache ('hf download {repository} model.safetensors'), "
+    if not obstacle:
+        from vit.training.planning.network_choice import choose_network, wanted_network
+
+        model, images = options.given.with_option("init_from", weights).recipe().model, listed or opened_images(recipe)
+        try:
+            choose_network(model, wanted_network(model), images, len(images.class_names))
+        except CheckpointError as error:
+            obstacle, cache = error.problem, ""
+        else:
+            return weights
+    raise UsageError(
+        f"published weights for {name} are not available: {f'{weights}: ' * bool(weights)}{obstacle}. Photographs do "
+        "not train from random weights without being asked",
+        f"give --init_from WEIGHTS (a file, a folder, a run, hf:ORG/NAME), {cache}or give --init random for a much "
+        "weaker model",
+    )

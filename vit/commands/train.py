@@ -109,6 +109,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     check_range_test(options, start.recipe)
     find_bursts(start.listed, start.recipe.data, reporter)
     plan = make_plan(start.recipe, start.listed)
+    if options.run is None and plan.device.type == "cpu" and (note := options.given.note_for_cpu()):
+        reporter.notice(note)
     if options.dry_run:
         warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)

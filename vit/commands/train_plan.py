@@ -244,7 +244,12 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if plan.recipe.model.freeze == "backbone":
         how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
         return [("training", how)]
-    decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
+
+    from vit.training.optim import LEVELS
+
+    lowest = (
+        f", down to {optim.lr * optim.layer_decay**LEVELS:.2g} in the lowest layer" if optim.layer_decay < 1 else ""
+    )
     steps = (
         f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
@@ -254,6 +259,6 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     return [
-        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
+        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
     ]

@@ -27,6 +27,9 @@ TORCHVISION = frozenset(
     )
 )
 KNOWN = TORCHVISION | {DIGITS}
+PHOTOGRAPHS = frozenset(  # images of more than 64 pixels
+    ("stl10", "food101", "dtd", "flowers102", "fgvc_aircraft", "oxford_iiit_pet")
+)
 SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
     "train": ("train", "training"),
     "validation": ("validation", "valid", "val"),

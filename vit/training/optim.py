@@ -19,6 +19,7 @@ from vit.training.recipes.recipe import OptimConfig
 _ATTENTION = re.compile("attn|attention|qkv|mhsa")  # in the names of parameters, here and in timm
 _TABLE = re.compile(r"(bias_table|biases|rel_pos_[hw])$")
 Named = list[tuple[str, nn.Parameter]]
+LEVELS = 13  # below the head of a ViT with 12 blocks, in which published values of layer decay count
 MAX_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, for trainings of any length
 
 
@@ -43,10 +44,12 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
 
     Matrices and kernels decay. Norms, biases, and the parameters that the network exempts (positions, class token) do
     not. With `layer_decay` the learning rate of a parameter is multiplied by that factor for every block between the
-    parameter and the head (Clark et al. 2020, ELECTRA; Bao et al. 2022, BEiT).
+    parameter and the head (Clark et al. 2020, ELECTRA; Bao et al. 2022, BEiT). The exponent is that of a ViT with 12
+    blocks at the same fraction of the depth, so that the lowest layers of a deep network learn, too.
     """
     exempt = network.no_weight_decay()
     layers = network.layers_above() if config.layer_decay < 1.0 else {}
+    depth = max(layers.values(), default=0) or 1
     groups: dict[tuple[int, bool], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in named:
         above = layers.get(name, 0)
@@ -54,7 +57,7 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     return [
         {
             "params": chosen,
-            "lr": config.lr * config.layer_decay**above,
+            "lr": config.lr * config.layer_decay ** (LEVELS * above / depth),
             "weight_decay": config.weight_decay if decays else 0.0,
         }
         for (above, decays), chosen in groups.items()

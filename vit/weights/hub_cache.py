@@ -16,9 +16,19 @@ def cached_file(name: str) -> Path | None:
     """The cached file of a model of timm, such as "deit_tiny_patch16_224.fb_in1k"; None: the cache has none."""
     from huggingface_hub import try_to_load_from_cache
 
-    repository = _repository(name)
+    repository = repository_of(name)
     found = try_to_load_from_cache(repository, FILE) if repository else None
     return Path(found) if isinstance(found, str) else None
+
+
+def published(network: str) -> str:
+    """The weights that timm takes for a network by default, as "timm:NAME"; empty: timm publishes none on the hub."""
+    import_timm()
+    import timm
+
+    config = timm.get_pretrained_cfg(network)
+    name = "" if config is None else ".".join(filter(None, (config.architecture, config.tag)))
+    return f"timm:{name}" if name and repository_of(name) else ""
 
 
 def fetch(name: str, notice: Callable[[str], None]) -> str:
@@ -36,7 +46,7 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
 
     if constants.HF_HUB_OFFLINE:
         return "they are not in the cache, and HF_HUB_OFFLINE is set"
-    repository = _repository(name)
+    repository = repository_of(name)
     size, obstacle = _asked(repository)
     host = urlsplit(constants.ENDPOINT).hostname
     if obstacle:
@@ -49,7 +59,7 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
     return ""
 
 
-def _repository(name: str) -> str:
+def repository_of(name: str) -> str:
     """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
     import_timm()
     import timm

@@ -113,7 +113,8 @@ class AugmentConfig:
     Args:
         name: preset. none: no augmentation. light: shift or crop, and flip. standard: light and RandAugment. strong:
             standard and mixup, cutmix and erasing.
-        crop: smallest fraction of the area that a random crop keeps.
+        crop: smallest fraction of the area that a random crop keeps. Crops of square pictures are those of
+            torchvision's RandomResizedCrop; those of other pictures are larger.
         shift: largest shift, as a fraction of the side.
         rotate: largest rotation in degrees.
         zoom: largest relative change of size.
@@ -121,7 +122,7 @@ class AugmentConfig:
         randaugment: number of RandAugment operations per image.
         magnitude: strength of the RandAugment operations, 0 to 30.
         mixup: alpha of mixup.
-        cutmix: alpha of cutmix.
+        cutmix: alpha of cutmix, whose boxes the border cuts (Yun et al. 2019).
         erasing: probability that a box is erased.
     """
 

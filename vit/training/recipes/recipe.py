@@ -25,10 +25,10 @@ class ModelConfig:
         preprocess: preprocessing of the network's input.
         init_from: pretrained weights to start from. They are a run, a checkpoint, a file or folder of timm's,
             torchvision's, Hugging Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or
-            hf:ORG/NAME. Pretrained weights bring the recipe `finetune`: a small learning rate that falls block by
-            block, and few epochs. none: random weights. auto: published weights for a folder or CSV of photographs
-            where no network is chosen and the weights can be had; else random weights. In a study {seed} and {images}
-            stand for those of a cell, and * for any text.
+            hf:ORG/NAME. Pretrained weights bring the recipe `finetune`: a small learning rate that falls from layer to
+            layer, and a length that follows from the number of images. random: random weights. auto: published weights
+            of the network for photographs, which are refused where these are not available; random weights for images
+            of up to 64 pixels. In a study {seed} and {images} stand for those of a cell, and * for any text.
         init_head: initial weights of the last layer, where init_from has none for these classes. probe: those of a
             linear probe (Kumar et al. 2022, LP-FT). auto: probe for CNNs, random for networks with encoder blocks.
         freeze: what stays as in the weights of init_from. batch_stats: the mean and variance of every batch norm, which
@@ -57,7 +57,8 @@ class OptimConfig:
             the other weights.
         lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
             and suggests a value; the report shows its curve, and the training keeps the recipe's value.
-        epochs: number of passes over the training images.
+        epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
+            of training images, for fine-tuning, and no fewer than 8 passes.
         steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
             validation; null: length in epochs.
         time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from
@@ -89,7 +90,8 @@ class OptimConfig:
             highest accuracy, balanced accuracy or macro F1; with several labels for an image the highest mAP, micro F1,
             macro F1 or exact match. Of equal values the earliest wins. last: the last weights (not for a linear probe).
         clip_norm: largest norm of the gradient; 0: no clipping.
-        layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
+        layer_decay: learning rate of a block as a fraction of the next block's in a network of 12 blocks (fine-tuning).
+            In others it falls as far from the first to the last layer, in equal ratios; 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
             the training is shorter than five times the memory of the average.
         on_nan: answer to a loss or gradient that is not finite. stop: training ends. skip: the step is skipped, up to
@@ -98,7 +100,7 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
     lr: Positive = 1e-3
-    epochs: PositiveInt = 50
+    epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
     time: str | None = None
     batch_size: PositiveInt | Literal["auto"] | None = None
