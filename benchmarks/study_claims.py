@@ -21,8 +21,8 @@ from scipy.special import ndtri, stdtr
 from scipy.stats import binomtest
 
 from vit.study.crossover import compare_with_first
-from vit.study.findings import Comparison, Fit, Interval
-from vit.study.learning_curve import fit_curve
+from vit.study.findings import Comparison, Interval
+from vit.study.forecast import MeasuredCurve
 from vit.study.paired import Answers
 from vit.study.variance_components import MeanSquares, mean_error
 
@@ -52,9 +52,10 @@ class World:
 
 @dataclass
 class Tally:
-    """Counts of studies."""
+    """Counts of studies, and widths of intervals."""
 
     counts: dict[str, list[int]] = field(default_factory=dict)
+    widths: list[float] = field(default_factory=list)
 
     def add(self, name: str, true: bool) -> None:
         """One more case, in which `name` holds or does not."""
@@ -176,25 +177,19 @@ def crossings(world: World, curves: tuple[Curve, Curve], truth: float, count: in
     return found
 
 
-def fits(world: World, law: tuple[float, float, float], count: int) -> Tally:
-    """How often the intervals of a fitted curve (floor, scale, exponent) hold the truth."""
-    floor, scale, exponent = law
-
-    def curve(images: float) -> float:
-        return floor + scale * images**exponent
-
-    found, largest = Tally(), world.sizes[-1]
+def forecasts(world: World, curve: Curve, count: int) -> Tally:
+    """How often forecasts at 1.5, 2 and 4 times the largest size hold the truth, and how wide those at twice are."""
+    found, ahead = Tally(), np.array([1.5, 2.0, 4.0]) * world.sizes[-1]
     for answers in studies(world, [curve], count):
-        fit = fit_curve(answers["A"], None)
-        assert isinstance(fit, Fit)
-        found.add("supported", fit.supported)
-        for name, truth in (("floor", floor), ("scale", scale), ("exponent", exponent)):
-            found.add(name, _holds(getattr(fit, name), truth))
-        found.add("at_twice", _holds(fit.at_twice, curve(2 * largest)))
-        found.add("at_four_times", _holds(fit.at_four_times, curve(4 * largest)))
-        for low, high, images in zip(fit.low, fit.high, fit.sizes, strict=True):
-            found.add("band", low <= curve(images) <= high)
+        for images, _, low, high in zip(ahead, *MeasuredCurve.of(answers["A"]).expected(ahead), strict=True):
+            found.add(f"{images / world.sizes[-1]:g} times", low <= curve(images) <= high)
+            found.widths.append(high / low)
     return found
+
+
+def late(images: float) -> float:
+    """A curve that begins to fall late, and is no power law."""
+    return float(0.75 / (1 + (images / 1500) ** 0.55))
 
 
 def gap_found(world: World, count: int, error: float = 0.1) -> float:
@@ -241,7 +236,13 @@ NULL = [
     (World(seeds=5, test_images=10_000, sizes=SEVEN), 2),
     (World(seeds=10, test_images=300, sizes=SEVEN), 2),
 ]
-FIT_NUMBERS = ("supported", "floor", "exponent", "at_twice", "at_four_times", "band")
+FOUR, SIX = (140, 302, 650, 1400), (140, 222, 352, 558, 884, 1400)
+CURVES: dict[str, Curve] = {
+    "power law": power(1400, 0.1, -0.35),
+    "with a floor": power(1400, 0.14, -0.5, 0.04),
+    "steep": power(1400, 0.05, -0.8),
+    "late": late,
+}
 STEEP = (power(1000, 0.15, -0.5), power(1000, 0.15, -0.2))
 
 
@@ -249,7 +250,7 @@ def main() -> None:
     """Print the tables of docs/measurements.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", type=int, default=2000)
-    parser.add_argument("--only", choices=("claims", "coverage", "crossings", "fits", "power"))
+    parser.add_argument("--only", choices=("claims", "coverage", "crossings", "forecasts", "power"))
     given = parser.parse_args()
 
     def wanted(part: str) -> bool:
@@ -274,12 +275,13 @@ def main() -> None:
         for k, t in ((3, 1000), (5, 1000), (10, 1000), (3, 10_000), (5, 10_000)):
             found = crossings(World(seeds=k, test_images=t, sizes=SEVEN), STEEP, 1000, given.studies)
             _row(1000, k, t, found.words("found"), found.words("crossing"))
-    if wanted("fits"):
-        _row("floor, scale, exponent", "seeds", "test images", *FIT_NUMBERS)
-        for law in ((0.03, 2.0, -0.5), (0.0, 1.0, -0.3)):
-            for k, t in ((3, 1000), (5, 1000), (5, 10_000), (10, 10_000)):
-                found = fits(World(seeds=k, test_images=t, sizes=SEVEN), law, given.studies // 2)
-                _row(law, k, t, *(f"{100 * found.share(name):.1f} %" for name in FIT_NUMBERS))
+    if wanted("forecasts"):
+        _row("curve", "sizes", "seeds", "test images", "1.5 times", "2 times", "4 times", "median width")
+        for name, curve in CURVES.items():
+            for sizes, k, t in ((FOUR, 3, 400), (SIX, 3, 400), (FOUR, 5, 2000)):
+                found = forecasts(World(seeds=k, test_images=t, sizes=sizes), curve, given.studies // 2)
+                held = (found.words(f"{times} times") for times in ("1.5", "2", "4"))
+                _row(name, len(sizes), k, t, *held, f"{np.median(found.widths):.2f}")
     if wanted("power"):
         _row("seeds", "test images", "scatter", "gap found in 80 % of studies, in points, at 10 % error")
         for scatter in (0.02, 0.1):

@@ -117,37 +117,85 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """e(n) = floor + scale * n^exponent, fitted to the points of a series by weighted least squares.
+class Gain:
+    """What the step between the two largest sizes of a series has brought, on the same seeds and test images.
 
     Attributes:
-        supported: whether the points support the fit. If not, no number may be read from the fit.
-        why: reason where the points do not support the fit.
-        sizes: numbers of images from the smallest measured to 4 times the largest, evenly spaced in the logarithm.
-        mean: fitted error at each of `sizes`.
-        low: lower end of the 95 % band at each of `sizes`.
-        high: upper end of the 95 % band at each of `sizes`.
-        largest: largest measured size. Beyond it the curve is an extrapolation.
-        at_twice: estimated error with twice the largest size.
-        at_four_times: estimated error with four times the largest size.
-        for_target: estimated number of images that reach the target accuracy, or None without such an estimate.
-        refusal: reason why `for_target` is None.
+        fall: part of the errors that the larger size no longer makes; below 0 where it makes more. Its interval covers
+            other seeds and other test images.
+        points: error of the smaller size minus error of the larger.
+        p: p value of the test that the errors do not change, or 1 with one seed.
     """
 
-    floor: Interval
-    scale: Interval
-    exponent: Interval
-    supported: bool
+    from_images: int
+    to_images: int
+    fall: Interval
+    points: Interval
+    p: float
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The error that a series is expected to have with a number of images, with both ends of its 95 % interval."""
+
+    series: str
+    num_images: int
+    error: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> Interval:
+        """The error with its interval."""
+        return Interval(self.error, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """What the forecast would have said of a measured size, had only the sizes up to `known_to` been measured."""
+
+    series: str
+    known_to: int
+    num_images: int
+    error: float
+    low: float
+    high: float
+    measured: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The curve of a series beyond its largest size, up to 4 times.
+
+    Attributes:
+        largest: largest measured size.
+        why: reason where no number can be given, else empty. The lists are empty then.
+        sizes: numbers of images from the largest measured to 4 times as many, evenly spaced in the logarithm.
+        mean: expected error at each of `sizes`.
+        low: lower end of the 95 % band at each of `sizes`.
+        high: upper end of the 95 % band at each of `sizes`.
+        expected: at 1.5, 2, 3 and 4 times the largest size.
+        backtest: for sizes that were measured.
+        for_target: numbers of images between which the target accuracy is reached; the second is None above 4 times
+            the largest size. None without such numbers.
+        refusal: what is known of the target instead.
+    """
+
+    largest: int
     why: str
     sizes: list[float]
     mean: list[float]
     low: list[float]
     high: list[float]
-    largest: int
-    at_twice: Interval
-    at_four_times: Interval
-    for_target: Interval | None
+    expected: list[Expected]
+    backtest: list[Backtest]
+    for_target: tuple[int, int | None] | None
     refusal: str
+
+    @property
+    def at_twice(self) -> Expected | None:
+        """With twice the largest size."""
+        return self.expected[1] if self.expected else None
 
 
 @dataclass(frozen=True)
@@ -159,7 +207,8 @@ class Series:
     parameters: int
     flops: int
     points: list[Point]
-    fit: Fit | None
+    gain: Gain | None
+    forecast: Forecast | None
 
 
 @dataclass(frozen=True)
@@ -247,24 +296,42 @@ class Findings:
     """All findings of a study: summary.json.
 
     Attributes:
-        verdict: paragraph for a reader who reads nothing else.
-        headline: the answer in one sentence, with interval and p where there are some; "" where it was not told.
-        sentences: the rest of the verdict without its advice.
+        answer: which network, and whether more images help, each in one sentence.
+        trend: which network gains more from more images; empty where that is not known.
+        conditions: what the answer depends on.
+        cost: parameters, FLOPs and time of the networks of the answer.
+        warnings: what may make the answer wrong.
+        notes: what the budget, the checkpoints and the tuning may have changed.
         next_steps: what would make the answer better known.
-        target: accuracy of `Fit.for_target`, or None without a target.
+        target: accuracy of `Forecast.for_target`, or None without a target.
+        margin: errors that differ by less count as equal.
         num_test_images: number of test images, which all runs share.
     """
 
-    verdict: str
+    answer: list[str]
     series: list[Series]
     comparisons: list[Comparison]
     target: float | None
     num_test_images: int
     protocol: Protocol
     failed: list[FailedCell]
-    headline: str = ""
-    sentences: list[str] = field(default_factory=list)
+    trend: str = ""
+    conditions: str = ""
+    cost: str = ""
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
+    margin: float = 0.0
+
+    @property
+    def forecasts(self) -> list[Expected]:
+        """Those of all series."""
+        return [row for one in self.series if one.forecast for row in one.forecast.expected]
+
+    @property
+    def backtest(self) -> list[Backtest]:
+        """Those of all series."""
+        return [row for one in self.series if one.forecast for row in one.forecast.backtest]
 
     @property
     def sizes(self) -> list[int]:

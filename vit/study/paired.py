@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from vit.data.samples import Labels
 from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.findings import Difference, Interval, Reach
+from vit.study.findings import Difference, Gain, Interval, Reach
 from vit.study.variance_components import Bools, Floats, MeanSquares
 
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
@@ -123,6 +123,19 @@ def difference(pair: Pair) -> Difference:
             )
         ),
     )
+
+
+def gain(wrong: Answers, groups: float | None = None) -> Gain | None:
+    """The step between the two largest sizes of a series, on the seeds that both have. None without such seeds."""
+    if len(wrong) < 2:
+        return None
+    small, large = sorted(wrong)[-2:]
+    shared = pairs({0: wrong[small]}, {0: wrong[large]}, groups)
+    if not shared:
+        return None
+    found = difference(shared[0])
+    ends = [None if end is None else 1 - 1 / end for end in (found.ratio.low, found.ratio.high)]
+    return Gain(small, large, Interval(1 - 1 / found.ratio.value, *ends), found.gap, found.p)
 
 
 def hochberg(p_values: Sequence[float | None]) -> list[float]:
