@@ -52,7 +52,9 @@ def summarize(
         _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), target)
         for name, wrong in answers.items()
     ]
-    compared = compare_with_first(answers, effective_number(results[0].groups)) if answers else []
+    looks = protocol.get("looks", 1)
+    groups = effective_number(results[0].groups) if results else None
+    compared = compare_with_first(answers, groups, looks if isinstance(looks, int) else 1) if answers else []
     comparisons = [replace(one, words=comparison_words(one)) for one in compared]
     told = verdict(series, comparisons, protocol, failed, results, target, margin)
     return Findings(
