@@ -31,7 +31,7 @@ PROTOCOL = {
     "seeds": [0, 1, 2, 3, 4],
     "budget": "steps:2000",
     "budget_words": "2,000 optimizer steps at every size",
-    "tuning": "chosen among 3 settings at every size, on validation images, with seed 0; then fixed",
+    "tuning": "chosen among 3 settings at every size by each seed for itself, on validation images",
     "settings": {"vit_mini_patch4_28": ["lr=0.0003", "lr=0.001", "lr=0.003"], "resnet10_small": ["lr=0.01", "lr=0.1"]},
     "subsets": "class-balanced, each inside the next larger, drawn once per seed and shared by all networks",
     "jobs": "2 at a time, 1 thread each",

@@ -12,7 +12,7 @@ LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen bac
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
 PROBE_WORDS = "heads fitted to features of frozen backbones"
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
-_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=, |$)")  # "lr=0.001, depth=4"
+_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
 Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
 
@@ -79,14 +79,14 @@ def end_of_tuning_warning(protocol: Protocol) -> str:
     for group, choice in chosen.items():
         name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
         tried = _numbers(settings.get(name))
-        for option, (value,) in _numbers(choice).items():
+        for option, taken in _numbers(choice).items():
             values = sorted(tried.get(option, set()))
-            if len(values) > 2 and value in (values[0], values[-1]):
-                end = "lowest" if value == values[0] else "highest"
+            if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
+                end = "lowest" if taken == {values[0]} else "highest"
                 found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
     if not found:
         return ""
-    words = "; ".join(f"{taken} ({', '.join(sizes)})" for taken, sizes in found.items())
+    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
     return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
 
 
