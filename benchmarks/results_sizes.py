@@ -128,12 +128,16 @@ def curve_path(kept: Kept) -> Path:
 
 
 def curve_numbers(kept: Kept) -> dict[str, list[list[float | None]]]:
-    """What the figure shows: {series: [number of images, errors of the seeds, and both ends of the interval]}."""
+    """What the figure shows: {series: [number of images, errors of the seeds, and both ends of the interval]}, and
+    what is expected with more images."""
     found = {}
     for series in kept.findings.series:
         ends = [(*point.errors, point.mean.low, point.mean.high) for point in series.points]
         rows = [[None if value is None else round(value, 6) for value in row] for row in ends]
         found[series.name] = [[point.num_images, *row] for point, row in zip(series.points, rows, strict=True)]
+        if series.forecast is not None:
+            ahead = [(row.num_images, row.error, row.low, row.high) for row in series.forecast.expected]
+            found[f"{series.name}, forecast"] = [[round(value, 6) for value in row] for row in ahead]
     return found
 
 

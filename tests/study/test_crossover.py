@@ -182,3 +182,13 @@ def test_a_clear_crossing_mirrors_too(steep, shallow, seed):
     assert one.verdict == other.verdict and same(one.crossing, other.crossing)
     if one.verdict == "crossing":
         assert 100 < one.crossing.value < 3000
+
+
+def test_a_study_that_was_looked_at_before_claims_less():
+    """Seeds that were added until networks were told apart did so in 10 % of studies of equal networks."""
+    both = {
+        name: answers([[error] * 3] * 2, (100, 300), seed=k)
+        for k, (name, error) in enumerate((("A", 0.1), ("B", 0.11)))
+    }
+    first, second, third = (compare_with_first(both, looks=looks)[0].differences[0].p_adjusted for looks in (1, 2, 3))
+    assert second == pytest.approx(min(1.0, 12 * first)) and third == pytest.approx(min(1.0, 24 * first))

@@ -191,9 +191,7 @@ def test_few_runs():
     apart = summarize([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
     assert "share no size and seed" in apart.answer[0]
     grown = summarize([run("vit", 100, 0, 3000), run("vit", 200, 0, 2000)], {}, [], None)
-    assert grown.answer[1].startswith(
-        "Untested, one seed: from 100 to 200 images the errors of vit fell by 33 %"
-    )
+    assert grown.answer[1].startswith("Untested, one seed: from 100 to 200 images the errors of vit fell by 33 %")
     none = summarize([], {}, [FailedCell("vit", 100, 0, "x", "y")], None)
     assert none.answer[0] == "No run has finished; 1 failed." and none.num_test_images == 0
     for found in (one, two, apart, grown, none):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
-from scipy.stats import binomtest
+from scipy.stats import binom
 
 from vit.data.samples import Labels
 from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
@@ -185,7 +185,10 @@ def hochberg(p_values: Sequence[float | None]) -> list[float]:
 
 
 def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> McNemar:
-    """Whether one of two networks has more of the same images (T,) right: the exact binomial form of the test.
+    """Whether one of two networks has more of the same images (T,) right: the mid-p form of the binomial test.
+
+    Its exact form rejects equal networks in 0.1 to 1.4 % instead of 5 % (Fagerland, Lydersen & Laake 2013, "The McNemar
+    test for binary matched-pairs data").
 
     Args:
         groups: (T,) as of `image_groups.numbered`. With groups, p is the larger one of this test and of a test that
@@ -194,7 +197,9 @@ def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None =
     only_first = int((first_correct & ~second_correct).sum())
     only_second = int((second_correct & ~first_correct).sum())
     split = only_first + only_second
-    p = float(binomtest(only_first, split).pvalue) if split else 1.0
+    fewer = min(only_first, only_second)
+    point = float(binom.pmf(fewer, split, 0.5))
+    p = 2 * float(binom.cdf(fewer, split, 0.5)) - point if only_first != only_second else 1 - point / 2 * (split > 0)
     if groups is not None and split:
         value, error = (only_first - only_second) / len(groups), _error_of_groups(first_correct, second_correct, groups)
         p = max(p, float(2 * ndtr(-abs(value) / error)) if error else 0.0)
