@@ -81,10 +81,10 @@ def backtests(curve: Curve, method: Method) -> Iterator[Backtest]:
         if len(used) == 2 < count or not later:
             continue
         ends = method(measured({size: curve.errors[size] for size in used}), np.array(later, dtype=np.float64))
-        for size, *one in zip(later, *ends, strict=True):
+        for size, error, low, high in zip(later, *ends, strict=True):
             truth = float(np.mean(curve.errors[size]))
             if truth > 0:
-                yield Backtest(curve.name, used[-1], size, *map(float, one), truth)
+                yield Backtest(curve.name, used[-1], size, float(error), float(low), float(high), truth)
 
 
 def power_law(curve: MeasuredCurve, wanted: Floats) -> tuple[Floats, Floats, Floats]:

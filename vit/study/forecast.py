@@ -119,7 +119,10 @@ def forecast(
     grid = np.geomspace(largest, FARTHEST * largest, 30)
     mean, low, high = (values.tolist() for values in curve.expected(grid))
     rows = zip(TIMES, *curve.expected([times * largest for times in TIMES]), strict=True)
-    expected = [Expected(series, round(times * largest), *map(float, ends)) for times, *ends in rows]
+    expected = [
+        Expected(series, round(times * largest), float(error), float(low), float(high))
+        for times, error, low, high in rows
+    ]
     backtest = _backtest(series, {size: wrong[size] for size in used})
     for_target = _for_target(target, points, curve, "")
     return Forecast(largest, "", grid.tolist(), mean, low, high, expected, backtest, *for_target)
@@ -149,9 +152,9 @@ def _backtest(series: str, wrong: Answers) -> list[Backtest]:
         if not later:
             continue
         curve = MeasuredCurve.of({size: wrong[size] for size in known})
-        for size, *ends in zip(later, *curve.expected(later), strict=True):
+        for size, error, low, high in zip(later, *curve.expected(later), strict=True):
             measured = float(np.mean([np.mean(each) for each in wrong[size].values()]))
-            found.append(Backtest(series, known[-1], size, *map(float, ends), measured))
+            found.append(Backtest(series, known[-1], size, float(error), float(low), float(high), measured))
     return found
 
 
