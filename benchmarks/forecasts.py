@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vit.study.findings import Backtest
+from vit.study.expected import Backtest
 from vit.study.folder import collect
 from vit.study.forecast import FARTHEST, MeasuredCurve, last_regime
 from vit.study.summary import steps_of

@@ -5,20 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from vit.study.findings import (
-    Backtest,
-    Comparison,
-    Difference,
-    Expected,
-    FailedCell,
-    Findings,
-    Forecast,
-    Gain,
-    Interval,
-    Point,
-    Reach,
-    Series,
-)
+from vit.study.expected import Backtest, Expected, Forecast, Gain
+from vit.study.findings import Comparison, Difference, FailedCell, Findings, Interval, Point, Reach, Series
 
 CURVES = ((0.02, 9.0, -0.75), (0.03, 1.5, -0.5), (0.02, 2.5, -0.45), (0.05, 4.0, -0.6))  # floor, scale, exponent
 SIZES = (100, 300, 1000, 3000, 10000)

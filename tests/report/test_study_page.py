@@ -61,7 +61,7 @@ def test_the_page_is_complete(study, tmp_path):
         picture.load()
         assert picture.format == "PNG" and picture.width > 1000
     assert len(page.of("img")) == 3
-    headings = ["Errors", "Differences", "Crossing", "Price", "Cells that failed", "Forecasts", "Protocol"]
+    headings = ["Errors", "Differences", "Price", "Cells that failed", "Forecasts", "Protocol"]
     places = [page.text.index(f" {words} ", page.text.index("Test error in %") - 10) for words in headings]
     assert places == sorted(places)
     first = page.text.index("Below about 1,200 images resnet10_small is ahead")
@@ -73,7 +73,6 @@ def test_the_page_is_complete(study, tmp_path):
             assert f"{100 * point.mean.low:.2f} to {100 * point.mean.high:.2f}; 5 seeds" in page.text
     for words in (
         "2,000 optimizer steps at every size",  # caption and protocol
-        "equally good at about 1,200 training images (890 or more; the upper end may lie outside the measured sizes)",
         "From the sizes up to 3,000 this method would have said 10.0 % (8.0 to 12.0)",
         "20,000 (forecast)",
         "below the margin, 2 points",

@@ -11,7 +11,8 @@ from matplotlib.lines import Line2D
 
 from vit.report.study_style import PERCENTS, bars, ends, label, least_error, scaled
 from vit.report.style import log_axis, look, plain, size_axis
-from vit.study.findings import Comparison, Findings, Forecast, Series
+from vit.study.expected import Forecast
+from vit.study.findings import Comparison, Findings, Series
 from vit.study.wording import budget_words, two_digits
 
 _SECONDS = {

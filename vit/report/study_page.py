@@ -20,7 +20,7 @@ from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants
 from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
-from vit.study.findings import Comparison, Difference, FailedCell, Findings, JsonValue, Point, Protocol, Series
+from vit.study.findings import Comparison, Difference, FailedCell, Findings, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.forecast import TIMES
 from vit.study.summary import summarize, to_json, write_results
@@ -36,7 +36,7 @@ from vit.study.wording import (
     equal_seeds,
     in_words,
     percents,
-    two_digits,
+    pool_size,
 )
 
 _MOST_WEIGHTS = 3  # files that are named
@@ -57,15 +57,6 @@ class DifferenceRow:
     p: str
     p_adjusted: str
     reach: tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class ForecastRow:
-    """The forecasts of a series as the page prints them. Without cells, `why` says why there are none."""
-
-    series: str
-    cells: list[Cell]
-    why: str
 
 
 @dataclass(frozen=True)
@@ -104,9 +95,8 @@ class StudyContent:
     variants: list[tuple[str, Cell, DifferenceRow | None]]
     comparisons: list[tuple[Comparison, list[DifferenceRow]]]
     has_crossing: bool
-    crossings: list[str]
     table: list[tuple[str, list[Cell]]]
-    forecasts: list[ForecastRow]
+    forecasts: list[tuple[str, list[Cell], str]]
     forecast_sizes: list[str]
     backtests: list[str]
     margin: str
@@ -181,13 +171,16 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         variants=[] if len(sizes) > 1 else _variants(findings),
         comparisons=[(pair, [_difference(row) for row in pair.differences]) for pair in several],
         has_crossing=any(pair.crossing for pair in several),
-        crossings=[_crossing(pair) for pair in several],
         table=_table(findings),
-        forecasts=[_forecast(series) for series in findings.series if series.forecast is not None],
+        forecasts=[
+            (series.name, [percents(row.interval) for row in series.forecast.expected], series.forecast.why)
+            for series in findings.series
+            if series.forecast is not None
+        ],
         forecast_sizes=[f"{times:g} times" for times in TIMES],
         backtests=[backtest_words(row) for row in findings.backtest],
         margin=f"{100 * findings.margin:g}",
-        pool=_pool(protocol),
+        pool=pool_size(protocol),
         prices=[(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
         failed=[FailedRow(cell, RunLayout(Path(cell.run)).log_path.as_posix()) for cell in findings.failed],
         backbones=[one.cells() for one in backbones],
@@ -216,13 +209,6 @@ def _weights(hashes: JsonValue) -> str:
     """The weights that networks start from or learn from; empty where there are none."""
     names = sorted({weights_name(source) for source in hashes}) if isinstance(hashes, Mapping) else []
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
-
-
-def _pool(protocol: Protocol) -> int | None:
-    """Number of the training images from which every seed draws its own; None where that is not known."""
-    images = protocol.get("images")
-    pool = images.get("train") if isinstance(images, Mapping) else None
-    return pool if isinstance(pool, int) else None
 
 
 def _lines_of(findings: Findings) -> list[tuple[str, str]]:
@@ -290,30 +276,6 @@ def _correlations(series: Series) -> str:
     """Correlations of two seeds' errors, at each size: '0.42, 0.51'."""
     found = [point.seed_correlation for point in series.points if point.seed_correlation is not None]
     return ", ".join(f"{value:.2f}" for value in found)
-
-
-def _crossing(pair: Comparison) -> str:
-    crossing = pair.crossing
-    if crossing is not None:
-        notes = [ends(crossing, two_digits)]
-        notes += [
-            f"the {side} end may lie outside the measured sizes"
-            for side, end in (("lower", crossing.low), ("upper", crossing.high))
-            if end is None
-        ]
-        around = "; ".join(filter(None, notes))
-        size = f"about {two_digits(crossing.value)} training images"
-        return f"{pair.first} and {pair.second} are equally good at {size} ({around})."
-    if pair.verdict == "not resolved":
-        return f"{pair.first} and {pair.second}: these sizes and seeds do not resolve whether the curves cross."
-    ahead = pair.first if pair.verdict == "first ahead" else pair.second
-    return f"{pair.first} and {pair.second}: no crossing within the measured sizes; {ahead} is ahead."
-
-
-def _forecast(series: Series) -> ForecastRow:
-    assert series.forecast is not None
-    cells = [percents(row.interval) for row in series.forecast.expected]
-    return ForecastRow(series.name, cells, series.forecast.why)
 
 
 def _price(point: Point | None) -> Cell:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
+from vit.study.expected import Backtest, Expected, Forecast
+from vit.study.findings import ALPHA, Interval, Point
 from vit.study.paired import Answers
 from vit.study.variance_components import Floats, MeanSquares
 

@@ -9,7 +9,8 @@ from scipy.stats import binom
 
 from vit.data.samples import Labels
 from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.findings import Difference, Gain, Interval, Reach
+from vit.study.expected import Gain
+from vit.study.findings import Difference, Interval, Reach
 from vit.study.variance_components import Bools, Floats, MeanSquares, Spread
 
 _LEAST_SHARED = 4  # sizes that share the scatter of their seeds

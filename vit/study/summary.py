@@ -10,12 +10,13 @@ import numpy as np
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
 from vit.inference.image_groups import effective_number, gathered
+from vit.study.answer_warnings import items
 from vit.study.crossover import compare_with_first
 from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
 from vit.study.forecast import forecast
 from vit.study.paired import Answers, gain
 from vit.study.variance_components import MeanSquares, mean_error
-from vit.study.verdict import MARGIN, items, verdict
+from vit.study.verdict import MARGIN, verdict
 from vit.study.wording import LINEAR_PROBE, comparison_words
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups"))

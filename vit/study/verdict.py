@@ -1,23 +1,14 @@
 """The answer of a study in two sentences, who gains more, and one line each for what it rests on"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from vit.study.answer_warnings import at_chance, chance_error, guesses, items, missing_runs, unequal_start
 from vit.study.budget_warnings import few_passes, last_weights, more_steps
-from vit.study.findings import (
-    ALPHA,
-    CellResult,
-    Comparison,
-    FailedCell,
-    Gain,
-    Interval,
-    JsonValue,
-    Point,
-    Protocol,
-    Series,
-)
+from vit.study.expected import Gain
+from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Interval, Point, Protocol, Series
 from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
@@ -25,8 +16,8 @@ from vit.study.wording import (
     gap_words,
     other_aim_warning,
     outcome,
-    percent_words,
     points_words,
+    pool_size,
     short_percents,
     target_words,
     trend,
@@ -36,7 +27,6 @@ MOST_WORDS = 25  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
 _LITTLE = 0.1  # part of the errors that twice the images remove: less is little
 _ALIKE = 2.0  # largest ratio of parameters, or of FLOPs, of two networks of one size
-_RANDOM = "random weights"
 
 
 @dataclass(frozen=True)
@@ -85,10 +75,10 @@ def verdict(
     pair = [best] if lead is None else [one for one in series if one.name in (lead.first, lead.second)]
     is_probe = protocol.get("budget") == LINEAR_PROBE
     warnings = [
-        *_at_chance(series, protocol),
-        _unequal_start(protocol),
+        *at_chance(series, protocol),
+        unequal_start(protocol),
         *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
-        _missing_words(series, protocol, failed),
+        missing_runs(series, protocol, failed),
     ]
     notes = [
         *(() if is_probe else (few_passes(results), more_steps(results), last_weights(results))),
@@ -152,10 +142,8 @@ def _which(
     first, second, one = lead.first, lead.second, lead.differences[-1]
     at = f"with {one.num_images:,} images"
     errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
-    chance = _chance(protocol)
-    if chance is not None and all(
-        _has_chance(_point(series, name, one.num_images), chance) for name in (first, second)
-    ):
+    chance = chance_error(protocol)
+    if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
         return f"Neither: {at} {first} and {second} are both no better than guessing."
     if one.gap.low is None or one.gap.high is None:
         return f"Not tested, from one seed: {at} the error is {errors[0]} for {first} and {errors[1]} for {second}."
@@ -245,12 +233,12 @@ def _third(lead: Comparison | None) -> str:
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
     """What the answer depends on, in one line."""
     largest = max(point.num_images for one in series for point in one.points)
-    budget = "heads on frozen backbones" if protocol.get("budget") == LINEAR_PROBE else budget_words(protocol)
-    images = protocol.get("images")
-    pool = images.get("train") if isinstance(images, Mapping) else None
-    draws = f"other draws from your {pool:,} training images" if isinstance(pool, int) else "other training images"
+    is_probe, pool = protocol.get("budget") == LINEAR_PROBE, pool_size(protocol)
+    budget = "only heads were trained, on features of frozen backbones" if is_probe else budget_words(protocol)
+    draws = f"other draws from your {pool:,} training images" if pool else "other training images"
+    right = f"A test image is right if {protocol['right']}. " if "right" in protocol else ""
     return (
-        f"Intervals cover other seeds, {draws} and other test images. {f'Budget: {budget}. ' if budget else ''}"
+        f"{right}Intervals cover other seeds, {draws} and other test images. {f'Budget: {budget}. ' if budget else ''}"
         f"Not measured: other data, other budgets, more than {largest:,} images."
     )
 
@@ -268,47 +256,6 @@ def _cost(pair: Sequence[Series]) -> str:
     }
     unlike = " and ".join(f"{ratio:.1f} times in {name}" for name, ratio in ratios.items() if ratio > _ALIKE)
     return f"{words}." + (f" They differ {unlike}: the answer is about these networks, not families." if unlike else "")
-
-
-def _chance(protocol: Protocol) -> float | None:
-    """Error of guessing one of the classes; None where images have several labels, or classes are not counted."""
-    classes = protocol.get("classes")
-    return None if "right" in protocol or not isinstance(classes, int) or classes < 2 else 1 - 1 / classes
-
-
-def _has_chance(point: Point, chance: float) -> bool:
-    return (point.mean.value if point.mean.high is None else point.mean.high) >= chance
-
-
-def _at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
-    """A warning for each network that is no better than guessing at its largest size."""
-    chance = _chance(protocol)
-    return [
-        f"{one.name} is no better than guessing with {one.points[-1].num_images:,} images: its error is "
-        f"{percent_words(one.points[-1].mean)}, and that of guessing {100 * chance:.0f} %. It has not learned."
-        for one in series
-        if chance is not None and _has_chance(one.points[-1], chance)
-    ]
-
-
-def _unequal_start(protocol: Protocol) -> str:
-    """A warning where a network that starts from weights is compared with one that starts from random weights."""
-    start = protocol.get("start")
-    if not isinstance(start, Mapping):
-        return ""
-    random = [name for name, words in start.items() if words == _RANDOM]
-    trained = [name for name in start if name not in random]
-    if not random or not trained:
-        return ""
-    return (
-        f"{' and '.join(trained)} began with pretrained weights and {' and '.join(random)} with random ones: "
-        "the answer is about the weights, not about the networks."
-    )
-
-
-def _missing_words(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
-    missing = _missing(series, protocol, failed)
-    return f"Runs are missing: {', '.join(missing)}." if missing else ""
 
 
 def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:
@@ -338,24 +285,3 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
             + ("both would help equally." if both else f"{better} would help most.")
         )
     return ""
-
-
-def _missing(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
-    """For each series how many planned runs it lacks. A protocol of before the plan was kept tells only what exists."""
-    cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
-    names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
-    planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
-    planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
-    found = [
-        f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
-    ]
-    others = dict.fromkeys([*names, *(one.series for one in failed)])
-    reference = names[0] if names else ""
-    return found + [
-        f"{name}{', the reference,' if name == reference else ''} has no run" for name in others if name not in cells
-    ]
-
-
-def items(value: JsonValue) -> list[str]:
-    """The items of a list in a protocol; none without a list."""
-    return [] if isinstance(value, str | Mapping) or not isinstance(value, Sequence) else [str(each) for each in value]

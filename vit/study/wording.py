@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit.study.findings import ALPHA, Backtest, Comparison, Difference, Forecast, Interval, JsonValue, Protocol
+from vit.study.expected import Backtest, Forecast
+from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
@@ -98,10 +99,16 @@ def _numbers(settings: JsonValue) -> dict[str, set[float]]:
     return found
 
 
+def pool_size(protocol: Protocol) -> int | None:
+    """Number of the training images from which every seed draws its own; None where that is not known."""
+    images = protocol.get("images")
+    pool = images.get("train") if isinstance(images, Mapping) else None
+    return pool if isinstance(pool, int) else None
+
+
 def all_images(protocol: Protocol, sizes: Sequence[int]) -> int | None:
     """The size of all training images, which every seed then has. None without this size."""
-    images = protocol.get("images")
-    return next((size for size in sizes if isinstance(images, Mapping) and size == images.get("train")), None)
+    return next((size for size in sizes if size == pool_size(protocol)), None)
 
 
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
