@@ -118,7 +118,10 @@ def test_learning_curves_show_what_is_kept(evidence, kept):
 def test_what_is_kept_was_made_by_the_row_s_command(store, evidence, name):
     row = evidence.rows[name]
     expected = store.expected_cells(row)
-    assert {cell.folder for cell in store.StudyDirectory(row.folder).listed()} == expected
+    study = store.StudyDirectory(row.folder)
+    listed = {cell.folder for cell in study.listed()}
+    by_first_seed = "with seed 0; then fixed" in str(study.protocol()["tuning"])  # before each seed tuned for itself
+    assert listed <= expected and (listed == expected or by_first_seed)
     results = {path.parent.relative_to(row.folder).as_posix() for path in row.folder.glob("cells/*/*/*/result.json")}
     assert results and results <= expected
     noted = {cell for cells in store.Kept.of(row).machines.values() for cell in cells}
@@ -441,7 +444,7 @@ def test_a_row_of_sizes_has_the_answer_of_its_study(kept):
 
     one = kept["fashion_mnist_views"]
     lines = list(size_lines(one))
-    assert lines[0].startswith("**At 30,000 images use CNN rather than ViT")
+    assert lines[0].startswith("**Use CNN: 4.3 points fewer errors than ViT with 30,000 images")
     comparison = one.findings.comparisons[0]
     assert (
         sum(line.startswith(("| 300 | ", "| 3,000 | ", "| 30,000 | ")) for line in lines) == 2 * 3

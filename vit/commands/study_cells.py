@@ -14,21 +14,13 @@ if TYPE_CHECKING:
 
 
 def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
-    """Run this machine's cells, at first those that tuning chooses among; returns the number of failed cells."""
-    from vit.study.folder import ListedCell, candidates, tuned, will_run
+    """Run this machine's cells; returns the number of failed cells."""
 
     cells, folder = plan.own_cells, plan.folder
-    listed = [ListedCell.of(cell) for cell in cells]
     folder.describe(plan.cells, plan.protocol)
     num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
-    expected = will_run(cells, tuned(folder, listed))
-    progress = StudyProgress(reporter, folder.path, cells, num_images, expected)
+    progress = StudyProgress(reporter, folder.path, cells, num_images, cells)
     try:
-        if any(cell.choice for cell in cells):
-            _run(plan, candidates(cells), progress.notify)
-            choices = tuned(folder, listed)
-            cells = [cell for cell in cells if choices.get(cell.group) == cell.choice]
-            progress.expect(cells)
         _run(plan, cells, progress.notify)
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to continue, give the same command again") from error

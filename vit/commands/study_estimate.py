@@ -20,16 +20,16 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
     from vit.training.planning.plan import make_plan
 
     cells, machine = study.cells_left, study.machine
-    done = len(study.cells_to_train) - len(cells)
+    done = len(study.own_cells) - len(cells)
     if done:
-        reporter.line(f"\n{done:,} of {len(study.cells_to_train):,} cells are done already")
+        reporter.line(f"\n{done:,} of {len(study.own_cells):,} cells are done already")
     if not cells:
         return
     largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}
     timed = {name: time_network(cell.recipe, machine) for name, cell in largest.items()}
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(cell.group, []).append(cell)
+        groups.setdefault((cell.series, cell.num_images), []).append(cell)
     plans = {group: make_plan(same[0].recipe) for group, same in groups.items()}
     num_images_of = {split: len(samples) for split, samples in study.source.splits.items()}
     work = {
@@ -46,7 +46,7 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
             each = sum(times[cell.folder] for cell in same) / len(same)
             rows.append((series, f"{num_images:,}", len(same), "-", "-", duration(each)))
             continue
-        relative_batch = plan.batch_size / plans[largest[series].group].batch_size
+        relative_batch = plan.batch_size / plans[series, largest[series].num_images].batch_size
         scored = plan.rounds * len(plan.source.splits["validation"]) + len(plan.source.splits["test"])
         each = plan.total_steps * step * relative_batch + scored * image
         times |= dict.fromkeys((cell.folder for cell in same), each)

@@ -73,20 +73,11 @@ class StudyPlan:
         return shard(self.cells, *self.options.part)
 
     @cached_property
-    def cells_to_train(self) -> "list[Cell]":
-        """The cells of this machine's shard that it will train, as far as that is known before tuning."""
-        from vit.study.folder import will_run
-
-        return will_run(self.own_cells, {})
-
-    @cached_property
     def cells_left(self) -> "list[Cell]":
-        """The cells to train of which the study's folder has no result."""
-        from vit.study.folder import ListedCell, tuned, will_run
+        """The cells of this machine's shard of which the study's folder has no result."""
+        from vit.study.folder import ListedCell
 
-        chosen = tuned(self.folder, [ListedCell.of(cell) for cell in self.own_cells])
-        known = will_run(self.own_cells, chosen)
-        return [cell for cell in known if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
+        return [cell for cell in self.own_cells if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
 
     @property
     def is_probe(self) -> bool:
@@ -106,9 +97,7 @@ class StudyPlan:
 
         choices = {name: list(found) for name, found in self.series.items()}
         tuned = len(next(iter(choices.values())))
-        tuning = (
-            f"chosen among {tuned} settings at every size, on validation images, with seed {self.seeds[0]}; then fixed"
-        )
+        tuning = f"chosen among {tuned} settings at every size by each seed for itself, on validation images"
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
@@ -194,7 +183,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
 
 def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
-    cells, source = plan.cells_to_train, plan.source
+    cells, source = plan.own_cells, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     reporter.line(f"Study of {source.name}")
     reporter.facts(
