@@ -17,7 +17,7 @@ CONTENTS = Inputs("photos", {"train": "a", "validation": "b", "test": "c"}, {"we
 
 def cells(series=("ViT", "CNN"), sizes=(10, 20), seeds=(0, 1), choices=("",), budget="steps:5"):
     recipes = {name: {choice: Recipe(name=f"{name}{choice}") for choice in choices} for name in series}
-    return make_cells(recipes, sizes, seeds, Budget.parse(budget), CONTENTS)
+    return make_cells(recipes, dict.fromkeys(sizes, seeds), Budget.parse(budget), CONTENTS)
 
 
 def test_sizes_are_counts_shares_and_all():
@@ -90,7 +90,7 @@ def test_networks_share_seeds_and_subsets():
 
 def test_cells_of_one_fold_are_told_apart():
     recipe = replace(Recipe(), data=replace(DataConfig(), fold="1/3"))
-    of_fold = make_cells({"ViT": {"": recipe}, "CNN": {"": recipe}}, (10,), (0, 1), Budget.parse("steps:5"), CONTENTS)
+    of_fold = make_cells({"ViT": {"": recipe}, "CNN": {"": recipe}}, {10: (0, 1)}, Budget.parse("steps:5"), CONTENTS)
     assert len({cell.words() for cell in of_fold}) == 4 and not any("fold" in cell.words() for cell in of_fold)
     (first, _) = fold_cells(Recipe(), "ViT", [CONTENTS, CONTENTS], [10, 10])
     assert first.words() == "fold 1/2"
@@ -105,7 +105,7 @@ def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():
 
 def test_folders_of_two_series_differ_where_a_file_system_ignores_the_case_of_letters():
     recipes = {"ViT": {"": Recipe()}, "vit": {"": Recipe(seed=1, data=DataConfig(split_seed=1))}}
-    made = make_cells(recipes, (10, 20), (0, 1), Budget.parse("steps:5"), CONTENTS)
+    made = make_cells(recipes, {10: (0, 1), 20: (0, 1)}, Budget.parse("steps:5"), CONTENTS)
     assert len({str(cell.folder).casefold() for cell in made}) == len(made) == 8
 
 

@@ -1,5 +1,8 @@
 """A study, fully decided: its cells, its protocol, and both on the terminal"""
 
+import math
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,24 +12,28 @@ from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_checks import check_different, check_given, check_same_images
-from vit.commands.study_networks import is_open, networks_for, with_grid
-from vit.commands.study_options import StudyOptions
-from vit.commands.study_series import Series, series_of
+from vit.commands.study_networks import check_start, networks_for, sizes_for, starts_of, unequal_networks, usual_length
+from vit.commands.study_options import AUTO, StudyOptions, items
+from vit.commands.study_series import Series, is_open, series_of
 from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_plan import warn_of_seen
-from vit.console import Reporter
+from vit.console import Reporter, duration
 from vit.errors import UsageError
 from vit.launch import forget_launcher
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
+    from vit.commands.study_estimate import Pace
     from vit.data.contents import Contents
     from vit.data.samples import Source
+    from vit.models.spec import Cost
+    from vit.study.design import Design
     from vit.study.findings import JsonValue
     from vit.study.folder import StudyDirectory
     from vit.study.grid import Budget, Cell, Inputs
     from vit.study.runner import Machine
 
+SEEDS_OF_CLUSTER = 3  # where no time decides
 RIGHT = "all its known labels are predicted right (exact match)"  # with several labels for an image
 
 
@@ -40,11 +47,15 @@ class StudyPlan:
         contents: content of the images.
         series: recipes to compare, with every automatic choice made.
         budget: length of every training.
-        sizes: numbers of training images.
-        seeds: seeds of subset and training.
+        seeds: {number of training images: seeds of subset and training}.
         inputs: hashes of images and weights.
         machine: share of the machine that each cell gets.
-        why: weights of networks that no option chose, and the reason; empty where no weights are published.
+        costs: parameters and FLOPs of each series.
+        why: reason for networks that no option chose; empty where there is none to tell.
+        pace: how fast each series was, where the time decides the design; else None.
+        design: what the time allows; None: the options decide all.
+        seconds: time of the study; None: as long as it takes.
+        began: `time.monotonic()` at its beginning.
     """
 
     options: StudyOptions
@@ -52,18 +63,27 @@ class StudyPlan:
     contents: "Contents"
     series: Series
     budget: "Budget"
-    sizes: list[int]
-    seeds: list[int]
+    seeds: dict[int, list[int]]
     inputs: "Inputs"
     machine: "Machine"
+    costs: "Mapping[str, Cost]"
     why: str = ""
+    pace: "Pace | None" = None
+    design: "Design | None" = None
+    seconds: float | None = None
+    began: float = 0.0
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of training images, ascending."""
+        return sorted(self.seeds)
 
     @cached_property
     def cells(self) -> "list[Cell]":
         """The cells of the whole study."""
         from vit.study.grid import make_cells
 
-        return make_cells(self.series, self.sizes, self.seeds, self.budget, self.inputs)
+        return make_cells(self.series, self.seeds, self.budget, self.inputs)
 
     @cached_property
     def own_cells(self) -> "list[Cell]":
@@ -94,6 +114,11 @@ class StudyPlan:
         return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
 
     @property
+    def firsts(self) -> dict[str, Recipe]:
+        """The recipe of each series with its first choice."""
+        return {name: next(iter(choices.values())) for name, choices in self.series.items()}
+
+    @property
     def folder(self) -> "StudyDirectory":
         """The folder of the study: of its name, its file's name, or the data's name."""
         return _folder(self.options, self.source)
@@ -105,9 +130,13 @@ class StudyPlan:
         from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
 
         choices = {name: list(found) for name, found in self.series.items()}
+        common = sorted(set.intersection(*map(set, self.seeds.values())))
+        by_time = {} if self.design is None else {"time": duration(self.seconds or 0.0)}
+        if self.design is not None:
+            by_time["seeds_at"] = {f"{size:,}": len(self.seeds[size]) for size in self.sizes}
         tuned = len(next(iter(choices.values())))
         tuning = (
-            f"chosen among {tuned} settings at every size, on validation images, with seed {self.seeds[0]}; then fixed"
+            f"chosen among {tuned} settings at every size, on validation images, with seed {min(common)}; then fixed"
         )
         return {
             "data": self.source.name,
@@ -115,7 +144,7 @@ class StudyPlan:
             "images": {split: len(samples) for split, samples in self.source.splits.items()},
             "fingerprints": dict(self.inputs.image_hashes),
             "sizes": list(self.sizes),
-            "seeds": list(self.seeds),
+            "seeds": common,  # at every size
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
             "budget_words": PROBE_WORDS if self.is_probe else self.budget.words(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
@@ -123,6 +152,9 @@ class StudyPlan:
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
+            **by_time,
+            "start": dict(starts_of(self.firsts)),
+            "parameters": {name: cost.parameters for name, cost in self.costs.items()},
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
             "jobs": share_words(self.options.executor, self.machine),
         }
@@ -145,13 +177,16 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         UsageError: an option or a recipe is wrong, there are no test images, or the folder holds another study.
         DataError: the data cannot be used.
     """
+    began = time.monotonic()
     forget_launcher()  # a study that a launcher has started plans and trains alone
     series = series_of(options)
     first = _recipes(series)[0]
     listed = listed_images(first)
+    check_start(options, first, listed)
 
     from vit.study.cell_files import without_cell_files
     from vit.study.executors import share_of
+    from vit.study.grid import Budget, parse_sizes
     from vit.training.planning.images import at_revision
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
@@ -166,27 +201,39 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     why = ""
     if is_open(options):
         chosen = networks_for(options, first, source, _folder(options, source), reporter)
-        options, why = replace(options, networks=chosen.networks), chosen.why
+        options, why = replace(options, networks=chosen.networks, init_from=[]), chosen.why
         series = series_of(options)
-    options = with_grid(options, _recipes(series), source)
+    pool = len(source.splits["train"])
+    named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
+    sizes = parse_sizes(named, pool)
+    budget = Budget.parse(usual_length(_recipes(series)) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
     series = {
         name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
         for name, choices in series.items()
     }
     series = _decided(series, source)
-    budget, sizes, seeds = options.grid(len(source.splits["train"]))
     check_given(options, budget)
+    seeds = options.seed_list()
+    if not options.is_by_time and options.seeds == AUTO:
+        seeds = seeds[:SEEDS_OF_CLUSTER]
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
-    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share, why)
+    plan = StudyPlan(options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, why)
     check_different(plan.cells, inputs)
+    costs = {}
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
+        costs[cell.series] = made.cost
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
     warn_of_seen(reporter, dict.fromkeys(sentences))
+    plan = replace(plan, costs=costs, began=began)
+    if options.is_by_time and not plan.is_probe:
+        from vit.commands.study_estimate import with_design
+
+        plan = with_design(plan, reporter)
     plan.folder.check_extends(plan.cells)
     return plan
 
@@ -195,23 +242,48 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
     cells, source = plan.cells_to_train, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
+    seeds = list(map(len, plan.seeds.values()))
+    several = f"{', '.join(map(str, seeds))} at these sizes" if len({*seeds}) > 1 else ""
     reporter.line(f"Study of {source.name}")
     reporter.facts(
         [
             ("data", f"{images}; {len(source.class_names)} classes"),
             *(("note", note) for note in source.notes),
             ("compare", "; ".join(plan.series)),
-            *([("start", plan.why)] if plan.why else []),
+            *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),
+            *([("why", plan.why)] if plan.why else []),
+            *(("note", note) for note in unequal_networks(plan.costs)),
             ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
             ("subsets", str(plan.protocol["subsets"])),
-            ("seeds", ", ".join(map(str, plan.seeds))),
+            ("seeds", several or ", ".join(map(str, plan.seeds[plan.sizes[-1]]))),
             ("budget", str(plan.protocol["budget_words"])),
             ("tuning", str(plan.protocol["tuning"])),
             ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
+            *([("time", _time_words(plan, plan.design))] if plan.design is not None else []),
             *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
             ("folder", str(plan.folder.path)),
         ]
     )
+    starts = {recipe.model.init_from is None for recipe in plan.firsts.values()}
+    if len(starts) > 1:
+        random = " and ".join(name for name, recipe in plan.firsts.items() if recipe.model.init_from is None)
+        reporter.notice(
+            f"WARNING: {random} start{'s' * (' and ' not in random)} from random weights, and the others from "
+            "pretrained ones: this compares starts, not networks. --init_from FILE for each network repairs it"
+        )
+
+
+def _time_words(plan: StudyPlan, design: "Design") -> str:
+    """The time of a study, what was left out for it, and what more time would buy."""
+    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
+    if design.part < 1:
+        words += f", at {100 * design.part:.0f} % of the usual length"
+    if design.left:
+        words += f"; without {', '.join(f'{size:,}' for size in design.left)} images"
+    if more := design.more():
+        minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
+        words += f"; --time {minutes}min would add {more}"
+    return words
 
 
 def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":

@@ -6,7 +6,7 @@ any time.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -128,11 +128,35 @@ class StudyDirectory(StudyLayout):
                 "give --name for a new folder, or repeat all options of that study and add to them",
             )
 
+    def designed(self) -> tuple[dict[int, list[int]], str, float]:
+        """What a time has designed here: seeds of each size, the length, and the seconds that finished cells took.
+
+        Nothing is there where no study is, or where the options of the study decided all.
+        """
+        if not self.description_path.is_file() or "time" not in self.protocol():
+            return {}, "", 0.0
+        seeds: dict[int, set[int]] = {}
+        for cell in self.listed():
+            seeds.setdefault(cell.num_images, set()).add(cell.seed)
+        results = (self.run(cell).read_result() for cell in self.listed())
+        spent = sum(result.seconds for result in results if result is not None)
+        return {size: sorted(own) for size, own in seeds.items()}, str(self.protocol()["budget"]), spent
+
     def describe(self, cells: Sequence[Cell], protocol: Protocol) -> None:
-        """Write study.json."""
+        """Write study.json. It counts the looks: reports of the study after which it went on with further cells."""
         self.path.mkdir(parents=True, exist_ok=True)
-        listed = [ListedCell.of(cell).to_json() for cell in cells]
-        write_json(self.description_path, {"protocol": dict(protocol), "cells": listed})
+        before = self.protocol().get("looks", 0) if self.description_path.is_file() else 0
+        listed = [ListedCell.of(cell) for cell in cells]
+        goes_on = self.summary_path.is_file() and not all(self.run(one).result_path.is_file() for one in listed)
+        looks = max(1, int(str(before)) + goes_on)
+        self._write({**protocol, "looks": looks}, listed)
+
+    def forget(self, folders: Collection[str]) -> None:
+        """Take cells out of the list, which no time was left for."""
+        self._write(self.protocol(), [cell for cell in self.listed() if cell.folder not in folders])
+
+    def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
+        write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
 
 
 def chosen(ranks: Mapping[str, Rank | None]) -> str | None:

@@ -1,0 +1,127 @@
+"""The design of a study in a given time: how many seeds at which sizes, and how much of the usual length
+
+The largest size comes first, because its answer is the one that counts, and two seeds are the least that have an
+interval. Smaller sizes follow for the curve, and then more seeds from the largest size on: the interval narrows most
+from the second seed to the third, where Student's quantile falls from 12.7 to 4.3, and little after the fifth. A
+training is shortened only where two seeds at the two largest sizes do not fit otherwise.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+LEAST_SEEDS, MOST_SEEDS = 2, 5
+PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)  # of the usual length
+SEED_LIKE_SIZES = 2.5  # one more seed at a size is worth as much as a size that is so many places smaller
+Rung = tuple[int, int]  # size, and its number of seeds
+CostOf = Callable[[int, float], float]  # (size, part of the length) -> seconds of one seed, all networks
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a time allows.
+
+    Attributes:
+        seeds: {size: number of seeds}.
+        part: part of the usual length.
+        seconds: expected time.
+        order: the rungs in their order; cells run in this order.
+        left: sizes that do not fit, ascending.
+        gain: the next rung, which more time would buy; None: nothing is left to buy.
+        gain_seconds: time with it.
+    """
+
+    seeds: Mapping[int, int]
+    part: float
+    seconds: float
+    order: Sequence[Rung]
+    left: Sequence[int] = ()
+    gain: Rung | None = None
+    gain_seconds: float = 0.0
+
+    def more(self) -> str:
+        """What more time would buy, in words; empty: nothing."""
+        if self.gain is None:
+            return ""
+        size, seeds = self.gain
+        return f"{size:,} images" if size not in self.seeds else f"seed {seeds} at {size:,} images"
+
+
+@dataclass
+class _Ladder:
+    """Rungs that are taken as long as they fit."""
+
+    cost: CostOf
+    part: float
+    seconds: float
+    seeds: dict[int, int] = field(default_factory=dict)
+    spent: float = 0.0
+    order: list[Rung] = field(default_factory=list)
+
+    def price(self, rung: Rung) -> float:
+        size, seeds = rung
+        return (seeds - self.seeds.get(size, 0)) * self.cost(size, self.part)
+
+    def take(self, rung: Rung, is_needed: bool) -> bool:
+        price = self.price(rung)
+        if self.spent + price > self.seconds and not is_needed:
+            return False
+        self.seeds[rung[0]], self.spent = rung[1], self.spent + price
+        self.order.append(rung)
+        return True
+
+
+def choose_design(
+    sizes: Sequence[int],
+    cost: CostOf,
+    seconds: float,
+    seeds: int | None = None,
+    kept: Mapping[int, int] | None = None,
+    parts: Sequence[float] = PARTS,
+    num_first: int = 2,
+    keeps_first: bool = False,
+) -> Design:
+    """The design for a time. The least seeds at the smallest size are in it, whatever they take.
+
+    Args:
+        sizes: numbers of training images that may be measured.
+        cost: as `CostOf`: of all cores together, so that a size and a seed add up.
+        seconds: time for the cells.
+        seeds: number of seeds of every size; None: as many as fit, from 2 to 5.
+        kept: {size: seeds} that a study has already, which cost nothing.
+        parts: parts of the usual length that may be taken, descending: the largest with which the first rungs fit.
+        num_first: number of first rungs.
+        keeps_first: whether the first rungs stay where they do not fit.
+    """
+    down = sorted(sizes, reverse=True)
+    rungs = _rungs(down, seeds)
+    first = sorted(rungs, key=lambda rung: rung[1])[:num_first]
+    ladders = [_Ladder(cost, part, seconds, dict(kept or {})) for part in parts]
+    fitting = [ladder for ladder in ladders if sum(map(ladder.price, first)) <= seconds]
+    ladder = (fitting or ladders[-1:])[0]
+    passed: list[Rung] = []
+    for size, count in rungs:
+        is_known = ladder.seeds.get(size, 0) >= count
+        is_closed = any(size == one for one, _ in passed)  # seeds of a size are taken in their order
+        is_needed = keeps_first and (size, count) in first
+        if not is_known and (is_closed or not ladder.take((size, count), is_needed)):
+            passed.append((size, count))
+    if not ladder.seeds:
+        least = (down[-1], rungs[0][1])
+        ladder.take(least, is_needed=True)
+        passed.remove(least)
+    gain = next((rung for rung in passed if rung[1] > ladder.seeds.get(rung[0], 0)), None)
+    left = [size for size in sorted(sizes) if size not in ladder.seeds]
+    total = ladder.spent + (ladder.price(gain) if gain else 0.0)
+    return Design(ladder.seeds, ladder.part, ladder.spent, ladder.order, left, gain, total)
+
+
+def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:
+    """All rungs in the order of their worth: sizes descend, and a further seed is worth `SEED_LIKE_SIZES` sizes."""
+    if seeds is not None:
+        return [(size, seeds) for size in down]
+    worth = {
+        (size, count): place + SEED_LIKE_SIZES * (count - LEAST_SEEDS)
+        for place, size in enumerate(down)
+        for count in range(LEAST_SEEDS, MOST_SEEDS + 1)
+    }
+    return sorted(worth, key=lambda rung: worth[rung])
