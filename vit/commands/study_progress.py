@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vit.console import ProgressReport, Reporter, duration, percent
 from vit.csv_files import records
 from vit.layout import RunLayout
+from vit.training.planning.schedule import choose_schedule
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -87,10 +88,9 @@ def _share_left(cell: "Cell", run: RunLayout) -> float:
     """How much of a cell is left: none with a result, else what the last row of its metrics leaves, `LEAST` or more."""
     if run.result_path.is_file():
         return 0.0
-    optim = cell.recipe.optim
     try:
         last = records(run.metrics_path)[-1]
-        trained = int(last["epoch"]) / optim.epochs if optim.steps is None else int(last["step"]) / optim.steps
+        trained = int(last["step"]) / choose_schedule(cell.recipe, cell.num_images, 1).total_steps
     except (OSError, ValueError, LookupError):  # not begun, or a file that its resumption will refuse or write again
         return 1.0
     return min(max(1 - trained, LEAST), 1.0)

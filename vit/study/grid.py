@@ -17,8 +17,8 @@ from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
 from vit.study.findings import cell_words
-from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
-from vit.training.planning.schedule import equal_rounds
+from vit.training.planning.batch_size import AUTO, automatic_batch_size, batch_multiple, given_batch_size
+from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import deciding, plain
 
@@ -154,11 +154,12 @@ class Cell:
     def images_shown(self) -> int:
         """Number of images that training shows to the network, with repetitions: a measure of the cell's work."""
         optim = self.recipe.optim
-        return (
-            optim.epochs * self.num_images
-            if optim.steps is None
-            else optim.steps * (given_batch_size(self.recipe) or self.num_images)
-        )
+        if optim.steps is not None:
+            return optim.steps * (given_batch_size(self.recipe) or self.num_images)
+        if optim.epochs != AUTO:
+            return optim.epochs * self.num_images
+        batch_size = given_batch_size(self.recipe) or automatic_batch_size(self.recipe, self.num_images)
+        return fine_tuning_steps(self.num_images, batch_size) * batch_size
 
     def words(self) -> str:
         """The cell in a message."""

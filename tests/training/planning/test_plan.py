@@ -1,12 +1,14 @@
 """From a recipe to a plan: what is filled in, and what contradicts itself."""
 
 from dataclasses import asdict, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from vit.errors import DataError, UsageError
 from vit.training.planning.plan import make_plan
+from vit.training.planning.schedule import fine_tuning_steps
 from vit.training.recipes.image_options import DataConfig, PreprocessConfig
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.values import plain_values
@@ -171,3 +173,20 @@ def test_plain_values_lose_the_command_line_s_types():
 def test_a_length_in_steps_is_kept_or_overshot_as_little_as_ten_validations_allow(steps, rounds, total):
     plan = make_plan(recipe(optim={"steps": steps}))
     assert (plan.rounds, plan.total_steps) == (rounds, total)
+
+
+def test_automatic_epochs_are_a_number_of_steps_by_the_number_of_images():
+    plan = make_plan(recipe(optim={"epochs": "auto"}, data={"train_images": 160}))
+    assert plan.total_steps == plan.recipe.optim.steps == plan.rounds * plan.steps_per_round
+    assert 0 <= plan.total_steps - fine_tuning_steps(160, plan.batch_size) < plan.rounds
+    assert make_plan(plan.recipe).recipe == plan.recipe
+    assert plan.of_batch(32).total_steps == plan.total_steps  # a run's steps are decided
+    timed = make_plan(recipe(optim={"epochs": "auto", "time": "1h"}))
+    assert timed.is_timed and timed.recipe.optim.steps is None
+
+
+def test_a_fine_tuning_grows_smoothly_with_its_images_and_never_has_fewer_than_8_epochs():
+    lengths = [fine_tuning_steps(images) for images in range(10, 100_000, 10)]
+    assert all(0 <= later - length <= max(8, 0.2 * length) for length, later in pairwise(lengths))
+    assert fine_tuning_steps(1_000_000) == 8 * 15_625 and fine_tuning_steps(1_000_000, 1000) == 8000
+    assert 200 <= fine_tuning_steps(50) < fine_tuning_steps(200) < fine_tuning_steps(1000)

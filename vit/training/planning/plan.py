@@ -24,7 +24,7 @@ from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
-from vit.training.planning.schedule import choose_schedule
+from vit.training.planning.schedule import choose_schedule, with_length
 from vit.training.planning.task_options import check_task_options
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
@@ -140,7 +140,7 @@ class Plan:
         """The same training with another number of images in an optimizer step."""
         recipe = replace(self.recipe, optim=replace(self.recipe.optim, batch_size=batch_size))
         schedule = choose_schedule(recipe, len(self.source.splits["train"]), self.world_size)
-        return replace(self, recipe=recipe, **vars(schedule))
+        return replace(self, recipe=with_length(recipe, schedule), **vars(schedule))
 
     def build_network(self) -> Network:
         """The network with random weights, in training mode."""
@@ -204,8 +204,9 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_optimizer(network.shapes.named_parameters(), recipe.optim)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
+    chosen = _with_choices(recipe, source, network, augment, schedule.batch_size, machine)
     return kind(
-        recipe=_with_choices(recipe, source, network, augment, schedule.batch_size, machine),
+        recipe=chosen if chosen.optim.batch_size == AUTO else with_length(chosen, schedule),
         source=source,
         spec=network.spec,
         preprocess=network.preprocess,

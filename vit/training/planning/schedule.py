@@ -1,11 +1,12 @@
 """The length of a training in optimizer steps, and its validations"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vit.training.planning.batch_size import choose_batch_size
+from vit.training.planning.batch_size import AUTO, LARGEST_FINE_TUNING_BATCH, choose_batch_size
 from vit.training.recipes.recipe import Recipe
 
 ROUNDS = 10
+LEAST_EPOCHS = 8  # of fine-tuning, whatever the number of images
 PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear probe's weights: 0.3 to 1e-5
 
 
@@ -25,6 +26,24 @@ class Schedule:
     rounds: int
     steps_per_round: int
 
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the whole training."""
+        return self.rounds * self.steps_per_round
+
+
+def fine_tuning_steps(num_images: int, batch_size: int = LARGEST_FINE_TUNING_BATCH) -> int:
+    """Optimizer steps of a fine-tuning: the length that `optim.epochs: auto` stands for.
+
+    The number grows smoothly with the number of training images, 300 (n / 150)^0.25, so that few images are seen often
+    enough. From about 6,000 images on it is 8 epochs. Measured in docs/measurements.md, "Length of a fine-tuning".
+
+    Args:
+        num_images: number of training images.
+        batch_size: number of images of one optimizer step, of which the 8 epochs consist.
+    """
+    return max(round(300 * (num_images / 150) ** 0.25), LEAST_EPOCHS * (num_images // batch_size))
+
 
 def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedule:
     """The steps of a training on this number of images.
@@ -35,10 +54,18 @@ def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedul
     """
     batch_size = choose_batch_size(recipe, num_images, world_size)
     steps_per_epoch = num_images // batch_size
-    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch))
+    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch, num_images, batch_size))
 
 
-def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
+def with_length(recipe: Recipe, schedule: Schedule) -> Recipe:
+    """The recipe with the number of steps that automatic epochs stand for, unless a time decides it."""
+    optim = recipe.optim
+    if optim.epochs != AUTO or optim.steps is not None or optim.time is not None or recipe.model.freeze == "backbone":
+        return recipe
+    return replace(recipe, optim=replace(optim, steps=schedule.total_steps))
+
+
+def _rounds(recipe: Recipe, steps_per_epoch: int, num_images: int, batch_size: int) -> tuple[int, int]:
     """(number of validations, number of optimizer steps between two).
 
     A linear probe has a validation for each penalty. A length in steps has five to ten: the number that divides the
@@ -46,9 +73,12 @@ def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
     """
     if recipe.model.freeze == "backbone":
         return len(PENALTIES), steps_per_epoch
-    if recipe.optim.steps is None:
-        return recipe.optim.epochs, steps_per_epoch
-    return equal_rounds(recipe.optim.steps)
+    optim = recipe.optim
+    if optim.steps is not None:
+        return equal_rounds(optim.steps)
+    if optim.epochs == AUTO:
+        return equal_rounds(fine_tuning_steps(num_images, batch_size))
+    return optim.epochs, steps_per_epoch
 
 
 def equal_rounds(steps: int) -> tuple[int, int]:

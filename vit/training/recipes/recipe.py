@@ -57,7 +57,8 @@ class OptimConfig:
             the other weights.
         lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
             and suggests a value; the report shows its curve, and the training keeps the recipe's value.
-        epochs: number of passes over the training images.
+        epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
+            of training images, for fine-tuning, and no fewer than 8 passes.
         steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
             validation; null: length in epochs.
         time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from
@@ -98,7 +99,7 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
     lr: Positive = 1e-3
-    epochs: PositiveInt = 50
+    epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
     time: str | None = None
     batch_size: PositiveInt | Literal["auto"] | None = None
