@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, log, log10
 from typing import TYPE_CHECKING
 
 from vit.commands.configs import shipped_configs
@@ -13,6 +13,7 @@ from vit.commands.study_series import is_open
 from vit.console import Reporter
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError
+from vit.study.findings import RANDOM_WEIGHTS
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ SECOND_PAIR = {
 }
 # from random weights, on photographs of 64 pixels: 1.2 million parameters, 0.6 to 0.7 billion FLOPs each
 SMALL = ("vit_mini_patch4_28 --model.preprocess.image_size=64", "resnet10_small --model.preprocess.image_size=64")
-FROM_WEIGHTS, FROM_RANDOM = "steps:100@140^0.5", "steps:2000"  # lengths of a training
+FROM_RANDOM = "steps:2000"  # length of a training
+FEW_IMAGES = 300
 UNEQUAL = 2.0  # times the parameters or FLOPs
 _LEAST_IMAGES = 20
 _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the first need not suit both networks
@@ -144,14 +146,27 @@ def _of_files(files: Iterable[str]) -> Chosen:
     return Chosen({name: found[name] for name in ordered}, "the files of --init_from")
 
 
-def usual_length(recipes: Iterable[Recipe]) -> str:
-    """The length of a training, which is short where every network starts from weights."""
-    return FROM_WEIGHTS if all(recipe.model.init_from for recipe in recipes) else FROM_RANDOM
+def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
+    """The length of a training, which is short where every network starts from weights.
+
+    It is that of `vit train` with all images, and grows to it by one power, so that no kink is in the curve.
+
+    Args:
+        pool: number of all training images.
+    """
+    if not all(recipe.model.init_from for recipe in recipes):
+        return FROM_RANDOM
+    from vit.training.planning.schedule import fine_tuning_steps
+
+    most, few = max(pool, 2), max(1, min(pool, FEW_IMAGES) // 2)
+    steps = fine_tuning_steps(most)
+    growth = log(steps / fine_tuning_steps(few)) / log(most / few)
+    return f"steps:{steps}@{pool}^{growth:.2f}"
 
 
 def starts_of(recipes: Mapping[str, Recipe]) -> list[tuple[str, str]]:
     """What each series starts from: (series, its weights or "random weights")."""
-    return [(name, recipe.model.init_from or "random weights") for name, recipe in recipes.items()]
+    return [(name, recipe.model.init_from or RANDOM_WEIGHTS) for name, recipe in recipes.items()]
 
 
 def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.checkpoints.model_path import check_model, check_weights
+from vit.checkpoints.model_path import check_model, check_weights, weights_name
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_checks import check_different, check_given, check_same_images
@@ -146,18 +146,24 @@ class StudyPlan:
             "sizes": list(self.sizes),
             "seeds": common,  # at every size
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
-            "budget_words": PROBE_WORDS if self.is_probe else self.budget.words(),
+            "budget_words": PROBE_WORDS if self.is_probe else self.budget.words() + self._choosing(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
             **by_time,
-            "start": dict(starts_of(self.firsts)),
+            "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
             "parameters": {name: cost.parameters for name, cost in self.costs.items()},
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
             "jobs": share_words(self.options.executor, self.machine),
         }
+
+    def _choosing(self) -> str:
+        """The images beside the training images that choose the tested weights; empty: the last weights are tested."""
+        if all(recipe.optim.best_metric == "last" for recipe in _recipes(self.series)):
+            return ""
+        return f"; {len(self.source.splits['validation']):,} more images choose the weights"
 
     def _subsets(self) -> str:
         """How subsets of the training images are drawn."""
@@ -206,7 +212,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     pool = len(source.splits["train"])
     named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
     sizes = parse_sizes(named, pool)
-    budget = Budget.parse(usual_length(_recipes(series)) if options.budget == AUTO else options.budget)
+    budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
     series = {
         name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
@@ -264,13 +270,10 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("folder", str(plan.folder.path)),
         ]
     )
-    starts = {recipe.model.init_from is None for recipe in plan.firsts.values()}
-    if len(starts) > 1:
-        random = " and ".join(name for name, recipe in plan.firsts.items() if recipe.model.init_from is None)
-        reporter.notice(
-            f"WARNING: {random} start{'s' * (' and ' not in random)} from random weights, and the others from "
-            "pretrained ones: this compares starts, not networks. --init_from FILE for each network repairs it"
-        )
+    from vit.study.budget_warnings import mixed_starts
+
+    if mixed := mixed_starts(plan.protocol):
+        reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
 
 def _time_words(plan: StudyPlan, design: "Design") -> str:

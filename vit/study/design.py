@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 LEAST_SEEDS, MOST_SEEDS = 2, 5
+HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
 PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)  # of the usual length
 SEED_LIKE_SIZES = 2.5  # one more seed at a size is worth as much as a size that is so many places smaller
 Rung = tuple[int, int]  # size, and its number of seeds
@@ -61,6 +62,9 @@ class _Ladder:
         size, seeds = rung
         return (seeds - self.seeds.get(size, 0)) * self.cost(size, self.part)
 
+    def fits(self, rungs: Sequence[Rung]) -> bool:
+        return sum(map(self.price, rungs)) <= self.seconds
+
     def take(self, rung: Rung, is_needed: bool) -> bool:
         price = self.price(rung)
         if self.spent + price > self.seconds and not is_needed:
@@ -95,8 +99,10 @@ def choose_design(
     down = sorted(sizes, reverse=True)
     rungs = _rungs(down, seeds)
     first = sorted(rungs, key=lambda rung: rung[1])[:num_first]
+    three = [(down[0], 3), *first[1:]]
     ladders = [_Ladder(cost, part, seconds, dict(kept or {})) for part in parts]
-    fitting = [ladder for ladder in ladders if sum(map(ladder.price, first)) <= seconds]
+    better = [ladder for ladder in ladders if seeds is None and ladder.part >= HALF and ladder.fits(three)]
+    fitting = better or [ladder for ladder in ladders if ladder.fits(first)]
     ladder = (fitting or ladders[-1:])[0]
     passed: list[Rung] = []
     for size, count in rungs:

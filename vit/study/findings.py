@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from vit.inference.image_groups import count_words
 
+RANDOM_WEIGHTS = "random weights"  # what a series starts from where it starts from no others
 ALPHA = 0.05  # of every test; intervals cover 1 - ALPHA
 
 Verdict = Literal["first ahead", "second ahead", "crossing", "not resolved"]
@@ -47,6 +48,7 @@ class CellResult:
         run: run folder, relative to the study's folder.
         correct: (T,) whether the prediction for each test image is right, in the order of the test images.
         groups: (T,) number of each test image's group; None where images have none.
+        late_gain: fraction by which the validation loss fell over the last fifth of the steps; None: not known.
     """
 
     series: str
@@ -67,6 +69,7 @@ class CellResult:
     run: str
     correct: npt.NDArray[np.bool_]
     groups: npt.NDArray[np.int64] | None = None
+    late_gain: float | None = None
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,18 @@ from typing import TypeVar
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
+from vit.csv_files import records
 from vit.data.copies import with_most_copies
 from vit.data.samples import Labels
 from vit.errors import UsageError
 from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
+from vit.study.budget_warnings import at_the_end
 from vit.study.common_images import common_answers
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
 from vit.study.variance_components import Bools
-from vit.study.wording import left_out_words
+from vit.study.wording import LINEAR_PROBE, left_out_words
 
 Group = tuple[str, int]  # a series at one number of images
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
@@ -233,6 +235,11 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     }
     if seen := with_most_copies(sentence for _, result in finished for sentence in result.seen_before or ()):
         protocol["seen_before"] = seen
+    measured = zip(finished, common.correct, strict=True)
+    cells_found = [_cell_result(*one, correct, common.groups, study.run(one[0])) for one, correct in measured]
+    is_probe = study.protocol().get("budget") == LINEAR_PROBE
+    if words := "" if is_probe else at_the_end(cells_found):
+        protocol["at_the_end"] = words
     if common.num_left_out:
         protocol["left_out"] = left_out_words(common.num_left_out)
     num_groups = number_of(common.groups)
@@ -240,8 +247,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         protocol["test_groups"] = num_groups
     if any(choices.values()):
         protocol["chosen"] = {f"{name}, {images:,} images": choice for (name, images), choice in choices.items()}
-    measured = zip(finished, common.correct, strict=True)
-    return [_cell_result(*one, correct, common.groups) for one, correct in measured], protocol, failed
+    return cells_found, protocol, failed
 
 
 def _failure(run: RunDirectory) -> str:
@@ -264,7 +270,19 @@ def _distinct(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _cell_result(cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None) -> CellResult:
+def _late_gain(run: RunDirectory) -> float | None:
+    """The fraction by which the validation loss fell over the last fifth of the steps; None: not known."""
+    try:
+        losses = [float(row["val/loss"]) for row in records(run.metrics_path) if row["val/loss"]]
+    except (OSError, ValueError, LookupError):
+        return None
+    before = losses[-1 - len(losses) // 5] if len(losses) >= 5 else 0.0
+    return 1 - losses[-1] / before if before > 0 else None
+
+
+def _cell_result(
+    cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None, run: RunDirectory
+) -> CellResult:
     return CellResult(
         series=cell.series,
         network=result.spec.name,
@@ -284,4 +302,5 @@ def _cell_result(cell: ListedCell, result: RunResult, correct: Bools, groups: La
         run=cell.folder,
         correct=correct,
         groups=groups,
+        late_gain=_late_gain(run),
     )

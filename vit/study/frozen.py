@@ -1,6 +1,6 @@
 """The preliminary answer of a study: linear probes on frozen networks, at many sizes and with many seeds
 
-Each image is computed once by each backbone. A head is then fitted in a fraction of a second. So the whole learning curve
+Each image is computed once by each backbone. A head is then fitted in a fraction of a second. The whole curve
 takes minutes where fine-tuning takes hours. Fine-tuned networks can rank otherwise.
 """
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vit.console import p_value
-from vit.study.budget_warnings import few_passes, last_weights, more_steps
+from vit.study.budget_warnings import few_passes, last_weights, mixed_starts, more_steps
 from vit.study.findings import (
     CellResult,
     Comparison,
@@ -63,6 +63,7 @@ def verdict(
     headline = _headline(comparisons) or found[0]
     seen = protocol.get("seen_before")
     known = [f"WARNING: {sentence}." for sentence in seen] if isinstance(seen, list) else []
+    known += [f"WARNING: {mixed}"] if (mixed := mixed_starts(protocol)) else []
     again = "The same 'vit study' command tries the failed cells again." if failed and series else ""
     return Told(
         headline,
