@@ -1,90 +1,94 @@
-"""How long the cells of a study take, from timed steps: the design that a time allows, and the estimate of a plan"""
+"""The plan of a study on the terminal, how long its cells take by timed steps, and the design that a time allows"""
 
 import heapq
+import math
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vit.commands.study_networks import starts_of, unequal_networks
 from vit.commands.study_options import AUTO
 from vit.commands.study_plan import StudyPlan
 from vit.commands.study_progress import work_of
+from vit.commands.tracker_plan import facts_of_cells
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
+    from vit.study.design import Design, Pace
     from vit.study.grid import Budget, Cell
-    from vit.study.runner import Machine
 
 ASKS_ABOVE = 3600.0  # seconds: such a study needs --yes
-ON_CPU, ON_GPU = 1800.0, 900.0  # seconds of a study whose time is open
+ON_CPU, ON_GPU, OF_FEW = 1800.0, 900.0, 1200.0  # seconds of a study whose time is open
+FEW_IMAGES = 500  # of training, which a CPU answers in less time
 CELL_SECONDS = 4.0  # of a cell beside its steps: its process, its images and its files
 PLANNED = 0.85  # of the time is given to cells, because other programs share the machine
 PROBES_SECONDS = 100.0  # of all heads on frozen networks, on one core
 _QUICK = 1e9, 1e-3  # FLOPs a second and seconds an image that any machine has: a bound that needs no timing
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How fast the networks of a study are on this machine, with as many trainings at a time as the study has.
+def show_study(reporter: Reporter, plan: StudyPlan) -> None:
+    """Show what a study will do."""
+    cells, source = plan.cells_to_train, plan.source
+    images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
+    seeds = list(map(len, plan.seeds.values()))
+    several = f"{', '.join(map(str, seeds))} at these sizes" if len({*seeds}) > 1 else ""
+    reporter.line(f"Study of {source.name}")
+    reporter.facts(
+        [
+            ("data", f"{images}; {len(source.class_names)} classes"),
+            *(("note", note) for note in source.notes),
+            ("compare", "; ".join(plan.series)),
+            *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),
+            *([("why", plan.why)] if plan.why else []),
+            *(("note", note) for note in unequal_networks(plan.costs)),
+            *([("test", f"{plan.protocol['test']}, so that every image is tested")] if plan.folds else []),
+            ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
+            ("subsets", str(plan.protocol["subsets"])),
+            ("seeds", several or ", ".join(map(str, plan.seeds[plan.sizes[-1]]))),
+            ("budget", str(plan.protocol["budget_words"])),
+            ("tuning", str(plan.protocol["tuning"])),
+            ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
+            *([("time", _time_words(plan, plan.design))] if plan.design is not None else []),
+            *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
+            ("folder", str(plan.folder.path)),
+        ]
+    )
+    from vit.study.budget_warnings import mixed_starts
 
-    Attributes:
-        of_series: {series: (seconds of a step, images of this step, seconds of scoring an image)}.
-        num_images: {split: number of images}.
-        slots: number of cells that run at full speed at a time.
-    """
+    if mixed := mixed_starts(plan.protocol):
+        reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
-    of_series: Mapping[str, tuple[float, int, float]]
-    num_images: Mapping[str, int]
-    slots: int
 
-    @classmethod
-    def measured(
-        cls, largest: Mapping[str, Recipe], machine: "Machine", num_images: Mapping[str, int], is_here: bool = True
-    ) -> "Pace":
-        """Time a step of every network, several at a time as in the study.
-
-        Args:
-            largest: {series: recipe of a cell of the largest size}.
-            is_here: whether cells run on this machine.
-        """
-        from vit.data.threads import available_cores
-        from vit.study.runner import time_network
-        from vit.training.planning.schedule import choose_schedule
-
-        slots = min(machine.jobs, available_cores()) if is_here and not machine.gpus else machine.jobs
-        with ThreadPoolExecutor(slots) as pool:
-            timed = list(pool.map(lambda recipe: time_network(recipe, machine), largest.values()))
-        batches = [choose_schedule(recipe, _images_of(recipe), 1).batch_size for recipe in largest.values()]
-        steps = zip(largest, timed, batches, strict=True)
-        return cls({name: (step, batch, image) for name, (step, image), batch in steps}, num_images, slots)
-
-    def seconds(self, series: str, recipe: Recipe) -> float:
-        """The time of a cell that trains its network.
-
-        Args:
-            recipe: recipe of the cell.
-        """
-        from vit.training.planning.schedule import choose_schedule
-
-        schedule, (step, batch, image) = choose_schedule(recipe, _images_of(recipe), 1), self.of_series[series]
-        steps = schedule.rounds * schedule.steps_per_round * schedule.batch_size / batch
-        scored = schedule.rounds * self.num_images["validation"] + self.num_images["test"]
-        return steps * step + scored * image
+def _time_words(plan: StudyPlan, design: "Design") -> str:
+    """The time of a study, what was left out for it, and what more time would buy."""
+    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
+    if design.part < 1:
+        words += f", at {100 * design.part:.0f} % of the usual length"
+    if design.left:
+        words += f"; without {', '.join(f'{size:,}' for size in design.left)} images"
+    if more := design.more():
+        minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
+        words += f"; --time {minutes}min would add {more}"
+    return words
 
 
 def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     """The plan with the sizes, the seeds and the part of its length that fit into its time.
 
     A study that a time has designed keeps its length and its cells. More time adds cells.
+
+    Raises:
+        UsageError: the folder holds another study.
     """
-    from vit.study.design import PARTS, choose_design
+    from vit.study.design import PARTS, Pace, choose_design
     from vit.study.grid import Budget
 
     options, machine = study.options, study.machine
-    seconds = options.seconds or (ON_GPU if machine.gpus else ON_CPU)
+    on_cpu = OF_FEW if study.sizes[-1] <= FEW_IMAGES else ON_CPU
+    seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
     held, length, spent = study.folder.designed()
     budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
     num_images = {split: len(samples) for split, samples in study.source.splits.items()}
@@ -115,7 +119,9 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
         keeps_first=has_sizes,
     )
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
-    return replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
+    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
+    found.folder.check_extends(found.cells)
+    return found
 
 
 def _of_size(recipe: Recipe, size: int, budget: "Budget") -> Recipe:
@@ -163,10 +169,12 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     return total
 
 
-def pace_of(study: StudyPlan) -> Pace:
+def pace_of(study: StudyPlan) -> "Pace":
     """The pace of a plan, which is timed unless its design was."""
     if study.pace is not None:
         return study.pace
+    from vit.study.design import Pace
+
     largest = {cell.series: cell for cell in sorted(study.cells_left, key=lambda cell: cell.num_images)}
     num_images = {split: len(samples) for split, samples in study.source.splits.items()}
     recipes = {name: cell.recipe for name, cell in largest.items()}
@@ -196,9 +204,3 @@ def time_of_all(times: Iterable[float], slots: int) -> float:
     for one in times:
         heapq.heapreplace(ends, ends[0] + one)
     return max(ends)
-
-
-def _images_of(recipe: Recipe) -> int:
-    """The number of training images of a cell's recipe."""
-    assert recipe.data.train_images is not None
-    return recipe.data.train_images

@@ -4,6 +4,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from vit.commands.study_networks import fold_sources
 from vit.commands.study_plan import StudyPlan
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
@@ -46,15 +47,17 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     study = StudyDirectory(plan.folder.frozen_dir)
     if not has_frozen(plan) or study.summary_path.is_file():
         return
-    began, pool = time.monotonic(), len(plan.source.splits["train"])
-    sizes = frozen_sizes(pool, len(plan.source.class_names))
+    began = time.monotonic()
+    sizes = frozen_sizes(plan.pool, len(plan.source.class_names))
+    data = next(iter(plan.firsts.values())).data
+    sources = fold_sources(data, None, FROZEN_SEEDS) if plan.folds else [plan.source] * FROZEN_SEEDS
     all_images = sum(map(len, plan.source.splits.values()))
     reporter.notice(f"\nFrozen networks first: features of {count_of(all_images, 'image')} by each network, then heads")
     results: list[CellResult] = []
     for name, recipe in plan.firsts.items():
         where = (plan.folder.path / FEATURES, plan.contents.by_path(plan.source))
         try:
-            results += frozen_results(name, recipe, sizes, range(FROZEN_SEEDS), *where)
+            results += frozen_results(name, recipe, sizes, sources, *where)
         except UsageError as error:  # a network without one last layer
             reporter.notice(f"There is no preliminary answer: {error.problem}")
             return
@@ -62,6 +65,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
             f"  {name}: {count_of(len(sizes) * FROZEN_SEEDS, 'head')}, {duration(time.monotonic() - began)}"
         )
     own = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "budget": LINEAR_PROBE, "budget_words": PROBE_WORDS}
+    own |= {"folds": FROZEN_SEEDS} if plan.folds else {}
     kept = {key: value for key, value in plan.protocol.items() if key not in ("time", "seeds_at", "jobs")}
     findings = summarize(results, {**kept, **own, "note": _ABOUT}, [], None)
     study.path.mkdir(parents=True, exist_ok=True)

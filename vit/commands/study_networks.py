@@ -1,7 +1,7 @@
 """What a study does where its options leave it open: the networks to compare, sizes, and the length of a training"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, log, log10
 from typing import TYPE_CHECKING
 
@@ -9,12 +9,13 @@ from vit.commands.configs import shipped_configs
 from vit.commands.recipe_layers import FINETUNE
 from vit.commands.starting import PUBLISHED
 from vit.commands.study_options import AUTO, StudyOptions
-from vit.commands.study_series import is_open
+from vit.commands.study_series import Series, is_open
 from vit.console import Reporter
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError
 from vit.study.findings import RANDOM_WEIGHTS
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -32,6 +33,8 @@ SECOND_PAIR = {
 SMALL = ("vit_mini_patch4_28 --model.preprocess.image_size=64", "resnet10_small --model.preprocess.image_size=64")
 FROM_RANDOM = "steps:2000"  # length of a training
 FEW_IMAGES = 300
+FEW_TEST_IMAGES = 100
+LEAST_FOLDS, MOST_FOLDS = 5, 10
 UNEQUAL = 2.0  # times the parameters or FLOPs
 _LEAST_IMAGES = 20
 _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the first need not suit both networks
@@ -180,6 +183,31 @@ def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:
     return [f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs"] if found else []
 
 
+def num_folds(options: StudyOptions, source: "Source", listed: "Source | None") -> int:
+    """The number of folds where each seed tests its own, because few images are cut for a test; else 0.
+
+    The same trainings then test all images instead of one part of them.
+    """
+    seeds = options.seed_list()
+    named = (*options.data, *options.set, *options.vary, *options.tune)
+    decided = any(name.removeprefix("data.") in ("fold", "test", "groups") for name in named)
+    is_cut = listed is not None and set(listed.splits) == {"train"} and source.splits["test"].groups is None
+    is_few = len(source.splits["test"]) < FEW_TEST_IMAGES
+    is_open = options.is_by_time and seeds == list(range(len(seeds))) and len(seeds) <= MOST_FOLDS
+    return max(LEAST_FOLDS, len(seeds)) if is_cut and is_few and is_open and not decided else 0
+
+
+def fold_sources(data: "DataConfig", listed: "Source | None", folds: int) -> "list[Source]":
+    """The images with the splits of each fold."""
+    from vit.data.folds import WholeImages
+    from vit.data.groups import with_groups
+    from vit.training.planning.images import divided, opened_data
+
+    found = listed or opened_data(data)
+    whole = WholeImages.of(with_groups(found, data.groups))
+    return [divided(found, replace(data, fold=f"{number}/{folds}"), whole) for number in range(1, folds + 1)]
+
+
 def sizes_for(pool: int, num_classes: int) -> list[str | int]:
     """Four sizes, as a curve of three parameters needs, in equal ratios; all but the largest of two digits.
 
@@ -199,3 +227,23 @@ def _obstacle(weights: Iterable[str], reporter: Reporter) -> str:
         if found:
             return f"{name} is not available ({found})"
     return ""
+
+
+def decided(series: Series, source: "Source") -> Series:
+    """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
+    from vit.training.planning.images import with_subset
+    from vit.training.planning.plan import make_plan
+
+    def named(name: str, recipe: Recipe) -> str:
+        network, space, values = name.partition(" ")
+        alone = replace(recipe, distill=DistillConfig())  # a network that weights of cells decide has a name
+        return make_plan(alone).spec.name + space + values if network == "auto" else name
+
+    found: Series = {}
+    for name, tried in series.items():
+        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
+        label = named(name, next(iter(own.values())))
+        if label in found:
+            raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
+        found[label] = own
+    return found

@@ -59,7 +59,7 @@ class StudyOptions(ExecutorOptions):
             N (images / M)^G steps, or recipe for that of each recipe. auto: a length that suits the start of the
             networks, or a part of it where the time allows no more.
         time: time of the whole study (30min, 2h), which sizes, seeds and budget follow where they are auto. auto: 30min
-            on a CPU, 15min with a GPU. On a cluster there is none.
+            on a CPU, 20min with at most 500 training images, 15min with a GPU. On a cluster there is none.
         yes: whether a study may start that takes more than an hour by its estimate.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.

@@ -1,6 +1,5 @@
-"""A study, fully decided: its cells, its protocol, and both on the terminal"""
+"""A study, fully decided: its cells and its protocol"""
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,10 +11,18 @@ from vit.checkpoints.model_path import check_model, check_weights, weights_name
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_checks import check_different, check_given, check_same_images
-from vit.commands.study_networks import check_start, networks_for, sizes_for, starts_of, unequal_networks, usual_length
+from vit.commands.study_networks import (
+    check_start,
+    decided,
+    fold_sources,
+    networks_for,
+    num_folds,
+    sizes_for,
+    starts_of,
+    usual_length,
+)
 from vit.commands.study_options import AUTO, StudyOptions, items
 from vit.commands.study_series import Series, is_open, series_of
-from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
@@ -23,11 +30,10 @@ from vit.launch import forget_launcher
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
-    from vit.commands.study_estimate import Pace
     from vit.data.contents import Contents
     from vit.data.samples import Source
     from vit.models.spec import Cost
-    from vit.study.design import Design
+    from vit.study.design import Design, Pace
     from vit.study.findings import JsonValue
     from vit.study.folder import StudyDirectory
     from vit.study.grid import Budget, Cell, Inputs
@@ -50,6 +56,8 @@ class StudyPlan:
         seeds: {number of training images: seeds of subset and training}.
         inputs: hashes of images and weights.
         machine: share of the machine that each cell gets.
+        pool: number of all training images, which every seed has.
+        folds: number of folds of all images, of which each seed tests its own; 0: all share one test set.
         costs: parameters and FLOPs of each series.
         why: reason for networks that no option chose; empty where there is none to tell.
         pace: how fast each series was, where the time decides the design; else None.
@@ -67,6 +75,8 @@ class StudyPlan:
     inputs: "Inputs"
     machine: "Machine"
     costs: "Mapping[str, Cost]"
+    pool: int
+    folds: int = 0
     why: str = ""
     pace: "Pace | None" = None
     design: "Design | None" = None
@@ -83,7 +93,7 @@ class StudyPlan:
         """The cells of the whole study."""
         from vit.study.grid import make_cells
 
-        return make_cells(self.series, self.seeds, self.budget, self.inputs)
+        return make_cells(self.series, self.seeds, self.budget, self.inputs, self.folds)
 
     @cached_property
     def own_cells(self) -> "list[Cell]":
@@ -114,6 +124,11 @@ class StudyPlan:
         return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
 
     @property
+    def is_by_time(self) -> bool:
+        """Whether a time decides what the options leave open."""
+        return self.options.is_by_time and not self.is_probe
+
+    @property
     def firsts(self) -> dict[str, Recipe]:
         """The recipe of each series with its first choice."""
         return {name: next(iter(choices.values())) for name, choices in self.series.items()}
@@ -141,7 +156,8 @@ class StudyPlan:
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
-            "images": {split: len(samples) for split, samples in self.source.splits.items()},
+            "images": {**{split: len(samples) for split, samples in self.source.splits.items()}, "train": self.pool},
+            **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
             "sizes": list(self.sizes),
             "seeds": common,  # at every size
@@ -199,6 +215,14 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
     source = make_plan(without_cell_files(alone), listed).source
+    folds = num_folds(options, source, listed)
+    pool = len(source.splits["train"])
+    if folds:
+        options = replace(options, data={**options.data, "fold": f"1/{folds}"})
+        series = series_of(options)
+        first = _recipes(series)[0]
+        sources = fold_sources(first.data, listed, folds)
+        source, pool = sources[0], min(len(one.splits["train"]) for one in sources)
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     if len(source.splits["test"]) < 2:
@@ -209,7 +233,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         chosen = networks_for(options, first, source, _folder(options, source), reporter)
         options, why = replace(options, networks=chosen.networks, init_from=[]), chosen.why
         series = series_of(options)
-    pool = len(source.splits["train"])
     named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
     sizes = parse_sizes(named, pool)
     budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
@@ -218,14 +241,16 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
         for name, choices in series.items()
     }
-    series = _decided(series, source)
+    series = decided(series, source)
     check_given(options, budget)
     seeds = options.seed_list()
     if not options.is_by_time and options.seeds == AUTO:
         seeds = seeds[:SEEDS_OF_CLUSTER]
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
-    plan = StudyPlan(options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, why)
+    plan = StudyPlan(
+        options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, pool, folds, why
+    )
     check_different(plan.cells, inputs)
     costs = {}
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
@@ -236,57 +261,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
     warn_of_seen(reporter, dict.fromkeys(sentences))
     plan = replace(plan, costs=costs, began=began)
-    if options.is_by_time and not plan.is_probe:
-        from vit.commands.study_estimate import with_design
-
-        plan = with_design(plan, reporter)
-    plan.folder.check_extends(plan.cells)
+    if not plan.is_by_time:
+        plan.folder.check_extends(plan.cells)
     return plan
-
-
-def show_study(reporter: Reporter, plan: StudyPlan) -> None:
-    """Show what a study will do."""
-    cells, source = plan.cells_to_train, plan.source
-    images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
-    seeds = list(map(len, plan.seeds.values()))
-    several = f"{', '.join(map(str, seeds))} at these sizes" if len({*seeds}) > 1 else ""
-    reporter.line(f"Study of {source.name}")
-    reporter.facts(
-        [
-            ("data", f"{images}; {len(source.class_names)} classes"),
-            *(("note", note) for note in source.notes),
-            ("compare", "; ".join(plan.series)),
-            *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),
-            *([("why", plan.why)] if plan.why else []),
-            *(("note", note) for note in unequal_networks(plan.costs)),
-            ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
-            ("subsets", str(plan.protocol["subsets"])),
-            ("seeds", several or ", ".join(map(str, plan.seeds[plan.sizes[-1]]))),
-            ("budget", str(plan.protocol["budget_words"])),
-            ("tuning", str(plan.protocol["tuning"])),
-            ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
-            *([("time", _time_words(plan, plan.design))] if plan.design is not None else []),
-            *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
-            ("folder", str(plan.folder.path)),
-        ]
-    )
-    from vit.study.budget_warnings import mixed_starts
-
-    if mixed := mixed_starts(plan.protocol):
-        reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
-
-
-def _time_words(plan: StudyPlan, design: "Design") -> str:
-    """The time of a study, what was left out for it, and what more time would buy."""
-    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
-    if design.part < 1:
-        words += f", at {100 * design.part:.0f} % of the usual length"
-    if design.left:
-        words += f"; without {', '.join(f'{size:,}' for size in design.left)} images"
-    if more := design.more():
-        minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
-        words += f"; --time {minutes}min would add {more}"
-    return words
 
 
 def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
@@ -299,26 +276,6 @@ def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
 
 def _recipes(series: Series) -> list[Recipe]:
     return [recipe for choices in series.values() for recipe in choices.values()]
-
-
-def _decided(series: Series, source: "Source") -> Series:
-    """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
-    from vit.training.planning.images import with_subset
-    from vit.training.planning.plan import make_plan
-
-    def named(name: str, recipe: Recipe) -> str:
-        network, space, values = name.partition(" ")
-        alone = replace(recipe, distill=DistillConfig())  # a network that weights of cells decide has a name
-        return make_plan(alone).spec.name + space + values if network == "auto" else name
-
-    found: Series = {}
-    for name, tried in series.items():
-        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
-        label = named(name, next(iter(own.values())))
-        if label in found:
-            raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
-        found[label] = own
-    return found
 
 
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":

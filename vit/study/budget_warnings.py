@@ -1,9 +1,11 @@
 """Warnings of a study about its budget and its starts: unequal lengths, few passes, checkpoints chosen early"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from vit.csv_files import records
 from vit.study.findings import RANDOM_WEIGHTS, CellResult, Protocol
 from vit.study.wording import LINEAR_PROBE, last_weights_warning
 
@@ -16,7 +18,7 @@ FEW_PASSES = 3.0  # over the images of the largest size
 def more_steps(results: Sequence[CellResult]) -> str:
     """A warning for each series whose larger sizes also trained for longer, so that two causes are mixed.
 
-    Steps that grow by one power of the images are a rule, which the budget states, and not a second cause at some sizes.
+    Steps that grow by one power of the images are a rule that the budget states, and not a second cause.
     """
     steps: dict[str, dict[int, list[int]]] = {}
     for one in results:
@@ -83,6 +85,16 @@ def choosing_images(protocol: Protocol) -> str:
     if checkpoints == LAST_WEIGHTS or not isinstance(images, Mapping) or protocol.get("budget") == LINEAR_PROBE:
         return ""
     return f", and {images.get('validation', 0):,} validation images that choose the weights"
+
+
+def late_gain(metrics: Path) -> float | None:
+    """The fraction by which the validation loss of a run fell over the last fifth of the steps; None: not known."""
+    try:
+        losses = [float(row["val/loss"]) for row in records(metrics) if row["val/loss"]]
+    except (OSError, ValueError, LookupError):
+        return None
+    before = losses[-1 - len(losses) // 5] if len(losses) >= 5 else 0.0
+    return 1 - losses[-1] / before if before > 0 else None
 
 
 def at_the_end(results: Sequence[CellResult]) -> str:

@@ -7,12 +7,20 @@ training is shortened only where two seeds at the two largest sizes do not fit o
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vit.training.planning.schedule import choose_schedule
+from vit.training.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.study.runner import Machine
 
 LEAST_SEEDS, MOST_SEEDS = 2, 5
 HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
 PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)  # of the usual length
-SEED_LIKE_SIZES = 2.5  # one more seed at a size is worth as much as a size that is so many places smaller
+SEED_LIKE_SIZES = 1.5  # one more seed at a size is worth as much as a size that is so many places smaller
 Rung = tuple[int, int]  # size, and its number of seeds
 CostOf = Callable[[int, float], float]  # (size, part of the length) -> seconds of one seed, all networks
 
@@ -131,3 +139,55 @@ def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:
         for count in range(LEAST_SEEDS, MOST_SEEDS + 1)
     }
     return sorted(worth, key=lambda rung: worth[rung])
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the networks of a study are on this machine, with as many trainings at a time as the study has.
+
+    Attributes:
+        of_series: {series: (seconds of a step, images of this step, seconds of scoring an image)}.
+        num_images: {split: number of images}.
+        slots: number of cells that run at full speed at a time.
+    """
+
+    of_series: Mapping[str, tuple[float, int, float]]
+    num_images: Mapping[str, int]
+    slots: int
+
+    @classmethod
+    def measured(
+        cls, largest: Mapping[str, Recipe], machine: "Machine", num_images: Mapping[str, int], is_here: bool = True
+    ) -> "Pace":
+        """Time a step of every network, several at a time as in the study.
+
+        Args:
+            largest: {series: recipe of a cell of the largest size}.
+            is_here: whether cells run on this machine.
+        """
+        from vit.data.threads import available_cores
+        from vit.study.runner import time_network
+
+        slots = min(machine.jobs, available_cores()) if is_here and not machine.gpus else machine.jobs
+        with ThreadPoolExecutor(slots) as pool:
+            timed = list(pool.map(lambda recipe: time_network(recipe, machine), largest.values()))
+        batches = [choose_schedule(recipe, _images_of(recipe), 1).batch_size for recipe in largest.values()]
+        steps = zip(largest, timed, batches, strict=True)
+        return cls({name: (step, batch, image) for name, (step, image), batch in steps}, num_images, slots)
+
+    def seconds(self, series: str, recipe: Recipe) -> float:
+        """The time of a cell that trains its network.
+
+        Args:
+            recipe: recipe of the cell.
+        """
+        schedule, (step, batch, image) = choose_schedule(recipe, _images_of(recipe), 1), self.of_series[series]
+        steps = schedule.rounds * schedule.steps_per_round * schedule.batch_size / batch
+        scored = schedule.rounds * self.num_images["validation"] + self.num_images["test"]
+        return steps * step + scored * image
+
+
+def _images_of(recipe: Recipe) -> int:
+    """The number of training images of a cell's recipe."""
+    assert recipe.data.train_images is not None
+    return recipe.data.train_images

@@ -278,4 +278,5 @@ class Findings:
     def test_images(self) -> str:
         """How many test images there are, and of how many groups, which intervals and tests take for independent."""
         groups = self.protocol.get("test_groups")
-        return count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
+        words = count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
+        return f"{words} of each seed, which has its own," if "folds" in self.protocol else words

@@ -15,14 +15,13 @@ from typing import TypeVar
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
-from vit.csv_files import records
 from vit.data.copies import with_most_copies
 from vit.data.samples import Labels
 from vit.errors import UsageError
 from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
-from vit.study.budget_warnings import at_the_end
-from vit.study.common_images import common_answers
+from vit.study.budget_warnings import at_the_end, late_gain
+from vit.study.common_images import answers_of
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
 from vit.study.variance_components import Bools
@@ -219,7 +218,9 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
-    common = common_answers([(study.run(cell), result) for cell, result in finished])
+    common = answers_of(
+        [(cell.seed, study.run(cell), result) for cell, result in finished], "folds" in study.protocol()
+    )
     planned = [(cell, study.run(cell)) for cell in will_run(cells, choices)]
     failed = [
         FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
@@ -270,16 +271,6 @@ def _distinct(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _late_gain(run: RunDirectory) -> float | None:
-    """The fraction by which the validation loss fell over the last fifth of the steps; None: not known."""
-    try:
-        losses = [float(row["val/loss"]) for row in records(run.metrics_path) if row["val/loss"]]
-    except (OSError, ValueError, LookupError):
-        return None
-    before = losses[-1 - len(losses) // 5] if len(losses) >= 5 else 0.0
-    return 1 - losses[-1] / before if before > 0 else None
-
-
 def _cell_result(
     cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None, run: RunDirectory
 ) -> CellResult:
@@ -302,5 +293,5 @@ def _cell_result(
         run=cell.folder,
         correct=correct,
         groups=groups,
-        late_gain=_late_gain(run),
+        late_gain=late_gain(run.metrics_path),
     )

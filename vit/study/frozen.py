@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vit.data.loader import labeled_images
-from vit.data.samples import Labels, Samples
+from vit.data.samples import Labels, Samples, Source
 from vit.data.subset import subset, subset_kind
 from vit.inference.image_groups import numbered
 from vit.study.findings import CellResult
@@ -41,7 +41,7 @@ def frozen_sizes(pool: int, num_classes: int) -> list[int]:
 
 
 def frozen_results(
-    name: str, recipe: Recipe, sizes: Sequence[int], seeds: Sequence[int], folder: Path, hashes: Mapping[str, str]
+    name: str, recipe: Recipe, sizes: Sequence[int], sources: Sequence[Source], folder: Path, hashes: Mapping[str, str]
 ) -> list[CellResult]:
     """Linear probes of one network: a result for each size and seed, without a run folder.
 
@@ -51,6 +51,7 @@ def frozen_results(
         name: name of the series.
         recipe: recipe of its fine-tuning, which names weights to start from.
         sizes: numbers of training images.
+        sources: images of each seed, with their splits.
         folder: folder of the features.
         hashes: {path: content hash} of all images.
 
@@ -60,7 +61,6 @@ def frozen_results(
     model = replace(recipe.model, freeze="backbone", init_head="random", lora=None)
     alone = replace(recipe, model=model, optim=replace(recipe.optim, best_metric="loss"))
     plan = make_plan(replace(alone, data=replace(alone.data, train_images=None, subset_seed=None)))
-    splits = plan.source.splits
     backbone = Backbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
     shared = SharedFeatures(folder, hashes)
 
@@ -69,25 +69,25 @@ def frozen_results(
         values, kept = shared.of(plan, samples, lambda some: computed(backbone.engine, images(some)))
         return values.to(plan.device), kept
 
-    def of(samples: Samples) -> Labeled:
-        return labeled(samples, features(samples))
-
-    test = splits["test"].select(features(splits["test"])[1])
-    groups = numbered(test.groups)
-    known = {split: of(splits[split]) for split in ("train", "validation", "test")}
-    kind = subset_kind(splits["train"].labels, plan.recipe.data.subset)
     found: list[CellResult] = []
+    fitted: dict[tuple[int, int], CellResult] = {}  # by the size, and by the place in memory of the images
     for size in sizes:
-        for seed in seeds:
-            began = time.perf_counter()
-            if size == len(splits["train"]) and found and found[-1].num_images == size:
-                found.append(replace(found[-1], seed=seed))
+        for seed, source in enumerate(sources):
+            train, test = source.splits["train"], source.splits["test"]
+            same = fitted.get((size, id(source))) if size == len(train) else None
+            if same is not None:
+                found.append(replace(same, seed=seed))
                 continue
-            part = subset(splits["train"], size, seed, kind)
-            val_loss, correct = _probed(plan, part, of(part), known["validation"], known["test"])
-            seconds = time.perf_counter() - began
+            began = time.perf_counter()
+            part = subset(train, size, seed, subset_kind(train.labels, plan.recipe.data.subset))
+            of_test = features(test)
+            known = [labeled(some, features(some)) for some in (part, source.splits["validation"])]
+            val_loss, correct = _probed(replace(plan, source=source), part, known[0], known[1], labeled(test, of_test))
+            groups, seconds = numbered(test.select(of_test[1]).groups), time.perf_counter() - began
             found.append(_result(name, plan, (size, seed), val_loss, correct.cpu().numpy(), groups, seconds))
-    return found
+            fitted[size, id(source)] = found[-1]
+    least = min(len(one.correct) for one in found)  # folds can differ by an image
+    return [replace(one, correct=one.correct[:least]) if one.groups is None else one for one in found]
 
 
 def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Tensor]:

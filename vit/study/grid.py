@@ -260,6 +260,7 @@ def make_cells(
     seeds: Mapping[int, Sequence[int]],
     budget: Budget,
     inputs: Inputs,
+    folds: int = 0,
 ) -> list[Cell]:
     """Every cell, small sizes first.
 
@@ -268,13 +269,15 @@ def make_cells(
         seeds: {number of training images: seeds of subset and training}.
         budget: length of every training.
         inputs: hashes of images and weights.
+        folds: number of folds, of which each seed tests its own; 0: all cells have the test images of their recipes.
     """
     cells = []
     for num_images in sorted(seeds):
         for seed in seeds[num_images]:
             for name, choices in series.items():
                 for choice, recipe in choices.items():
-                    data = replace(recipe.data, train_images=num_images, subset_seed=seed)
+                    fold = f"{seed % folds + 1}/{folds}" if folds else recipe.data.fold
+                    data = replace(recipe.data, train_images=num_images, subset_seed=seed, fold=fold)
                     own = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
                     whole = budget.apply(own, num_images)
                     ending = f"-{slug(choice)}" if choice else ""
