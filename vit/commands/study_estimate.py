@@ -89,7 +89,7 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     options, machine = study.options, study.machine
     on_cpu = OF_FEW if study.sizes[-1] <= FEW_IMAGES else ON_CPU
     seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
-    held, length, spent = study.folder.designed()
+    held, length, before = study.folder.designed()
     budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
     num_images = {split: len(samples) for split, samples in study.source.splits.items()}
     largest = {name: _of_size(recipe, study.sizes[-1], budget) for name, recipe in study.firsts.items()}
@@ -104,14 +104,18 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
             found += (CELL_SECONDS + pace.seconds(name, recipe)) * (1 + (len(choices) - 1) / 2)
         return found / pace.slots
 
+    reserve = 0.0
     if not study.folder.frozen_dir.is_dir() and all(recipe.model.init_from for recipe in study.firsts.values()):
-        spent += sum(num_images.values()) * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
+        reserve = sum(num_images.values()) * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
     kept = {size: len(seeds) for size, seeds in held.items()}
+    reserve += sum(count * cost(size, 1.0) for size, count in kept.items()) * pace.slots
+    left = PLANNED * (seconds - (time.monotonic() - study.began) - reserve / pace.slots)
     has_sizes = options.sizes != AUTO
+    is_same = seconds <= before and options.seeds == AUTO and not has_sizes  # the same command goes on as it began
     design = choose_design(
         study.sizes,
         cost,
-        PLANNED * (seconds - (time.monotonic() - study.began) - spent / pace.slots),
+        0.0 if is_same else left,
         None if options.seeds == AUTO else len(options.seed_list()),
         kept,
         parts=(1.0,) if options.budget != AUTO or kept else PARTS,
@@ -119,7 +123,8 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
         keeps_first=has_sizes,
     )
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
-    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
+    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design)
+    found = replace(found, seconds=max(seconds, before))
     found.folder.check_extends(found.cells)
     return found
 

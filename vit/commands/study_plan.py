@@ -141,26 +141,21 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
+        from vit.study.design import seeds_in_words
         from vit.study.executors import share_words
         from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
 
         choices = {name: list(found) for name, found in self.series.items()}
-        common = sorted(set.intersection(*map(set, self.seeds.values())))
-        by_time = {} if self.design is None else {"time": duration(self.seconds or 0.0)}
-        if self.design is not None:
-            by_time["seeds_at"] = {f"{size:,}": len(self.seeds[size]) for size in self.sizes}
         tuned = len(next(iter(choices.values())))
-        tuning = (
-            f"chosen among {tuned} settings at every size, on validation images, with seed {min(common)}; then fixed"
-        )
+        first = min(self.seeds[self.sizes[0]])
+        tuning = f"chosen among {tuned} settings at every size, on validation images, with seed {first}; then fixed"
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
             "images": {**{split: len(samples) for split, samples in self.source.splits.items()}, "train": self.pool},
             **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
-            "sizes": list(self.sizes),
-            "seeds": common,  # at every size
+            **seeds_in_words(self.seeds),
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
             "budget_words": PROBE_WORDS if self.is_probe else self.budget.words() + self._choosing(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
@@ -168,7 +163,7 @@ class StudyPlan:
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
-            **by_time,
+            **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
             "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
             "parameters": {name: cost.parameters for name, cost in self.costs.items()},
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),

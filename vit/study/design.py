@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vit.study.findings import JsonValue
 from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.recipe import Recipe
 
@@ -127,6 +128,14 @@ def choose_design(
     left = [size for size in sorted(sizes) if size not in ladder.seeds]
     total = ladder.spent + (ladder.price(gain) if gain else 0.0)
     return Design(ladder.seeds, ladder.part, ladder.spent, ladder.order, left, gain, total)
+
+
+def seeds_in_words(seeds: Mapping[int, Sequence[int]]) -> dict[str, JsonValue]:
+    """What a protocol says of sizes and seeds: the seeds of every size, and their numbers where these differ."""
+    common = sorted(set.intersection(*map(set, seeds.values()))) if seeds else []
+    differ = len({*map(len, seeds.values())}) > 1
+    numbers: dict[str, JsonValue] = {f"{size:,} images": len(seeds[size]) for size in sorted(seeds)}
+    return {"sizes": sorted(seeds), "seeds": common, **({"numbers of seeds": numbers} if differ else {})}
 
 
 def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:

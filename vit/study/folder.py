@@ -22,6 +22,7 @@ from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.study.budget_warnings import at_the_end, late_gain
 from vit.study.common_images import answers_of
+from vit.study.design import seeds_in_words
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
 from vit.study.variance_components import Bools
@@ -130,18 +131,14 @@ class StudyDirectory(StudyLayout):
             )
 
     def designed(self) -> tuple[dict[int, list[int]], str, float]:
-        """What a time has designed here: seeds of each size, the length, and the seconds that finished cells took.
+        """What a time has designed here: seeds of each size, the length of a training, and the time in seconds.
 
         Nothing is there where no study is, or where the options of the study decided all.
         """
-        if not self.description_path.is_file() or "time" not in self.protocol():
+        protocol = self.protocol() if self.description_path.is_file() else {}
+        if "seconds" not in protocol:
             return {}, "", 0.0
-        seeds: dict[int, set[int]] = {}
-        for cell in self.listed():
-            seeds.setdefault(cell.num_images, set()).add(cell.seed)
-        results = (self.run(cell).read_result() for cell in self.listed())
-        spent = sum(result.seconds for result in results if result is not None)
-        return {size: sorted(own) for size, own in seeds.items()}, str(self.protocol()["budget"]), spent
+        return _seeds_of(self.listed()), str(protocol["budget"]), float(str(protocol["seconds"]))
 
     def describe(self, cells: Sequence[Cell], protocol: Protocol) -> None:
         """Write study.json. It counts the looks: reports of the study after which it went on with further cells."""
@@ -153,11 +150,17 @@ class StudyDirectory(StudyLayout):
         self._write({**protocol, "looks": looks}, listed)
 
     def forget(self, folders: Collection[str]) -> None:
-        """Take cells out of the list, which no time was left for."""
-        self._write(self.protocol(), [cell for cell in self.listed() if cell.folder not in folders])
+        """Take cells out of the list, for which no time was left."""
+        kept = [cell for cell in self.listed() if cell.folder not in folders]
+        self._write({**self.protocol(), **seeds_in_words(_seeds_of(kept))}, kept)
 
     def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
         write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
+
+
+def _seeds_of(cells: Sequence[ListedCell]) -> dict[int, list[int]]:
+    sizes = {cell.num_images for cell in cells}
+    return {size: sorted({cell.seed for cell in cells if cell.num_images == size}) for size in sizes}
 
 
 def chosen(ranks: Mapping[str, Rank | None]) -> str | None:
