@@ -43,6 +43,21 @@ def test_of_two_budgets_the_longer_one_counts():
     assert lengths == {80: 50, 8000: 3 * (8000 // 128)}
 
 
+def test_a_length_can_grow_smoothly_with_the_images():
+    """The longer of two lengths has a kink, and a forecast across it was wrong."""
+    budget = Budget.parse("steps:300@150^0.25")
+    assert str(budget) == "steps:300@150^0.25" and Budget.parse(str(budget.part(0.5))) == budget.part(0.5)
+    lengths = {cell.num_images: cell.recipe.optim.steps for cell in cells(sizes=(150, 600, 2400), budget=str(budget))}
+    assert lengths == {150: 300, 600: 424, 2400: 600}
+    assert "300 optimizer steps at 150 images, growing with images^0.25" in budget.words()
+
+
+def test_each_seed_tests_a_fold_of_its_own_at_every_size():
+    recipes = {"ViT": {"": Recipe()}, "CNN": {"": Recipe(name="CNN")}}
+    made = make_cells(recipes, {10: (0, 1), 20: (0, 1, 4)}, Budget.parse("steps:5"), CONTENTS, folds=5)
+    assert {(cell.seed, cell.recipe.data.fold) for cell in made} == {(0, "1/5"), (1, "2/5"), (4, "5/5")}
+
+
 def test_the_work_of_a_cell_is_the_images_it_shows():
     shown = {cell.num_images: cell.images_shown for cell in cells(sizes=(80, 8000), budget="steps:50")}
     assert shown == {80: 50 * 10, 8000: 50 * 128}  # of batches of 10 and 128
