@@ -172,7 +172,6 @@ def test_files_are_the_start_in_any_order(study, files):
     assert "2 files of --init_from for 1 networks" in refused.stderr
 
 
-@pytest.mark.faults("N10")
 def test_a_pretrained_network_against_a_random_one_is_a_warning(study, files):
     """A reader took the start of one network for its quality."""
     words = f"vit_tiny_patch16_224 --init_from={files[VIT]},resnet18"

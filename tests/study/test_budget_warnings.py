@@ -17,7 +17,6 @@ def test_a_smooth_growth_is_a_rule_and_the_longer_of_two_lengths_is_a_second_cau
     assert more_steps(with_steps({140: 300, 560: 300})) == ""
 
 
-@pytest.mark.faults("N10")
 def test_pretrained_against_random_is_a_warning():
     assert mixed_starts({"start": {"ViT": "deit.safetensors", "CNN": RANDOM_WEIGHTS}}).startswith("CNN starts from ")
     assert mixed_starts({"start": {"ViT": "a", "CNN": "b"}}) == mixed_starts({}) == ""

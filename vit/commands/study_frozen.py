@@ -11,8 +11,9 @@ from vit.errors import UsageError
 from vit.layout import FEATURES
 
 if TYPE_CHECKING:
-    from vit.study.findings import CellResult, Findings
+    from vit.study.findings import CellResult, Findings, JsonValue
 
+OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")
 _ABOUT = (
     "Preliminary answer, of frozen networks: linear heads on features of the published weights. Fine-tuned networks, "
     "which are trained next, make fewer errors and can rank otherwise. How often the two agree is not known yet: no "
@@ -64,10 +65,10 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
         reporter.notice(
             f"  {name}: {count_of(len(sizes) * FROZEN_SEEDS, 'head')}, {duration(time.monotonic() - began)}"
         )
-    own = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "budget": LINEAR_PROBE, "budget_words": PROBE_WORDS}
-    own |= {"folds": FROZEN_SEEDS} if plan.folds else {}
-    kept = {key: value for key, value in plan.protocol.items() if key not in ("time", "seeds_at", "jobs")}
-    findings = summarize(results, {**kept, **own, "note": _ABOUT}, [], None)
+    own: dict[str, JsonValue] = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "note": _ABOUT}
+    own |= {"budget": LINEAR_PROBE, "budget_words": PROBE_WORDS, **({"folds": FROZEN_SEEDS} if plan.folds else {})}
+    kept = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS}
+    findings = summarize(results, {**kept, **own}, [], None)
     study.path.mkdir(parents=True, exist_ok=True)
     write_results(results, findings.protocol, study.results_path)
     write_study_report(findings, study.path)

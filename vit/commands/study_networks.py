@@ -113,11 +113,12 @@ def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") 
 
     `networks_for` finds the same. It imports torch and timm first, for which nobody should wait before this error.
     """
-    is_asked = is_open(options) and not options.init_from and options.init != "random" and listed is not None
+    if listed is None or not is_open(options) or options.init_from or options.init == "random":
+        return
     from vit.training.planning.automatic_network import surely_photographs
     from vit.weights.hub_cache import sure_obstacle
 
-    if not is_asked or recipe.data.source in KNOWN or not surely_photographs(listed.splits["train"]):
+    if recipe.data.source in KNOWN or not surely_photographs(listed.splits["train"]):
         return
     wanted = (PUBLISHED, PUBLISHED_CNN) if compares_both(options) else (PUBLISHED,)
     for name in wanted:

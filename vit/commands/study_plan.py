@@ -148,11 +148,13 @@ class StudyPlan:
         choices = {name: list(found) for name, found in self.series.items()}
         tuned = len(next(iter(choices.values())))
         first = min(self.seeds[self.sizes[0]])
+        images: dict[str, JsonValue] = {split: len(samples) for split, samples in self.source.splits.items()}
+        images["train"] = self.pool
         tuning = f"chosen among {tuned} settings at every size, on validation images, with seed {first}; then fixed"
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
-            "images": {**{split: len(samples) for split, samples in self.source.splits.items()}, "train": self.pool},
+            "images": images,
             **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
             **seeds_in_words(self.seeds),

@@ -82,8 +82,8 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
         if len(options.init_from) != len(found):
             problem = f"{len(options.init_from)} files of --init_from for {len(found)} networks ({', '.join(found)})"
             raise UsageError(problem, "give one for each network, in their order")
-        for words, file in zip(found.values(), options.init_from, strict=True):
-            words.append(f"--model.init_from={file}")
+        for options_of_network, file in zip(found.values(), options.init_from, strict=True):
+            options_of_network.append(f"--model.init_from={file}")
     if not found:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
     return found

@@ -64,9 +64,11 @@ def frozen_results(
     backbone = Backbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
     shared = SharedFeatures(folder, hashes)
 
+    def compute(some: Samples) -> tuple[Tensor, Tensor]:
+        return computed(backbone.engine, labeled_images(some, plan.preprocess))
+
     def features(samples: Samples) -> tuple[Tensor, Labels]:
-        images = lambda some: labeled_images(some, plan.preprocess)  # noqa: E731
-        values, kept = shared.of(plan, samples, lambda some: computed(backbone.engine, images(some)))
+        values, kept = shared.of(plan, samples, compute)
         return values.to(plan.device), kept
 
     found: list[CellResult] = []
