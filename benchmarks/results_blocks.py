@@ -7,7 +7,7 @@ from results_rows import Row, Section
 from results_sizes import size_lines
 from results_words import OF_P, accuracy_words, differences, each_seed, minutes_a_run, progress, seeds_words, table_line
 
-from vit.study.folder import StudyDirectory, candidates
+from vit.study.folder import StudyDirectory
 from vit.study.wording import end_of_tuning_warning
 
 
@@ -59,7 +59,7 @@ def _chosen_by(kept: Kept) -> str:
 def _tried(kept: Kept) -> dict[str, list[str]]:
     """{"NETWORK, 5,000 images": what tuning tried, each value with its validation accuracy}."""
     study, found = StudyDirectory(kept.row.folder), dict[str, list[str]]()
-    for cell in candidates(study.listed()):
+    for cell in study.listed():
         result = study.run(cell).read_result()
         told = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
         found.setdefault(f"{cell.series}, {cell.num_images:,} images", []).append(f"{cell.choice} ({told})")

@@ -16,7 +16,7 @@ from vit.checkpoints.result import unpack
 from vit.checkpoints.run import RunDirectory
 from vit.data.subset import SubsetKind
 from vit.study.findings import CellResult, FailedCell, Findings, Protocol
-from vit.study.folder import StudyDirectory, collect, tuned, will_run
+from vit.study.folder import StudyDirectory, collect
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
 from vit.study.paired import Pair
 from vit.study.summary import summarize
@@ -134,19 +134,17 @@ class Kept:
         noted = {cell for cells in cls.machines_of(row).values() for cell in cells}
         study = StudyDirectory(row.folder)
         listed = study.listed()
-        choices = tuned(study, listed)
         cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
         done = {
             cell.folder: result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())
         }
         ended = done.keys() | {cell.run for cell in failed}
-        trained = will_run(listed, choices)
-        unfinished = frozenset(cell.series for cell in trained if cell.folder not in ended)
+        unfinished = frozenset(cell.series for cell in listed if cell.folder not in ended)
         seconds = sum(result.seconds for result in done.values())
         devices = {folder: result.device for folder, result in done.items()}
         if not cells:
             return None
-        return cls(row, cells, protocol, failed, len(trained), len(done), unfinished, seconds, devices)
+        return cls(row, cells, protocol, failed, len(listed), len(done), unfinished, seconds, devices)
 
     @property
     def has_sizes(self) -> bool:

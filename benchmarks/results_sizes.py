@@ -12,8 +12,8 @@ from results_rows import ROOT, Published
 from results_words import accuracy_words, p_words, table_line
 
 from vit.report.study_figures import learning_curves
-from vit.study.budget_warnings import few_passes, last_weights
 from vit.study.findings import Difference, Findings, Interval
+from vit.study.wording import backtest_summary
 
 CURVES = ROOT / "docs" / "figures" / "studies"
 NEAR = 0.1  # of a number of training images: nearer ones share a line with published numbers
@@ -22,9 +22,11 @@ NEAR = 0.1  # of a number of training images: nearer ones share a line with publ
 def size_lines(kept: Kept) -> Iterator[str]:
     """What a study of several sizes found: answer, warnings, figure, accuracies, differences, and published numbers."""
     findings = kept.findings
-    warnings = few_passes(kept.cells), last_weights(kept.cells)
-    sentences = [*findings.sentences, *(step for step in findings.next_steps if step in warnings)]
-    yield f"**{findings.headline}** {' '.join(sentences)}"
+    yield f"**{findings.answer[0]}** **{findings.answer[1]}** {findings.trend}"
+    tested = [backtest_summary(series.forecast) for series in findings.series if series.forecast is not None]
+    lines = [findings.conditions, findings.cost, *findings.warnings, *findings.notes, *filter(None, tested)]
+    yield ""
+    yield from (f"- {line}" for line in lines)
     yield ""
     name = kept.row.name
     yield f"![Test error against the number of training images](figures/studies/{name}.png)"
@@ -126,12 +128,16 @@ def curve_path(kept: Kept) -> Path:
 
 
 def curve_numbers(kept: Kept) -> dict[str, list[list[float | None]]]:
-    """What the figure shows: {series: [number of images, errors of the seeds, and both ends of the interval]}."""
+    """What the figure shows: {series: [number of images, errors of the seeds, and both ends of the interval]}, and
+    what is expected with more images."""
     found = {}
     for series in kept.findings.series:
         ends = [(*point.errors, point.mean.low, point.mean.high) for point in series.points]
         rows = [[None if value is None else round(value, 6) for value in row] for row in ends]
         found[series.name] = [[point.num_images, *row] for point, row in zip(series.points, rows, strict=True)]
+        if series.forecast is not None:
+            ahead = [(row.num_images, row.error, row.low, row.high) for row in series.forecast.expected]
+            found[f"{series.name}, forecast"] = [[round(value, 6) for value in row] for row in ahead]
     return found
 
 

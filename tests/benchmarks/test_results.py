@@ -441,7 +441,7 @@ def test_a_row_of_sizes_has_the_answer_of_its_study(kept):
 
     one = kept["fashion_mnist_views"]
     lines = list(size_lines(one))
-    assert lines[0].startswith("**At 30,000 images use CNN rather than ViT")
+    assert lines[0].startswith("**Use CNN: 4.3 points fewer errors than ViT with 30,000 images")
     comparison = one.findings.comparisons[0]
     assert (
         sum(line.startswith(("| 300 | ", "| 3,000 | ", "| 30,000 | ")) for line in lines) == 2 * 3

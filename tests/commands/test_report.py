@@ -1,4 +1,4 @@
-"""`vit report`: a study's folder becomes a verdict, a table and files, whatever of it has finished."""
+"""`vit report`: a study's folder becomes an answer, a table and files, whatever of it has finished."""
 
 import csv
 import json
@@ -50,13 +50,14 @@ def folder(tmp_path, monkeypatch):
     return make
 
 
-def test_a_study_becomes_a_verdict_a_table_and_files(folder, capsys):
+def test_a_study_becomes_an_answer_a_table_and_files(folder, capsys):
     study = folder(cells())
     assert report(study) == study / "report.html"
     out = capsys.readouterr().out
     assert set(os.listdir(study)) == FILES
     summary = json.loads((study / "summary.json").read_text())
-    assert summary["verdict"] in " ".join(out.split())
+    assert " ".join([*summary["answer"], summary["trend"]]) in " ".join(out.split())
+    assert [len(summary[name]) for name in ("forecasts", "backtest")] == [8, 6]
     with open(study / "results.csv", newline="") as file:
         assert len(list(csv.DictReader(file))) == 30
     rows = [line.split() for line in out.splitlines()]
@@ -79,7 +80,7 @@ def test_a_study_becomes_a_verdict_a_table_and_files(folder, capsys):
 def test_the_next_command_is_one_that_takes_these_runs(folder, capsys, protocol, command):
     runs = cells(sizes=(100, 300))
     study = folder(runs, **protocol)
-    report(study)
+    report(study, target=0.97)
     best = max(runs, key=lambda run: (run.num_images, run.accuracy)).run.removeprefix("cells/")
     assert capsys.readouterr().out.strip().splitlines()[-1] == f"Next: vit {command.format(study, best)}"
 
@@ -88,9 +89,9 @@ def test_a_target_is_asked_for(folder, capsys):
     study = folder(cells())
     assert report(study, target=0.97) == study / "report.html"
     assert json.loads((study / "summary.json").read_text())["target"] == 0.97
-    assert "images for 97 % accuracy" in (study / "report.html").read_text()
+    assert "For an accuracy of 97 %" in (study / "report.html").read_text()
     out = capsys.readouterr().out
-    assert "Training images for an accuracy of 97 %" in out
+    assert out.count("For an accuracy of 97 %, ") == 2
     last = out.strip().splitlines()[-1]
     assert last == f"Next: vit compare {study}/cells/vit/0010000/seed0 {study}/cells/resnet/0010000/seed0"
 
@@ -101,7 +102,7 @@ def test_the_next_command_compares_the_networks_of_the_answer(folder, capsys):
     study = folder(both)
     report(study, target=0.97)
     last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert last == f"Next: vit compare {study}/cells/vit/0010000/seed0 {study}/cells/resnet/0010000/seed0"
+    assert last == f"Next: vit compare {study}/cells/vit/0010000/seed0 {study}/cells/twin/0010000/seed0"
 
 
 def test_it_may_be_asked_again(folder):

@@ -167,7 +167,7 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
     assert answer.code == 0, answer.err
     assert "all its known labels" in answer.out and "exact match" in answer.err, answer.err
     study = tmp_path / "tints"
-    assert answer.out.splitlines()[-1].startswith(f"Next: vit evaluate {study}/cells/")
+    assert answer.out.splitlines()[-1].startswith(f"Next: vit report {study} --target")
     summary = json.loads((study / "summary.json").read_text())
     assert summary["protocol"]["subsets"].startswith("with the label frequencies") and len(summary["series"]) == 2
     for cell in study.glob("cells/*/*/*/result.json"):

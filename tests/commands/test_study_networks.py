@@ -177,7 +177,10 @@ def test_a_pretrained_network_against_a_random_one_is_a_warning(study, files):
     words = f"vit_tiny_patch16_224 --init_from={files[VIT]},resnet18"
     done = study(*QUICK, "--networks", words, "--sizes", "all", "--seeds", "1", program=PLAN, HF_HUB_OFFLINE="1")
     assert facts(done, "start")[1] == "resnet18: random weights"
-    assert "WARNING: resnet18 starts from random weights, and vit_tiny_patch16_224" in done.stdout + done.stderr
+    assert (
+        "WARNING: vit_tiny_patch16_224 began with pretrained weights and resnet18 with random ones"
+        in done.stdout + done.stderr
+    )
 
 
 def test_small_images_have_small_networks(vit, tmp_path, draw_classes):

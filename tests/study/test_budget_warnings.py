@@ -3,8 +3,8 @@
 import pytest
 
 from tests.study.results import run
-from vit.study.budget_warnings import at_the_end, choosing_images, late_gain, mixed_starts, more_steps
-from vit.study.findings import RANDOM_WEIGHTS
+from vit.study.answer_warnings import RANDOM_WEIGHTS, unequal_start
+from vit.study.budget_warnings import at_the_end, choosing_images, late_gain, more_steps
 
 
 def with_steps(steps):
@@ -18,9 +18,10 @@ def test_a_smooth_growth_is_a_rule_and_the_longer_of_two_lengths_is_a_second_cau
 
 
 def test_pretrained_against_random_is_a_warning():
-    assert mixed_starts({"start": {"ViT": "deit.safetensors", "CNN": RANDOM_WEIGHTS}}).startswith("CNN starts from ")
-    assert mixed_starts({"start": {"ViT": "a", "CNN": "b"}}) == mixed_starts({}) == ""
-    assert mixed_starts({"start": {"ViT": RANDOM_WEIGHTS, "CNN": RANDOM_WEIGHTS}}) == ""
+    mixed = unequal_start({"start": {"ViT": "deit.safetensors", "CNN": RANDOM_WEIGHTS}})
+    assert "CNN with random ones" in mixed
+    assert unequal_start({"start": {"ViT": "a", "CNN": "b"}}) == unequal_start({}) == ""
+    assert unequal_start({"start": {"ViT": RANDOM_WEIGHTS, "CNN": RANDOM_WEIGHTS}}) == ""
 
 
 def test_images_that_choose_the_weights_are_named():

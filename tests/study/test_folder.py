@@ -7,7 +7,7 @@ import pytest
 
 from vit.checkpoints.result import RunResult
 from vit.models.spec import NetworkSpec
-from vit.study.folder import ListedCell, StudyDirectory, chosen, collect, tuned, will_run
+from vit.study.folder import ListedCell, StudyDirectory, chosen, collect, tuned
 
 CONFIDENT = {"val/loss": 2.9, "val/acc1": 0.28}  # overfitted: many right answers with far too much confidence
 UNTRAINED = {"val/loss": 2.3, "val/acc1": 0.11}
@@ -39,7 +39,7 @@ def study_of(
 @pytest.mark.parametrize(("metric", "expected"), [("acc1", "lr=2"), ("loss", "lr=1")])
 def test_tuning_follows_the_metric_of_the_checkpoints(tmp_path, metric, expected):
     study, cells = study_of(tmp_path, {"lr=1": UNTRAINED, "lr=2": CONFIDENT, "lr=3": None}, metric)
-    assert tuned(study, cells) == {("ViT", 100): expected}
+    assert tuned(study, cells) == {("ViT", 100, cells[0].seed): expected}
     found, protocol, _ = collect(tmp_path)
     assert [cell.run for cell in found] == [f"cells/ViT/{expected}"]
     assert protocol["checkpoints"] == f"{'highest' if metric == 'acc1' else 'lowest'} val/{metric}"
@@ -48,7 +48,7 @@ def test_tuning_follows_the_metric_of_the_checkpoints(tmp_path, metric, expected
 def test_equal_accuracies_are_ordered_by_the_loss(tmp_path):
     better = {**CONFIDENT, "val/loss": 2.0}
     study, cells = study_of(tmp_path, {"lr=1": CONFIDENT, "lr=2": better}, "acc1")
-    assert tuned(study, cells) == {("ViT", 100): "lr=2"}
+    assert tuned(study, cells) == {("ViT", 100, cells[0].seed): "lr=2"}
 
 
 def test_nothing_is_chosen_before_all_candidates_are_done():
@@ -79,9 +79,7 @@ def test_results_of_before_were_chosen_by_the_loss(tmp_path):
     assert RunResult.read(path).best_metric == "loss"
 
 
-@pytest.mark.parametrize(("choices", "other"), [({}, "a"), ({("vit", 10): "b"}, "b"), ({("cnn", 10): "b"}, "a")])
-def test_candidates_are_trained_with_one_seed_and_one_of_them_with_the_others(choices, other):
-    cells = [ListedCell("vit", 10, seed, choice, f"{seed}{choice}") for seed in (0, 1, 2) for choice in ("a", "b")]
-    assert [cell.folder for cell in will_run(cells, choices)] == ["0a", "0b", f"1{other}", f"2{other}"]
-    fixed = [ListedCell("vit", 10, seed, "", str(seed)) for seed in (0, 1)]
-    assert will_run(fixed, {}) == fixed
+def test_each_seed_tunes_for_itself():
+    """One seed's choice was taken by all, and 13 to 24 % of studies of equal networks were told apart."""
+    cells = [ListedCell("vit", 10, seed, choice, f"{seed}{choice}") for seed in (0, 1) for choice in ("a", "b")]
+    assert len({cell.group for cell in cells}) == 2

@@ -16,7 +16,6 @@ from benchmarks.study_claims import (
     coverage,
     crossings,
     false_claims,
-    fits,
     power,
     studies,
 )  # fmt: skip
@@ -93,12 +92,3 @@ def test_no_crossing_is_claimed_where_there_is_none(curves):
     found = [compare_with_first(answers)[0] for answers in studies(world, curves, 100)]
     assert np.mean([one.verdict == "crossing" for one in found]) <= 0.1
     assert np.mean([any(claims([one])) for one in found]) >= 0.5, "they do differ at other sizes"
-
-
-@pytest.mark.parametrize("law", [(0.03, 2.0, -0.5), (0.0, 1.0, -0.3)])
-def test_the_fit_s_intervals_cover(law):
-    """Intervals of the parameters, of the errors with 2 and 4 times the images, and the band on average over sizes."""
-    found = fits(World(test_images=2000, sizes=SEVEN), law, 80)
-    for name in ("floor", "scale", "exponent", "at_twice", "at_four_times", "band"):
-        assert found.share(name) >= 0.88
-    assert found.share("supported") >= 0.5

@@ -33,7 +33,7 @@ def test_series_points_and_errors():
 def test_every_series_is_compared_with_the_first():
     found = summarize(study({"a": law(2, -0.4), "b": law(1, -0.4), "c": law(3, -0.4)}), PROTOCOL, [], 0.9)
     assert [(pair.first, pair.second) for pair in found.comparisons] == [("a", "b"), ("a", "c")]
-    assert found.target == 0.9 and all(one.fit.for_target or one.fit.refusal for one in found.series)
+    assert found.target == 0.9 and all(one.forecast.for_target or one.forecast.refusal for one in found.series)
 
 
 def test_missing_cells_are_worked_around_and_named():
@@ -41,10 +41,10 @@ def test_missing_cells_are_worked_around_and_named():
     failed = [FailedCell("cnn", 10_000, 0, "x", "out of memory")]
     found = summarize(cells, PROTOCOL, failed, None)
     assert [one.num_images for one in found.comparisons[0].differences] == [100, 300, 1000, 3000]
-    assert "At 3,000 images use cnn" in found.verdict and "cnn lacks 5 of 25 runs" in found.verdict
+    assert found.answer[0].startswith("Use cnn") and "cnn lacks 5 of 25 runs" in found.warnings[0]
     assert found.failed == failed
     lost = summarize([c for c in cells if c.series == "vit"], {}, failed, None)
-    assert "cnn has no run" in lost.verdict and "At 10,000 images vit errs on" in lost.verdict
+    assert "cnn has no run" in lost.warnings[0] and "Only one network was measured: vit" in lost.answer[0]
 
 
 def test_the_first_series_stays_the_reference_whichever_run_ends_first():
@@ -57,7 +57,7 @@ def test_the_first_series_stays_the_reference_whichever_run_ends_first():
     assert [one.name for one in found.series] == ["a", "b", "c"]
     without = summarize([c for c in cells if c.series != "a"], planned, [], None)
     assert [(pair.first, pair.second) for pair in without.comparisons] == [("b", "c")]
-    assert "a, the reference, has no run" in without.verdict
+    assert "a, the reference, has no run" in without.warnings[0]
 
 
 def test_runs_that_do_not_belong_together():

@@ -21,16 +21,18 @@ def report(
     folder: Annotated[StrPath, Metavar("STUDY|CROSSVAL|RUN")],
     *,
     target: float | str | None = None,
+    margin: float | str | None = None,
     root: StrPath | None = None,
 ) -> Path:
     """Report what a study has found so far, or write the page of a finished run.
 
-    A study gets a verdict, a table and a page with figures; this needs neither its data nor a GPU. The page of a run
+    A study gets an answer, a table and a page with figures; this needs neither its data nor a GPU. The page of a run
     has pictures where the images of the run still exist.
 
     Args:
         folder: a folder that 'vit study', 'vit crossval', 'vit train' or 'vit pretrain' wrote
         target: for a study: an accuracy; the report estimates how many training images it needs
+        margin: for a study: errors that differ by less count as equal, such as 0.01; null: 0.02
         root: for a run: folder of torchvision data sets; null: the folder of the training
 
     Returns:
@@ -42,7 +44,7 @@ def report(
     Example:
         vit report studies/photos --target 0.95
     """
-    accuracy = fraction("--target", target)
+    accuracy, least = fraction("--target", target), fraction("--margin", margin)
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise UsageError(
@@ -50,18 +52,19 @@ def report(
         )
     is_run, crossval = RunLayout(path).config_path.is_file(), CrossvalLayout(path)
     is_crossval = crossval.description_path.is_file()
-    if (is_run or is_crossval) and accuracy is not None:
+    given = [name for name, value in (("--target", accuracy), ("--margin", least)) if value is not None]
+    if (is_run or is_crossval) and given:
         raise UsageError(
-            f"--target is for studies, and {path} is a {'run' if is_run else 'cross-validation'}", "leave it out"
+            f"{given[0]} is for studies, and {path} is a {'run' if is_run else 'cross-validation'}", "leave it out"
         )
     if is_crossval:
         report_crossval(Reporter(), path)
         return crossval.report_path
-    return _report_run(Reporter(), path, root) if is_run else _report_study(Reporter(), path, accuracy)
+    return _report_run(Reporter(), path, root) if is_run else _report_study(Reporter(), path, accuracy, least)
 
 
-def _report_study(reporter: Reporter, path: Path, target: float | None) -> Path:
-    report_findings(reporter, path, target)
+def _report_study(reporter: Reporter, path: Path, target: float | None, margin: float | None) -> Path:
+    report_findings(reporter, path, target, margin)
     return StudyLayout(path).report_path
 
 

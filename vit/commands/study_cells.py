@@ -15,25 +15,17 @@ if TYPE_CHECKING:
 
 
 def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
-    """Run this machine's cells, at first those that tuning chooses among; returns the number of failed cells.
+    """Run this machine's cells; returns the number of failed cells.
 
     Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
     """
-    from vit.study.folder import ListedCell, candidates, tuned, will_run
 
     cells, folder = plan.own_cells, plan.folder
-    listed = [ListedCell.of(cell) for cell in cells]
     folder.describe(plan.cells, plan.protocol)
     num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
-    expected = will_run(cells, tuned(folder, listed))
-    progress = StudyProgress(reporter, folder.path, cells, num_images, expected)
+    progress = StudyProgress(reporter, folder.path, cells, num_images, cells)
     clock = _Clock(plan, progress.notify)
     try:
-        if any(cell.choice for cell in cells):
-            _run(plan, clock.ordered(candidates(cells)), clock)
-            choices = tuned(folder, listed)
-            cells = [cell for cell in cells if choices.get(cell.group) == cell.choice]
-            progress.expect(cells)
         _run(plan, clock.ordered(cells), clock)
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
@@ -96,7 +88,7 @@ class _Clock:
         key = cell.num_images, cell.seed
         if key not in self._decided:
             slower = self._taken / self._expected if self._expected else 1.0
-            group = [one for one in plan.cells if (one.num_images, one.seed) == key and one.choice == cell.choice]
+            group = [one for one in plan.cells if (one.num_images, one.seed) == key]
             needed = slower * sum(plan.pace.seconds(one.series, one.recipe) for one in group) / plan.pace.slots
             first = [size for size, _ in plan.design.order[:1]]
             is_first = cell.num_images in first and cell.seed in plan.seeds[cell.num_images][: plan.design.order[0][1]]

@@ -31,7 +31,7 @@ _QUICK = 1e9, 1e-3  # FLOPs a second and seconds an image that any machine has: 
 
 def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
-    cells, source = plan.cells_to_train, plan.source
+    cells, source = plan.own_cells, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     seeds = list(map(len, plan.seeds.values()))
     several = f"{', '.join(map(str, seeds))} at these sizes" if len({*seeds}) > 1 else ""
@@ -56,9 +56,9 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("folder", str(plan.folder.path)),
         ]
     )
-    from vit.study.budget_warnings import mixed_starts
+    from vit.study.answer_warnings import unequal_start
 
-    if mixed := mixed_starts(plan.protocol):
+    if mixed := unequal_start(plan.protocol):
         reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
 
@@ -97,11 +97,11 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     pace = Pace.measured(largest, machine, num_images)
 
     def cost(size: int, part: float) -> float:
-        """Seconds of one seed at a size, divided by the cells at a time. Tuning tries all its values with one seed."""
+        """Seconds of one seed at a size, divided by the cells at a time. Tuning tries all its values."""
         found = 0.0
         for name, choices in study.series.items():
             recipe = _of_size(next(iter(choices.values())), size, budget.part(part))
-            found += (CELL_SECONDS + pace.seconds(name, recipe)) * (1 + (len(choices) - 1) / 2)
+            found += (CELL_SECONDS + pace.seconds(name, recipe)) * len(choices)
         return found / pace.slots
 
     reserve = 0.0
@@ -136,16 +136,16 @@ def _of_size(recipe: Recipe, size: int, budget: "Budget") -> Recipe:
 def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     """Show how long the cells without a result would take; returns the seconds, 0 without such cells."""
     cells, machine = study.cells_left, study.machine
-    done = len(study.cells_to_train) - len(cells)
+    done = len(study.own_cells) - len(cells)
     if done:
-        reporter.line(f"\n{done:,} of {len(study.cells_to_train):,} cells are done already")
+        reporter.line(f"\n{done:,} of {len(study.own_cells):,} cells are done already")
     if not cells:
         return 0.0
     pace, is_here = pace_of(study), study.options.executor == "local"
     work = dict(zip((one.folder for one in study.own_cells), work_of(study.own_cells, pace.num_images), strict=True))
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(cell.group, []).append(cell)
+        groups.setdefault((cell.series, cell.num_images), []).append(cell)
     rows: list[tuple[object, ...]] = []
     times: dict[object, float] = {}  # of each cell, by its folder
     for (series, num_images), same in groups.items():

@@ -74,7 +74,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     write_study_report(findings, study.path)
     write_json(study.summary_path, to_json(findings))
     reporter.line(f"\n{_ABOUT}")
-    for line in findings.headline.splitlines():
+    for line in filter(None, (*findings.answer, findings.trend)):
         reporter.line(line)
     errors = {one.name: {point.num_images: point.mean for point in one.points} for one in findings.series}
     rows = [(f"{size:,}", *(f"{100 * own[size].value:.1f} %" for own in errors.values())) for size in sizes]

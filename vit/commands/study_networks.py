@@ -13,7 +13,7 @@ from vit.commands.study_series import Series, is_open
 from vit.console import Reporter
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError
-from vit.study.findings import RANDOM_WEIGHTS
+from vit.study.answer_warnings import RANDOM_WEIGHTS
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import DistillConfig, Recipe
 

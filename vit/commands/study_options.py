@@ -63,8 +63,8 @@ class StudyOptions(ExecutorOptions):
         yes: whether a study may start that takes more than an hour by its estimate.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.
-        tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size a value is chosen
-            on validation images with the first seed. x0.3 means 0.3 times the recipe's value, rounded where that is a
+        tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size each seed chooses a
+            value for itself, on validation images. x0.3 means 0.3 times the recipe's value, rounded where that is a
             whole number.
         set: OPTION=VALUE for all cells; repeatable.
         shard: I/N: the I-th of N parts of the cells, for several machines.

@@ -103,20 +103,11 @@ class StudyPlan:
         return shard(self.cells, *self.options.part)
 
     @cached_property
-    def cells_to_train(self) -> "list[Cell]":
-        """The cells of this machine's shard that it will train, as far as that is known before tuning."""
-        from vit.study.folder import will_run
-
-        return will_run(self.own_cells, {})
-
-    @cached_property
     def cells_left(self) -> "list[Cell]":
-        """The cells to train of which the study's folder has no result."""
-        from vit.study.folder import ListedCell, tuned, will_run
+        """The cells of this machine's shard of which the study's folder has no result."""
+        from vit.study.folder import ListedCell
 
-        chosen = tuned(self.folder, [ListedCell.of(cell) for cell in self.own_cells])
-        known = will_run(self.own_cells, chosen)
-        return [cell for cell in known if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
+        return [cell for cell in self.own_cells if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
 
     @property
     def is_probe(self) -> bool:
@@ -147,10 +138,9 @@ class StudyPlan:
 
         choices = {name: list(found) for name, found in self.series.items()}
         tuned = len(next(iter(choices.values())))
-        first = min(self.seeds[self.sizes[0]])
         images: dict[str, JsonValue] = {split: len(samples) for split, samples in self.source.splits.items()}
         images["train"] = self.pool
-        tuning = f"chosen among {tuned} settings at every size, on validation images, with seed {first}; then fixed"
+        tuning = f"chosen among {tuned} settings at every size by each seed for itself, on validation images"
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),

@@ -8,14 +8,17 @@ from vit.console import Reporter
 from vit.csv_files import records
 
 if TYPE_CHECKING:
-    from vit.study.findings import Findings, Fit, Point
+    from vit.study.findings import Findings, Point
     from vit.study.folder import StudyDirectory
 
 SHOWN_FAILED = 5
 
 
-def report_findings(reporter: Reporter, path: Path, target: float | None) -> "Findings":
-    """Summarize a study's folder, write its results, summary, curve and page, and show verdict, table and paths.
+def report_findings(reporter: Reporter, path: Path, target: float | None, margin: float | None = None) -> "Findings":
+    """Summarize a study's folder, write its results, summary, curve and page, and show answer, table and paths.
+
+    Args:
+        margin: errors that differ by less count as equal; None: 2 points.
 
     Returns:
         what was found.
@@ -27,7 +30,7 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> "Fi
     from vit.report.study_page import report_study
     from vit.study.folder import StudyDirectory
 
-    findings, study = report_study(path, target), StudyDirectory(path)
+    findings, study = report_study(path, target, margin), StudyDirectory(path)
     _show(reporter, findings)
     reporter.line()
     files = {
@@ -41,9 +44,11 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> "Fi
 
 
 def _show(reporter: Reporter, findings: "Findings") -> None:
-    from vit.study.wording import budget_words
+    from vit.study.wording import backtest_summary, budget_words, target_words
 
-    reporter.line("\n" + findings.verdict)
+    reporter.line()
+    for sentence in filter(None, (*findings.answer, findings.trend)):
+        reporter.line(sentence)
     points = [{point.num_images: point for point in series.points} for series in findings.series]
     sizes = sorted({images for own in points for images in own})
     length = budget_words(findings.protocol)
@@ -56,10 +61,23 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
         reporter.table(("series", f"{sizes[0]:,} images"), errors)
     else:
         rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
+        rows += [(f"{images:,} (forecast)", *cells) for images, cells in _expected(findings)]
         reporter.table(("images", *(series.name for series in findings.series)), rows)
+    reporter.line()
+    forecasts = {series.name: series.forecast for series in findings.series if series.forecast is not None}
     if findings.target is not None:
-        reporter.line(f"\nTraining images for an accuracy of {100 * findings.target:g} %")
-        reporter.facts((series.name, _wanted(series.fit)) for series in findings.series)
+        for name, forecast in forecasts.items():
+            reporter.line(target_words(forecast, findings.target, name))
+    lines = [
+        *(("back-test", words) for forecast in forecasts.values() if (words := backtest_summary(forecast))),
+        ("conditions", findings.conditions),
+        ("cost", findings.cost),
+        *(("note", note) for note in findings.notes),
+        *(("next", step) for step in findings.next_steps if not step.startswith("For an accuracy")),
+    ]
+    reporter.facts((name, words) for name, words in lines if words)
+    for warning in findings.warnings:
+        reporter.notice(f"WARNING: {warning}")
     if findings.failed:
         one = len(findings.failed) == 1
         counted = "1 cell failed, and is" if one else f"{len(findings.failed):,} cells failed, and are"
@@ -68,6 +86,18 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
             reporter.notice(f"  {cell.words()}: {cell.error}")
         if len(findings.failed) > SHOWN_FAILED:
             reporter.notice("  ...")
+
+
+def _expected(findings: "Findings") -> "list[tuple[int, list[str]]]":
+    """At twice the largest size, what each series is expected to have."""
+    from vit.study.wording import short_percents
+
+    largest = 2 * findings.sizes[-1]
+    found = {row.series: row for row in findings.forecasts if row.num_images == largest}
+    if not found:
+        return []
+    words = [found.get(series.name) for series in findings.series]
+    return [(largest, [short_percents(one.interval).replace(" %", "") if one else "-" for one in words])]
 
 
 def _error(point: "Point | None") -> str:
@@ -79,25 +109,14 @@ def _error(point: "Point | None") -> str:
     return f"{value} ({around or f'{seeds} seed' + 's' * (seeds != 1)})"
 
 
-def _wanted(fit: "Fit | None") -> str:
-    from vit.study.wording import ends, two_digits
-
-    if fit is None:
-        return "not known: fewer than 3 sizes"
-    if fit.for_target is None:
-        return fit.refusal
-    around = ends(fit.for_target, two_digits)
-    return f"about {two_digits(fit.for_target.value)}" + (f" ({around})" if around else "")
-
-
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """The next useful command: a target where a curve is fitted, else a comparison of the answer, else predictions.
+    """The next useful command: a target where there is a forecast, else a comparison of the answer, else predictions.
 
     `vit compare` takes no models of several labels, and no runs that could read different test images.
     """
     from vit.study.verdict import by_answer
 
-    if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
+    if findings.target is None and findings.forecasts:
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
     rows = records(study.results_path)
     best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))

@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from vit.report.study_style import PERCENTS, bars, ends, label, least_error, scaled
 from vit.report.style import log_axis, look, plain, size_axis
 from vit.study.budget_warnings import choosing_images
-from vit.study.findings import Comparison, Findings, Fit, Series
+from vit.study.expected import Forecast
+from vit.study.findings import Comparison, Findings, Series
 from vit.study.wording import budget_words, two_digits
 
 _SECONDS = {
@@ -22,17 +23,17 @@ _SECONDS = {
 
 
 def learning_curves(findings: Findings) -> Figure:
-    """Test error (%) against training images, both logarithmic: seeds, means with intervals, fits, crossings.
+    """Test error (%) against training images, both logarithmic: seeds, means with intervals, forecasts, crossings.
 
     An error of zero is drawn at half a test image.
     """
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     axes = figure.subplots()
     sizes, least = findings.sizes, least_error(findings)
-    fits = [series.fit for series in findings.series if series.fit is not None and series.fit.supported]
-    end = max([sizes[-1], *(fit.sizes[-1] for fit in fits)])
+    forecasts = [series.forecast for series in findings.series if series.forecast is not None and series.forecast.sizes]
+    end = max([sizes[-1], *(one.sizes[-1] for one in forecasts)])
     size_axis(axes, sizes, end)
-    if fits:
+    if forecasts:
         _label_end(axes, end)
     shown: list[float] = []
     for index, series in enumerate(findings.series):
@@ -44,10 +45,10 @@ def learning_curves(findings: Findings) -> Figure:
     for index, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
         _crossing(axes, comparison, index, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
-    if fits:
+    if forecasts:
         axes.axvline(sizes[-1], color="gray", linewidth=0.7, linestyle=":")
         handles.append(Line2D([], [], color="gray", linestyle="--"))
-        labels.append("estimated beyond the measured sizes")
+        labels.append("forecast, with its 95 % band")
     _legend(figure, handles, labels)
     axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing_images(findings.protocol)}")
     length = budget_words(findings.protocol)
@@ -126,23 +127,18 @@ def _curve(
     shown += [min(max(end, min(means) / 4), 4 * max(means)) for interval in around for end in ends(interval)]
     reach = np.hstack([bars(interval) for interval in around])
     axes.errorbar(sizes, means, reach, fmt=marker, color=color, markersize=5, capsize=2.5, label=label(series.name))
-    if series.fit is not None and series.fit.supported:
-        shown += _fitted(axes, series.fit, color, least)
-    else:
-        axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
+    axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
+    if series.forecast is not None and series.forecast.sizes:
+        shown += _forecast(axes, series.forecast, color, least)
     return shown + means
 
 
-def _fitted(axes: Axes, fit: Fit, color: str, least: float) -> list[float]:
-    """Draw a fit: a line as far as there are measurements, dashed beyond, and a pale band around both."""
-    sizes = np.array(fit.sizes)
-    mean, low, high = (100 * np.maximum(values, least) for values in (fit.mean, fit.low, fit.high))
-    inner = sizes <= fit.largest
-    border = np.exp(np.interp(np.log(fit.largest), np.log(sizes), np.log(mean)))
-    axes.plot([*sizes[inner], fit.largest], [*mean[inner], border], color=color, linewidth=1.3)
-    axes.plot([fit.largest, *sizes[~inner]], [border, *mean[~inner]], color=color, linewidth=1.3, linestyle="--")
-    axes.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
-    return [float(mean.min()), float(mean.max())]
+def _forecast(axes: Axes, forecast: Forecast, color: str, least: float) -> list[float]:
+    """Draw a forecast beyond the largest size: a dashed line and its 95 % band. A wide band may leave the frame."""
+    mean, low, high = (100 * np.maximum(values, least) for values in (forecast.mean, forecast.low, forecast.high))
+    axes.plot(forecast.sizes, mean, color=color, linewidth=1.3, linestyle="--")
+    axes.fill_between(forecast.sizes, low, high, color=color, alpha=0.12, linewidth=0)
+    return [float(mean.min()), float(mean.max()), float(max(low.min(), mean.min() / 2))]
 
 
 def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[int], named: bool) -> None:

@@ -20,10 +20,24 @@ from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants
 from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
-from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, JsonValue, Point, Series
+from vit.study.findings import Comparison, Difference, FailedCell, Findings, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
+from vit.study.forecast import TIMES
 from vit.study.summary import summarize, to_json, write_results
-from vit.study.wording import SHARED, Cell, all_images, budget_words, ends, equal_seeds, in_words, percents, two_digits
+from vit.study.verdict import MARGIN
+from vit.study.wording import (
+    SHARED,
+    Cell,
+    all_images,
+    backtest_summary,
+    backtest_words,
+    budget_words,
+    ends,
+    equal_seeds,
+    in_words,
+    percents,
+    pool_size,
+)
 
 _MOST_WEIGHTS = 3  # files that are named
 
@@ -46,15 +60,6 @@ class DifferenceRow:
 
 
 @dataclass(frozen=True)
-class FitRow:
-    """A fit as the page prints it. Without cells, `why` says why there is not a fit."""
-
-    series: Series
-    cells: list[Cell]
-    why: str
-
-
-@dataclass(frozen=True)
 class FailedRow:
     """A failed cell and its log."""
 
@@ -67,8 +72,10 @@ class StudyContent:
     """Everything that the template prints."""
 
     data: str
-    headline: list[str]
-    sentences: list[str]
+    answer: list[str]
+    trend: str
+    lines: list[tuple[str, str]]
+    warnings: list[str]
     next_steps: list[str]
     summary: list[str]
     networks: str
@@ -88,9 +95,12 @@ class StudyContent:
     variants: list[tuple[str, Cell, DifferenceRow | None]]
     comparisons: list[tuple[Comparison, list[DifferenceRow]]]
     has_crossing: bool
-    crossings: list[str]
-    fits: list[FitRow]
-    target: str | None
+    table: list[tuple[str, list[Cell]]]
+    forecasts: list[tuple[str, list[Cell], str]]
+    forecast_sizes: list[str]
+    backtests: list[str]
+    margin: str
+    pool: int | None
     prices: list[tuple[Series, list[Cell]]]
     failed: list[FailedRow]
     backbones: list[tuple[str, ...]]
@@ -103,7 +113,7 @@ class StudyContent:
     least_seeds: int
 
 
-def report_study(folder: Path, target: float | None) -> Findings:
+def report_study(folder: Path, target: float | None, margin: float | None = None) -> Findings:
     """Summarize the finished cells, and write results.csv, summary.json, curve.png and report.html into the folder.
 
     Raises:
@@ -115,7 +125,7 @@ def report_study(folder: Path, target: float | None) -> Findings:
     if not results:
         why = f"{len(failed)} failed, the first one with: {failed[0].error}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
-    findings = summarize(results, protocol, failed, target)
+    findings = summarize(results, protocol, failed, target, MARGIN if margin is None else margin)
     write_results(results, protocol, study.results_path)
     write_json(study.summary_path, to_json(findings))
     write_study_report(findings, folder)
@@ -138,8 +148,10 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     return StudyContent(
         data=in_words(protocol.get("data")) or "images",
-        headline=_headline(findings),
-        sentences=findings.sentences,
+        answer=findings.answer,
+        trend=findings.trend,
+        lines=_lines_of(findings),
+        warnings=findings.warnings,
         next_steps=findings.next_steps,
         summary=_summary(findings),
         networks=_networks(findings.series),
@@ -159,9 +171,16 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         variants=[] if len(sizes) > 1 else _variants(findings),
         comparisons=[(pair, [_difference(row) for row in pair.differences]) for pair in several],
         has_crossing=any(pair.crossing for pair in several),
-        crossings=[_crossing(pair) for pair in several],
-        fits=[_fit(series, series.fit, findings.target) for series in findings.series],
-        target=None if findings.target is None else f"{100 * findings.target:g} %",
+        table=_table(findings),
+        forecasts=[
+            (series.name, [percents(row.interval) for row in series.forecast.expected], series.forecast.why)
+            for series in findings.series
+            if series.forecast is not None
+        ],
+        forecast_sizes=[f"{times:g} times" for times in TIMES],
+        backtests=[backtest_words(row) for row in findings.backtest],
+        margin=f"{100 * findings.margin:g}",
+        pool=pool_size(protocol),
         prices=[(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
         failed=[FailedRow(cell, RunLayout(Path(cell.run)).log_path.as_posix()) for cell in findings.failed],
         backbones=[one.cells() for one in backbones],
@@ -192,15 +211,31 @@ def _weights(hashes: JsonValue) -> str:
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
-def _headline(findings: Findings) -> list[str]:
-    return [line for line in (findings.headline or findings.verdict).splitlines() if line.strip()]
+def _lines_of(findings: Findings) -> list[tuple[str, str]]:
+    """Conditions, cost, back-tests of the largest size and notes, one line each."""
+    tested = [backtest_summary(series.forecast) for series in findings.series if series.forecast is not None]
+    lines = [("Conditions", findings.conditions), ("Cost", findings.cost)]
+    lines += [("Back-test", words) for words in tested]
+    lines += [("Note", words) for words in findings.notes]
+    return [(name, words) for name, words in lines if words]
+
+
+def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
+    """The errors at the two largest sizes, and what is expected with twice the largest."""
+    points = [{point.num_images: point for point in series.points} for series in findings.series]
+    rows = [(f"{size:,}", [_error(own.get(size)) for own in points]) for size in findings.sizes[-2:]]
+    largest = 2 * findings.sizes[-1]
+    found = {row.series: percents(row.interval) for row in findings.forecasts if row.num_images == largest}
+    if found and len(findings.sizes) > 1:
+        rows.append((f"{largest:,} (forecast)", [found.get(series.name, ("", "")) for series in findings.series]))
+    return rows
 
 
 def _summary(findings: Findings) -> list[str]:
     """The study in a few plain lines, with what to do next."""
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
     lines = [f"Study of {in_words(findings.protocol.get('data')) or 'images'}: {sizes}"]
-    lines += _headline(findings)
+    lines += filter(None, (*findings.answer, findings.trend))
     for series in findings.series:
         for point in series.points[-1:]:
             value, around = _error(point)
@@ -241,39 +276,6 @@ def _correlations(series: Series) -> str:
     """Correlations of two seeds' errors, at each size: '0.42, 0.51'."""
     found = [point.seed_correlation for point in series.points if point.seed_correlation is not None]
     return ", ".join(f"{value:.2f}" for value in found)
-
-
-def _crossing(pair: Comparison) -> str:
-    crossing = pair.crossing
-    if crossing is not None:
-        notes = [ends(crossing, two_digits)]
-        notes += [
-            f"the {side} end may lie outside the measured sizes"
-            for side, end in (("lower", crossing.low), ("upper", crossing.high))
-            if end is None
-        ]
-        around = "; ".join(filter(None, notes))
-        size = f"about {two_digits(crossing.value)} training images"
-        return f"{pair.first} and {pair.second} are equally good at {size} ({around})."
-    if pair.verdict == "not resolved":
-        return f"{pair.first} and {pair.second}: these sizes and seeds do not resolve whether the curves cross."
-    ahead = pair.first if pair.verdict == "first ahead" else pair.second
-    return f"{pair.first} and {pair.second}: no crossing within the measured sizes; {ahead} is ahead."
-
-
-def _fit(series: Series, fit: Fit | None, target: float | None) -> FitRow:
-    if fit is None or not fit.supported:
-        if fit is None:
-            return FitRow(series, [], "fewer than 3 sizes")
-        return FitRow(series, [], fit.why + f"; the target: {fit.refusal}" * (fit.refusal not in ("", fit.why)))
-    cells = [percents(fit.floor)]
-    cells += [(_three_digits(one.value), ends(one, _three_digits)) for one in (fit.scale, fit.exponent)]
-    cells += [percents(fit.at_twice), percents(fit.at_four_times)]
-    if target is not None and fit.for_target is not None:
-        cells.append((two_digits(fit.for_target.value), ends(fit.for_target, two_digits)))
-    elif target is not None:
-        cells.append(("-", fit.refusal))
-    return FitRow(series, cells, "")
 
 
 def _price(point: Point | None) -> Cell:

@@ -1,4 +1,4 @@
-"""Warnings of a study about its budget and its starts: unequal lengths, few passes, checkpoints chosen early"""
+"""Warnings of a study about its budget: unequal lengths, few passes, checkpoints chosen early"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from vit.csv_files import records
-from vit.study.findings import RANDOM_WEIGHTS, CellResult, Protocol
+from vit.study.findings import CellResult, Protocol
 from vit.study.wording import LINEAR_PROBE, last_weights_warning
 
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
@@ -62,21 +62,6 @@ def last_weights(results: Sequence[CellResult]) -> str:
     count = sum(one.last_is_better for one in results)
     remedy = "was measured: --set optim.best_metric=last measures the last weights."
     return last_weights_warning(count, len(results), "runs", remedy)
-
-
-def mixed_starts(protocol: Protocol) -> str:
-    """A warning where some series start from pretrained and others from random weights; else an empty text."""
-    starts = protocol.get("start")
-    if not isinstance(starts, Mapping):
-        return ""
-    random = [name for name, start in starts.items() if start == RANDOM_WEIGHTS]
-    if not random or len(random) == len(starts):
-        return ""
-    pretrained = [name for name in starts if name not in random]
-    return (
-        f"{' and '.join(random)} start{'s' * (len(random) == 1)} from random weights, and {' and '.join(pretrained)} "
-        "from pretrained ones: the answer is about these starts, not about the networks."
-    )
 
 
 def choosing_images(protocol: Protocol) -> str:

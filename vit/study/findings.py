@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.inference.image_groups import count_words
-
-RANDOM_WEIGHTS = "random weights"  # what a series starts from where it starts from no others
-ALPHA = 0.05  # of every test; intervals cover 1 - ALPHA
+from vit.study.expected import ALPHA as ALPHA
+from vit.study.expected import Backtest, Expected, Forecast, Gain
+from vit.study.expected import Interval as Interval
 
 Verdict = Literal["first ahead", "second ahead", "crossing", "not resolved"]
 JsonValue = str | int | float | bool | None | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
@@ -18,15 +18,6 @@ Protocol = Mapping[str, JsonValue]  # data, budget, tuning, seeds, fingerprints,
 
 # Names in results.csv and summary.json where they differ from the attributes' names.
 FILE_KEYS = {"num_images": "images", "num_test_images": "test_images"}
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value with its 95 % interval; an end that the data do not bound is None."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -120,40 +111,6 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """e(n) = floor + scale * n^exponent, fitted to the points of a series by weighted least squares.
-
-    Attributes:
-        supported: whether the points support the fit. If not, no number may be read from the fit.
-        why: reason where the points do not support the fit.
-        sizes: numbers of images from the smallest measured to 4 times the largest, evenly spaced in the logarithm.
-        mean: fitted error at each of `sizes`.
-        low: lower end of the 95 % band at each of `sizes`.
-        high: upper end of the 95 % band at each of `sizes`.
-        largest: largest measured size. Beyond it the curve is an extrapolation.
-        at_twice: estimated error with twice the largest size.
-        at_four_times: estimated error with four times the largest size.
-        for_target: estimated number of images that reach the target accuracy, or None without such an estimate.
-        refusal: reason why `for_target` is None.
-    """
-
-    floor: Interval
-    scale: Interval
-    exponent: Interval
-    supported: bool
-    why: str
-    sizes: list[float]
-    mean: list[float]
-    low: list[float]
-    high: list[float]
-    largest: int
-    at_twice: Interval
-    at_four_times: Interval
-    for_target: Interval | None
-    refusal: str
-
-
-@dataclass(frozen=True)
 class Series:
     """One line of the figure: a network with the values that --vary gave it, at every size."""
 
@@ -162,7 +119,8 @@ class Series:
     parameters: int
     flops: int
     points: list[Point]
-    fit: Fit | None
+    gain: Gain | None
+    forecast: Forecast | None
 
 
 @dataclass(frozen=True)
@@ -250,24 +208,42 @@ class Findings:
     """All findings of a study: summary.json.
 
     Attributes:
-        verdict: paragraph for a reader who reads nothing else.
-        headline: the answer in one sentence, with interval and p where there are some; "" where it was not told.
-        sentences: the rest of the verdict without its advice.
+        answer: which network, and whether more images help, each in one sentence.
+        trend: which network gains more from more images; empty where that is not known.
+        conditions: what the answer depends on.
+        cost: parameters, FLOPs and time of the networks of the answer.
+        warnings: what may make the answer wrong.
+        notes: what the budget, the checkpoints and the tuning may have changed.
         next_steps: what would make the answer better known.
-        target: accuracy of `Fit.for_target`, or None without a target.
+        target: accuracy of `Forecast.for_target`, or None without a target.
+        margin: errors that differ by less count as equal.
         num_test_images: number of test images, which all runs share.
     """
 
-    verdict: str
+    answer: list[str]
     series: list[Series]
     comparisons: list[Comparison]
     target: float | None
     num_test_images: int
     protocol: Protocol
     failed: list[FailedCell]
-    headline: str = ""
-    sentences: list[str] = field(default_factory=list)
+    trend: str = ""
+    conditions: str = ""
+    cost: str = ""
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
+    margin: float = 0.0
+
+    @property
+    def forecasts(self) -> list[Expected]:
+        """Those of all series."""
+        return [row for one in self.series if one.forecast for row in one.forecast.expected]
+
+    @property
+    def backtest(self) -> list[Backtest]:
+        """Those of all series."""
+        return [row for one in self.series if one.forecast for row in one.forecast.backtest]
 
     @property
     def sizes(self) -> list[int]:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TypeVar
 
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
@@ -28,7 +27,7 @@ from vit.study.grid import Cell
 from vit.study.variance_components import Bools
 from vit.study.wording import LINEAR_PROBE, left_out_words
 
-Group = tuple[str, int]  # a series at one number of images
+Group = tuple[str, int, int]  # a series at one number of images, with one seed
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 
 _LOWEST: Rank = (float("-inf"), float("-inf"))
@@ -77,11 +76,11 @@ class ListedCell:
 
     @property
     def group(self) -> Group:
-        """Key of the cells among which tuning chooses."""
-        return self.series, self.num_images
+        """Key of the cells among which tuning chooses: each seed chooses for itself.
 
-
-C = TypeVar("C", Cell, ListedCell)
+        A choice by one seed for all would be an error that all seeds share, and that no scatter of theirs shows.
+        """
+        return self.series, self.num_images, self.seed
 
 
 class StudyDirectory(StudyLayout):
@@ -171,37 +170,16 @@ def chosen(ranks: Mapping[str, Rank | None]) -> str | None:
     return min(known, key=lambda choice: ([-value for value in known[choice]], choice))
 
 
-def candidates(cells: Sequence[C]) -> list[C]:
-    """The cells among which tuning chooses: of every group those with its first seed."""
-    first = {cell.group: cell.seed for cell in reversed(cells)}
-    return [cell for cell in cells if cell.seed == first[cell.group]]
-
-
 def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str]:
     """The choice of every group whose candidates are all done, by `optim.best_metric` of their recipes."""
     ranks: dict[Group, dict[str, Rank | None]] = {}
-    for cell in candidates(cells):
+    for cell in cells:
         run = study.run(cell)
         result = run.read_result()
         failed = _LOWEST if run.failure_path.is_file() else None
         ranks.setdefault(cell.group, {})[cell.choice] = result.validation_rank if result else failed
     found = {group: chosen(each) for group, each in ranks.items()}
     return {group: choice for group, choice in found.items() if choice is not None}
-
-
-def will_run(cells: Sequence[C], choices: Mapping[Group, str]) -> list[C]:
-    """The cells that a study trains: of every group the candidates with its first seed, and one choice with the others.
-
-    Args:
-        cells: all cells, in order.
-        choices: what tuning has chosen so far. Until then the first candidate stands for the choice.
-    """
-    first = {cell.group: cell for cell in reversed(cells)}
-    return [
-        cell
-        for cell in cells
-        if cell.seed == first[cell.group].seed or cell.choice == choices.get(cell.group, first[cell.group].choice)
-    ]
 
 
 def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
@@ -221,10 +199,9 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
-    common = answers_of(
-        [(cell.seed, study.run(cell), result) for cell, result in finished], "folds" in study.protocol()
-    )
-    planned = [(cell, study.run(cell)) for cell in will_run(cells, choices)]
+    has_folds = "folds" in study.protocol()
+    common = answers_of([(cell.seed, study.run(cell), result) for cell, result in finished], has_folds)
+    planned = [(cell, study.run(cell)) for cell in cells]
     failed = [
         FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
         for cell, run in planned
@@ -250,7 +227,10 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     if num_groups is not None:
         protocol["test_groups"] = num_groups
     if any(choices.values()):
-        protocol["chosen"] = {f"{name}, {images:,} images": choice for (name, images), choice in choices.items()}
+        own: dict[str, dict[str, None]] = {}  # different seeds may choose the same
+        for (name, images, _), choice in choices.items():
+            own.setdefault(f"{name}, {images:,} images", {})[choice] = None
+        protocol["chosen"] = {group: "; ".join(each) for group, each in own.items()}
     return cells_found, protocol, failed
 
 

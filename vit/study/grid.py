@@ -146,9 +146,9 @@ class Cell:
     is_fold: bool = False
 
     @property
-    def group(self) -> tuple[str, int]:
-        """Key of the cells among which tuning chooses."""
-        return self.series, self.num_images
+    def group(self) -> tuple[str, int, int]:
+        """Key of the cells among which tuning chooses: each seed chooses for itself."""
+        return self.series, self.num_images, self.seed
 
     @property
     def images_shown(self) -> int:

@@ -1,7 +1,7 @@
 """Finished runs of a study -> findings, results.csv and the content of summary.json"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -10,20 +10,25 @@ import numpy as np
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
 from vit.inference.image_groups import effective_number, gathered
+from vit.study.answer_warnings import items
 from vit.study.crossover import compare_with_first
 from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
-from vit.study.learning_curve import fit_curve
-from vit.study.paired import Answers
+from vit.study.forecast import forecast
+from vit.study.paired import Answers, gain
 from vit.study.variance_components import MeanSquares, mean_error
-from vit.study.verdict import items, verdict
-from vit.study.wording import comparison_words
+from vit.study.verdict import MARGIN, verdict
+from vit.study.wording import LINEAR_PROBE, comparison_words
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
 
 
 def summarize(
-    results: Sequence[CellResult], protocol: Protocol, failed: Sequence[FailedCell], target: float | None
+    results: Sequence[CellResult],
+    protocol: Protocol,
+    failed: Sequence[FailedCell],
+    target: float | None,
+    margin: float = MARGIN,
 ) -> Findings:
     """Findings of the finished runs; series as the protocol lists them, each compared with the first.
 
@@ -32,6 +37,7 @@ def summarize(
         protocol: as in `Findings`; the verdict names `protocol["budget"]`.
         failed: as in `Findings`.
         target: as in `Findings`.
+        margin: as in `Findings`.
 
     Raises:
         ValueError: the runs were measured on different numbers of test images, or two runs are the same cell.
@@ -42,27 +48,33 @@ def summarize(
         raise ValueError("two runs with the same series, images and seed")
     cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
     answers = {name: _answers(own) for name, own in cells.items()}
-    series = [_series(name, cells[name], wrong, target) for name, wrong in answers.items()]
-    compared = compare_with_first(answers, effective_number(results[0].groups)) if answers else []
+    is_probe = protocol.get("budget") == LINEAR_PROBE
+    series = [
+        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), target)
+        for name, wrong in answers.items()
+    ]
+    looks = protocol.get("looks", 1)
+    groups = effective_number(results[0].groups) if results else None
+    compared = compare_with_first(answers, groups, looks if isinstance(looks, int) else 1) if answers else []
     comparisons = [replace(one, words=comparison_words(one)) for one in compared]
-    told = verdict(series, comparisons, protocol, failed, results)
+    told = verdict(series, comparisons, protocol, failed, results, target, margin)
     return Findings(
-        verdict=told.text,
+        **vars(told),
         series=series,
         comparisons=comparisons,
         target=target,
         num_test_images=len(results[0].correct) if results else 0,
         protocol=protocol,
         failed=list(failed),
-        headline=told.headline,
-        sentences=told.sentences,
-        next_steps=told.next_steps,
+        margin=margin,
     )
 
 
 def to_json(findings: Findings) -> dict[str, JsonValue]:
     """Content of summary.json, None for an unknown value. ValueError where a number is not finite."""
     plain: dict[str, JsonValue] = asdict(findings, dict_factory=_with_file_keys)
+    for name in ("forecasts", "backtest"):
+        plain[name] = [_with_file_keys(list(vars(one).items())) for one in getattr(findings, name)]
     plain["failed"] = [{**_with_file_keys(list(vars(one).items())), "folder": one.run} for one in findings.failed]
     content: dict[str, JsonValue] = json.loads(json.dumps(plain, allow_nan=False))
     return content
@@ -94,7 +106,17 @@ def _answers(cells: Sequence[CellResult]) -> Answers:
     }
 
 
-def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: float | None) -> Series:
+def steps_of(cells: Sequence[CellResult]) -> dict[int, int]:
+    """{number of training images: optimizer steps, the median over the seeds} of one series."""
+    found: dict[int, list[int]] = {}
+    for cell in cells:
+        found.setdefault(cell.num_images, []).append(cell.steps)
+    return {size: max(round(float(np.median(steps))), 1) for size, steps in found.items()}
+
+
+def _series(
+    name: str, cells: Sequence[CellResult], wrong: Answers, steps: Mapping[int, int], target: float | None
+) -> Series:
     points = []
     for num_images, by_seed in wrong.items():
         here = [cell for cell in cells if cell.num_images == num_images]
@@ -113,4 +135,6 @@ def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: floa
             )
         )
     first = cells[0]
-    return Series(name, first.network, first.parameters, first.flops, points, fit_curve(wrong, target))
+    expected = forecast(name, wrong, points, steps, target)
+    step = gain(wrong, effective_number(first.groups))
+    return Series(name, first.network, first.parameters, first.flops, points, step, expected)

@@ -40,12 +40,33 @@ class Spread:
         by_images: I / T, the part that the scatter of the seeds does not show.
         by_both: R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
         num_seeds: k, two or more.
+        prior: degrees of freedom that other sizes add to the k - 1 of `by_seeds`.
     """
 
     by_seeds: Floats
     by_images: Floats
     by_both: Floats
     num_seeds: int
+    prior: int = 0
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of `by_seeds`."""
+        return self.num_seeds - 1 + self.prior
+
+    def moderated(self, pooled: float) -> "Spread":
+        """The same with a seeds' part in which other sizes have a share: one prior degree of freedom.
+
+        Smyth 2004, "Linear models and empirical Bayes methods". The larger one of both variances is the prior. With two
+        degrees of freedom, 7 to 8 % of studies of equal networks were told apart at the largest size where the scatter
+        grows with the size (docs/measurements.md).
+
+        Args:
+            pooled: `by_seeds` as all sizes of the pair together let expect it.
+        """
+        own = self.num_seeds - 1
+        shared = (np.maximum(pooled, self.by_seeds) + own * self.by_seeds) / (1 + own)
+        return replace(self, by_seeds=np.asarray(shared), prior=1)
 
     @property
     def _least_error(self) -> Floats:
@@ -66,7 +87,7 @@ class Spread:
 
     def reach(self) -> Floats:
         """Half the width of the 95 % interval."""
-        quantile = float(stdtrit(self.num_seeds - 1, 1 - ALPHA / 2))
+        quantile = float(stdtrit(self.freedom, 1 - ALPHA / 2))
         of_seeds, of_images = quantile * np.sqrt(self.by_seeds), NORMAL_QUANTILE * np.sqrt(self.by_images)
         low, high = np.maximum(of_seeds, of_images), of_seeds + of_images
         for _ in range(30):
@@ -77,7 +98,7 @@ class Spread:
 
     def _by_scatter(self, away: Floats) -> Floats:
         """Two-sided p value of a mean that is `away` from 0, by the scatter of the seeds and of the images."""
-        scale, weight = _nodes(self.num_seeds - 1)
+        scale, weight = _nodes(self.freedom)
         deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
         quotient = np.divide(
             away[..., None], deviation, out=np.zeros(np.broadcast_shapes((*away.shape, 1), deviation.shape))

@@ -1,49 +1,55 @@
-"""The verdict of a study: one paragraph for a reader who reads nothing else"""
+"""The answer of a study in two sentences, who gains more, and one line each for what it rests on"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vit.console import p_value
-from vit.study.budget_warnings import few_passes, last_weights, mixed_starts, more_steps
-from vit.study.findings import (
-    CellResult,
-    Comparison,
-    Difference,
-    FailedCell,
-    Interval,
-    JsonValue,
-    Point,
-    Protocol,
-    Series,
-)
+import numpy as np
+
+from vit.study.answer_warnings import at_chance, chance_error, guesses, items, missing_runs, unequal_start
+from vit.study.budget_warnings import few_passes, last_weights, more_steps
+from vit.study.expected import Gain
+from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Interval, Point, Protocol, Series
 from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
     end_of_tuning_warning,
+    gap_words,
     other_aim_warning,
     outcome,
-    percent_words,
-    shared_size,
+    points_words,
+    pool_size,
+    short_percents,
+    target_words,
+    trend,
 )
 
-_KINDS = ("Worse", "Better", "Not to be told apart from it", "Not tested, from one seed", "Without a common seed")
+MOST_WORDS = 25  # of a sentence of the answer
+MARGIN = 0.02  # of the error: smaller differences count as none
+_LITTLE = 0.1  # part of the errors that twice the images remove: less is little
+_ALIKE = 2.0  # largest ratio of parameters, or of FLOPs, of two networks of one size
 
 
 @dataclass(frozen=True)
-class Told:
+class Verdict:
     """What a study says.
 
     Attributes:
-        headline: the answer, with interval and p where there are some.
-        sentences: what else was found, and under which conditions.
+        answer: which network, and whether more images help. Each is a sentence of at most 25 words.
+        trend: which network gains more from more images, or where the lead changes; empty where that is not known.
+        conditions: what the answer depends on, in one line.
+        cost: parameters, FLOPs and time of the networks of the answer, in one line.
+        warnings: what may make the answer wrong.
+        notes: what the budget, the checkpoints and the tuning may have changed.
         next_steps: what would make the answer better known.
-        text: all of it as one paragraph.
     """
 
-    headline: str
-    sentences: list[str]
+    answer: list[str]
+    trend: str
+    conditions: str
+    cost: str
+    warnings: list[str]
+    notes: list[str]
     next_steps: list[str]
-    text: str
 
 
 def verdict(
@@ -52,57 +58,60 @@ def verdict(
     protocol: Protocol,
     failed: Sequence[FailedCell],
     results: Sequence[CellResult],
-) -> Told:
-    """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
-    right = f"A test image is right if {protocol['right']}." if "right" in protocol else other_aim_warning(protocol)
-    found, narrow, more = _sentences(series, comparisons, protocol, failed)
-    few, last, end = "", last_weights(results), end_of_tuning_warning(protocol)
-    if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
-        right = " ".join(filter(None, (right, more_steps(results))))
-        few = few_passes(results)
-    headline = _headline(comparisons) or found[0]
-    seen = protocol.get("seen_before")
-    known = [f"WARNING: {sentence}." for sentence in seen] if isinstance(seen, list) else []
-    known += [f"WARNING: {mixed}"] if (mixed := mixed_starts(protocol)) else []
-    again = "The same 'vit study' command tries the failed cells again." if failed and series else ""
-    return Told(
-        headline,
-        [sentence for sentence in [*known, *found, *more, right] if sentence and sentence != headline],
-        [step for step in (narrow, few, end, last, again) if step],
-        " ".join(filter(None, [*found, *known, narrow, *more, right, few, end, last])),
+    target: float | None = None,
+    margin: float = MARGIN,
+) -> Verdict:
+    """The answer at the largest size that two networks share, the effect of more images, and the rest of the head.
+
+    Args:
+        margin: errors that differ by less count as equal.
+    """
+    if not series:
+        nothing = f"No run has finished; {len(failed)} failed."
+        return Verdict([nothing, "Without a result nothing is known of more images."], "", "", "", [], [], [])
+    lead = min(comparisons, key=by_answer, default=None)
+    lead = lead if lead is not None and lead.differences else None
+    best = _best(series, lead)
+    pair = [best] if lead is None else [one for one in series if one.name in (lead.first, lead.second)]
+    is_probe = protocol.get("budget") == LINEAR_PROBE
+    warnings = [
+        *at_chance(series, protocol),
+        unequal_start(protocol),
+        *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
+        missing_runs(series, protocol, failed),
+    ]
+    notes = [
+        *(() if is_probe else (few_passes(results), more_steps(results), last_weights(results))),
+        other_aim_warning(protocol) if "right" not in protocol else "",
+        end_of_tuning_warning(protocol),
+    ]
+    steps = [
+        *([target_words(best.forecast, target, best.name)] if target is not None and best.forecast else []),
+        _what_would_narrow(comparisons, protocol),
+        "The same 'vit study' command tries the failed cells again." if failed else "",
+    ]
+    return Verdict(
+        [_which(series, comparisons, lead, margin, protocol), _more_images(best)],
+        _third(lead),
+        _conditions(series, protocol),
+        _cost(pair),
+        [warning for warning in warnings if warning],
+        [note for note in notes if note],
+        [step for step in steps if step],
     )
 
 
-def _sentences(
-    series: Sequence[Series], comparisons: Sequence[Comparison], protocol: Protocol, failed: Sequence[FailedCell]
-) -> tuple[list[str], str, list[str]]:
-    """(what was found, what would narrow it, the effect of more images and the conditions)."""
-    if not series:
-        return [f"No run has finished; {len(failed)} failed."], "", []
-    first = series[0].points[-1]
-    order = sorted(comparisons, key=by_answer)
-    found = [_at_largest(one, series) for one in order] or [
-        f"At {first.num_images:,} images {series[0].name} errs on {percent_words(first.mean)} of the test images."
-    ]
-    narrow, conditions = _what_would_narrow(comparisons, protocol), _conditions(series, protocol, failed)
-    if len({point.num_images for one in series for point in one.points}) == 1:
-        found = _beside_first(comparisons, first) if len(comparisons) > 1 else found
-        unknown = "Only one size was measured, so the effect of more images is not known."
-        return found, narrow, [unknown, conditions]
-    changes = [_elsewhere(one) for one in order] or [""]
-    pairs = [sentence for pair in zip(found, changes, strict=True) for sentence in pair]  # "they" means the two before
-    return pairs, narrow, [_with_twice(series), conditions]
-
-
-def by_answer(comparison: Comparison) -> tuple[bool, float]:
+def by_answer(comparison: Comparison) -> tuple[int, float]:
     """A key for sorting: the network that is farthest ahead of the first at the largest size leads, as the answer.
 
-    Without such a network, the one that is least behind leads; those that nothing tells apart come last.
+    Without such a network, those lead that nothing tells apart from the first; then the one that is least behind.
     """
     if not comparison.differences:
-        return True, 0.0
-    is_open = not _is_decided(comparison)
-    return is_open, 0.0 if is_open else -comparison.differences[-1].gap.value
+        return 3, 0.0
+    gap = comparison.differences[-1].gap.value
+    if not _is_decided(comparison):
+        return 1, -gap
+    return (0 if gap > 0 else 2), -gap
 
 
 def _is_decided(comparison: Comparison) -> bool:
@@ -110,51 +119,143 @@ def _is_decided(comparison: Comparison) -> bool:
     return comparison.verdict in ("first ahead", "second ahead") or comparison.differences[-1].is_significant
 
 
-def _headline(comparisons: Sequence[Comparison]) -> str:
-    """The answer where several series were compared at one size; "" where the first sentence is the answer."""
-    if len(comparisons) < 2 or any(len(one.differences) > 1 for one in comparisons):
-        return ""
-    tested = [one for one in comparisons if one.differences and one.differences[0].is_tested]
-    if not tested:
-        return ""
-    better = [one.second for one in tested if one.differences[0].is_significant and one.differences[0].side > 0]
-    first = comparisons[0].first
-    if better:
-        return f"More accurate than {first}: {' and '.join(better)}, by a test with a correction for all comparisons."
-    return (
-        f"None of {len(tested)} others is more accurate than {first}, by a test with a correction for all comparisons."
-    )
+def _best(series: Sequence[Series], lead: Comparison | None) -> Series:
+    """The series of the second sentence: the better one of the answer, or the lowest error at the largest size."""
+    if lead is not None:
+        name = lead.second if lead.differences[-1].gap.value > 0 else lead.first
+        return next(one for one in series if one.name == name)
+    return min(series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value))
 
 
-def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
-    """Which of two series to use at the largest size that both have, and by how much its error is lower."""
-    names = (comparison.first, comparison.second)
-    if not comparison.differences:
-        return f"{names[0]} and {names[1]} have no size and seed in common."
-    one = comparison.differences[-1]
-    errors = [_mean_error(series, name, one) for name in names]
-    at = f"At {one.num_images:,} images"
+def _which(
+    series: Sequence[Series],
+    comparisons: Sequence[Comparison],
+    lead: Comparison | None,
+    margin: float,
+    protocol: Protocol,
+) -> str:
+    """Which network to use at the largest size, or that either will do, with an interval that has a direction."""
+    if lead is None:
+        points = "; ".join(f"{one.name} {short_percents(one.points[-1].mean)}" for one in series)
+        why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
+        return f"{why}: {points} of the test images are wrong with {series[0].points[-1].num_images:,} images."
+    first, second, one = lead.first, lead.second, lead.differences[-1]
+    at = f"with {one.num_images:,} images"
+    errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
+    chance = chance_error(protocol)
+    if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
+        return f"Neither: {at} {first} and {second} are both no better than guessing."
     if one.gap.low is None or one.gap.high is None:
-        return f"{at} the error is {errors[0]} for {names[0]} and {errors[1]} for {names[1]}, from one seed."
-    if _is_decided(comparison):
+        return f"Not tested, from one seed: {at} the error is {errors[0]} for {first} and {errors[1]} for {second}."
+    if _is_decided(lead):
+        best, other = (first, second) if one.gap.value < 0 else (second, first)
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
-        best, other = (0, 1) if one.gap.value < 0 else (1, 0)
-        return (
-            f"{at} use {names[best]} rather than {names[other]}: its error is {errors[best]} against {errors[other]}, "
-            f"{100 * abs(one.gap.value):.2f} points less "
-            f"(95 % interval {100 * low:z.2f} to {100 * high:z.2f}; corrected p {_p(one)})."
-        )
-    excludes_zero = one.gap.low > 0 or one.gap.high < 0
+        size = f"{points_words(abs(one.gap.value))} points fewer errors than {other}"
+        others = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
+        more = f"; {others} more beat it" if by_answer(lead)[0] == 0 and others > 0 else ""
+        return f"Use {best}: {size} {at} (95 % interval {points_words(low)} to {points_words(high)}){more}."
+    rivals = [each for each in comparisons if by_answer(each)[0] == 1]
+    widest = max(rivals, key=lambda each: _farthest(each.differences[-1].gap))
+    is_equal = all(_farthest(each.differences[-1].gap) <= margin for each in rivals)
+    who = (
+        f"{'Either' if len(rivals) == 1 else 'Any'} will do within {100 * margin:g} points"
+        if is_equal
+        else "Not decided"
+    )
+    words = f"{who} {at}: {gap_words(widest, widest.differences[-1].gap)}"
+    if len(rivals) > 1:
+        return f"{words}; {len(rivals) - 1} more {'lie closer' if is_equal else 'are open'}."
+    timed = words + _time_words(series, lead)
+    return f"{timed if len(timed.split()) <= MOST_WORDS else words}."
+
+
+def _farthest(gap: Interval) -> float:
+    """The largest difference, of either sign, that an interval holds."""
+    return 1.0 if gap.low is None or gap.high is None else max(-gap.low, gap.high)
+
+
+def _time_words(series: Sequence[Series], lead: Comparison) -> str:
+    """How much faster one of two networks trains; empty where there is little in it."""
+    size = lead.differences[-1].num_images
+    seconds = {name: _point(series, name, size).seconds for name in (lead.first, lead.second)}
+    fast, slow = sorted(seconds, key=lambda name: seconds[name])
+    times = seconds[slow] / seconds[fast] if seconds[fast] else 1.0
+    return f"; {fast} trains {times:.1f} times faster" if times > 1.1 else ""
+
+
+def _point(series: Sequence[Series], name: str, num_images: int) -> Point:
+    own = next(one for one in series if one.name == name)
+    return next(point for point in own.points if point.num_images == num_images)
+
+
+def _mean_error(series: Sequence[Series], name: str, num_images: int, seeds: Sequence[int]) -> str:
+    """The mean over the seeds that both series have, so that the two errors differ by the gap."""
+    point = _point(series, name, num_images)
+    errors = [error for seed, error in zip(point.seeds, point.errors, strict=True) if seed in seeds]
+    return f"{100 * sum(errors) / len(errors):.2f} %"
+
+
+def _more_images(one: Series) -> str:
+    """Whether more images help: a paired test between the two largest sizes, then the forecast at twice the images."""
+    gain, twice = one.gain, None if one.forecast is None else one.forecast.at_twice
+    if gain is None:
+        return "Not known: the effect of more images needs two sizes that share a seed; give --sizes."
+    ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
+    if twice is None and one.forecast is not None:
+        ahead = "; no forecast, because the lengths of the trainings changed"
+    kind, changed = _gain_words(one.name, gain)
+    return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
+
+
+def _gain_words(name: str, gain: Gain) -> tuple[str, str]:
+    """Whether the larger size has helped, and by how much: as a part of the errors, or in points where that is open."""
+    fall, points = gain.fall, gain.points
+    if fall.low is None or fall.high is None or points.low is None or points.high is None:
+        fell = f"{'fell' if fall.value >= 0 else 'rose'} by {100 * abs(fall.value):.0f} %"
+        return "Untested, one seed", f"the errors of {name} {fell}"
+    of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
+    kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Not shown"
+    if gain.p >= ALPHA:
+        return kind, f"{name} makes {points_words(-points.low)} points more to {points_words(points.high)} fewer errors"
+    ends = sorted((abs(fall.low), abs(fall.high)))
+    fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
+    by = f"{100 * abs(fall.value):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
+    return kind, f"the errors of {name} {fell} by {by}"
+
+
+def _third(lead: Comparison | None) -> str:
+    """Where the lead changes, or else who gains more."""
+    if lead is None:
+        return ""
+    return outcome(lead) if lead.crossing is not None else trend(lead)
+
+
+def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
+    """What the answer depends on, in one line."""
+    largest = max(point.num_images for one in series for point in one.points)
+    is_probe, pool = protocol.get("budget") == LINEAR_PROBE, pool_size(protocol)
+    budget = "only heads were trained, on features of frozen backbones" if is_probe else budget_words(protocol)
+    draws = f"other draws from your {pool:,} training images" if pool else "other training images"
+    right = f"A test image is right if {protocol['right']}. " if "right" in protocol else ""
     return (
-        f"{at} {names[0]} and {names[1]} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a "
-        f"difference of {100 * one.gap.value:z.2f} points ({'uncorrected ' * excludes_zero}95 % interval "
-        f"{100 * one.gap.low:z.2f} to {100 * one.gap.high:z.2f}; corrected p {_p(one)})."
+        f"{right}Intervals cover other seeds, {draws} and other test images. {f'Budget: {budget}. ' if budget else ''}"
+        f"Not measured: other data, other budgets, more than {largest:,} images."
     )
 
 
-def _p(one: Difference) -> str:
-    shown = p_value(one.p_adjusted)
-    return shown if shown.startswith("<") else f"= {shown}"
+def _cost(pair: Sequence[Series]) -> str:
+    """Parameters, FLOPs and time of the networks of the answer, and whether they are of one size."""
+    words = "; ".join(
+        f"{one.name}: {one.parameters / 1e6:.2g} million parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
+        f"{one.points[-1].seconds:,.0f} s a training"
+        for one in pair
+    )
+    ratios = {
+        name: max(values) / max(min(values), 1)
+        for name, values in (("parameters", [one.parameters for one in pair]), ("FLOPs", [one.flops for one in pair]))
+    }
+    unlike = " and ".join(f"{ratio:.1f} times in {name}" for name, ratio in ratios.items() if ratio > _ALIKE)
+    return f"{words}." + (f" They differ {unlike}: the answer is about these networks, not families." if unlike else "")
 
 
 def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:
@@ -184,110 +285,3 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
             + ("both would help equally." if both else f"{better} would help most.")
         )
     return ""
-
-
-def _beside_first(comparisons: Sequence[Comparison], first: Point) -> list[str]:
-    """Several series at one size, each against the first: worse, better, not to be told apart, or without a test."""
-    groups: dict[str, list[str]] = {}
-    for one in comparisons:
-        if not one.differences:
-            groups.setdefault("Without a common seed", []).append(one.second)
-            continue
-        found = one.differences[0]
-        more = Interval(-found.gap.value, _minus(found.gap.high), _minus(found.gap.low))  # errors beyond the first's
-        kind = "Worse" if more.value > 0 else "Better"
-        if not found.is_significant:
-            kind = "Not to be told apart from it" if found.is_tested else "Not tested, from one seed"
-        groups.setdefault(kind, []).append(f"{one.second} ({_points(more)})")
-    num_tests = sum(one.differences[0].is_tested for one in comparisons if one.differences)
-    how = f" with 95 % intervals, and tested with a correction for {num_tests} comparisons" if num_tests > 1 else ""
-    how = " with a 95 % interval and a test" if num_tests == 1 else how
-    return [
-        f"At {first.num_images:,} images, compared with {comparisons[0].first} (error {100 * first.mean.value:.2f} %), "
-        f"in points of error{how}.",
-        *(f"{kind}: {'; '.join(groups[kind])}." for kind in _KINDS if kind in groups),
-    ]
-
-
-def _minus(value: float | None) -> float | None:
-    return None if value is None else -value
-
-
-def _points(more: Interval) -> str:
-    if more.low is None or more.high is None:
-        return _signed(more.value)
-    return f"{_signed(more.value)}, {_signed(more.low)} to {_signed(more.high)}"
-
-
-def _signed(value: float) -> str:
-    return f"{100 * value:+z.2f}"
-
-
-def _mean_error(series: Sequence[Series], name: str, one: Difference) -> str:
-    """The mean over the seeds that both series have, so that the two errors differ by the gap."""
-    points = next(some for some in series if some.name == name).points
-    point = next(point for point in points if point.num_images == one.num_images)
-    errors = [error for seed, error in zip(point.seeds, point.errors, strict=True) if seed in one.seeds]
-    return f"{100 * sum(errors) / len(errors):.2f} %"
-
-
-def _elsewhere(comparison: Comparison) -> str:
-    """Whether the answer changes with the size."""
-    found = comparison.differences
-    if comparison.verdict in ("first ahead", "second ahead"):
-        sizes = f"from {found[0].num_images:,} to {found[-1].num_images:,} images"
-        return f"That holds at every {shared_size(comparison)}, {sizes}."
-    if len(found) > 1 and all(one.is_tested and not one.is_significant for one in found):
-        sizes = f"any smaller {shared_size(comparison)} either, down to {found[0].num_images:,} images"
-        return f"They cannot be told apart at {sizes}."
-    return outcome(comparison) if found else ""
-
-
-def _with_twice(series: Sequence[Series]) -> str:
-    """The expected error with twice the images, if the points of every series support its fit."""
-    reasons: dict[str, list[str]] = {}
-    expected = []
-    for one in series:
-        if one.fit is None:
-            reasons.setdefault("there are fewer than 3 sizes", []).append(one.name)
-        elif not one.fit.supported:
-            reasons.setdefault(one.fit.why, []).append(one.name)
-        else:
-            expected.append(f"{percent_words(one.fit.at_twice)} for {one.name} with {2 * one.fit.largest:,}")
-    if reasons:
-        words = "; ".join(f"{' and '.join(names)}: {why}" for why, names in reasons.items())
-        return f"The effect of more images is not known ({words})."
-    return f"With twice the images the fitted curves expect an error of {', and of '.join(expected)}."
-
-
-def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
-    """Budget and sizes that the answer depends on, and missing runs."""
-    largest = max(point.num_images for one in series for point in one.points)
-    words = f"Other budgets, other data and more than {largest:,} images were not measured."
-    if protocol.get("budget") == LINEAR_PROBE:
-        words = f"Only heads were trained, on features of frozen backbones. {words}"
-    elif "budget" in protocol:
-        words = f"The budget was {budget_words(protocol)}. {words}"
-    missing = _missing(series, protocol, failed)
-    return f"{words} Runs are missing: {', '.join(missing)}." if missing else words
-
-
-def _missing(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
-    """For each series how many planned runs it lacks. A protocol of before the plan was kept tells only what exists."""
-    cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
-    names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
-    planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
-    planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
-    found = [
-        f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
-    ]
-    others = dict.fromkeys([*names, *(one.series for one in failed)])
-    reference = names[0] if names else ""
-    return found + [
-        f"{name}{', the reference,' if name == reference else ''} has no run" for name in others if name not in cells
-    ]
-
-
-def items(value: JsonValue) -> list[str]:
-    """The items of a list in a protocol; none without a list."""
-    return [] if isinstance(value, str | Mapping) or not isinstance(value, Sequence) else [str(each) for each in value]

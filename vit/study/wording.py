@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from vit.study.expected import Backtest, Forecast
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
 PROBE_WORDS = "heads fitted to features of frozen backbones"
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
-_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=, |$)")  # "lr=0.001, depth=4"
+_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
 Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
 
@@ -79,14 +80,14 @@ def end_of_tuning_warning(protocol: Protocol) -> str:
     for group, choice in chosen.items():
         name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
         tried = _numbers(settings.get(name))
-        for option, (value,) in _numbers(choice).items():
+        for option, taken in _numbers(choice).items():
             values = sorted(tried.get(option, set()))
-            if len(values) > 2 and value in (values[0], values[-1]):
-                end = "lowest" if value == values[0] else "highest"
+            if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
+                end = "lowest" if taken == {values[0]} else "highest"
                 found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
     if not found:
         return ""
-    words = "; ".join(f"{taken} ({', '.join(sizes)})" for taken, sizes in found.items())
+    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
     return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
 
 
@@ -98,10 +99,16 @@ def _numbers(settings: JsonValue) -> dict[str, set[float]]:
     return found
 
 
+def pool_size(protocol: Protocol) -> int | None:
+    """Number of the training images from which every seed draws its own; None where that is not known."""
+    images = protocol.get("images")
+    pool = images.get("train") if isinstance(images, Mapping) else None
+    return pool if isinstance(pool, int) else None
+
+
 def all_images(protocol: Protocol, sizes: Sequence[int]) -> int | None:
     """The size of all training images, which every seed then has. None without this size."""
-    images = protocol.get("images")
-    return next((size for size in sizes if isinstance(images, Mapping) and size == images.get("train")), None)
+    return next((size for size in sizes if size == pool_size(protocol)), None)
 
 
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
@@ -143,9 +150,68 @@ def ends(interval: Interval, show: Words) -> str:
     return f"{show(low)} or more" if high is None else f"{show(low)} to {show(high)}"
 
 
+def short_percents(interval: Interval) -> str:
+    """'7.6 % (6.1 to 9.4)'."""
+    value, *around = (
+        None if end is None else f"{100 * min(max(end, 0.0), 1.0):.1f}" for end in vars(interval).values()
+    )
+    return f"{value} %" + (f" ({around[0]} to {around[1]})" if None not in around else "")
+
+
+def points_words(share: float) -> str:
+    """A difference of errors in points: one digit behind the point, two below 1."""
+    return f"{100 * share:.1f}" if abs(share) >= 0.01 else f"{100 * share:.2f}"
+
+
+def gap_words(comparison: Comparison, gap: Interval) -> str:
+    """The interval of a difference, with a direction: 'CNN makes 0.5 points more to 3.6 fewer errors than ViT'."""
+    low, high = gap.low or 0.0, gap.high or 0.0
+    if low < 0 < high:
+        between = f"{points_words(-low)} points more to {points_words(high)} fewer"
+    else:
+        ends = sorted((abs(low), abs(high)))
+        between = (
+            f"{points_words(ends[0])} to {points_words(ends[1])} points {'fewer' if low >= 0 else 'more'} (uncorrected)"
+        )
+    return f"{comparison.second} makes {between} errors than {comparison.first}"
+
+
+def target_words(forecast: Forecast, target: float, name: str) -> str:
+    """How many images an accuracy takes, and how many to label next: those of the lower end, as a first round."""
+    start = f"For an accuracy of {100 * target:g} %, {name}: "
+    if forecast.for_target is None:
+        return f"{start}{forecast.refusal}."
+    low, high = forecast.for_target
+    between = (
+        f"{two_digits(low)} images or more"
+        if high is None
+        else f"between {two_digits(low)} and {two_digits(high)} images"
+    )
+    return f"{start}{between}; label {two_digits(max(low - forecast.largest, 1))} more, then run again."
+
+
+def backtest_words(one: Backtest) -> str:
+    """What the forecast would have said, beside what was measured."""
+    said = short_percents(Interval(one.error, one.low, one.high))
+    return (
+        f"From the sizes up to {one.known_to:,} this method would have said {said} for {one.series} with "
+        f"{one.num_images:,} images; measured: {100 * one.measured:.1f} %."
+    )
+
+
+def backtest_summary(forecast: Forecast) -> str:
+    """The last back-test of a series, and how many of its intervals held."""
+    rows = forecast.backtest
+    if not rows:
+        return ""
+    last = max(rows, key=lambda row: (row.num_images, row.known_to))
+    held = sum(row.low <= row.measured <= row.high for row in rows)
+    return backtest_words(last) + (f" Of {len(rows)} such intervals {held} held." if len(rows) > 1 else "")
+
+
 def comparison_words(comparison: Comparison) -> str:
     """Outcome of a comparison and test of its slope, in one or two sentences."""
-    return " ".join(filter(None, (outcome(comparison), _trend(comparison))))
+    return " ".join(filter(None, (outcome(comparison), trend(comparison))))
 
 
 def outcome(comparison: Comparison) -> str:
@@ -200,18 +266,19 @@ def _crossing(comparison: Comparison, crossing: Interval) -> str:
     return "; ".join(parts) + "." + _untested(found)
 
 
-def _trend(comparison: Comparison) -> str:
-    """The test of the slope in one sentence. The text is empty without an interval."""
+def trend(comparison: Comparison) -> str:
+    """Which of two series gains more from more images, by the test of the slope. Empty without an interval."""
     slope = comparison.slope
     if slope is None or slope.low is None or slope.high is None:
         return ""
-    name = f"the ratio of errors ({comparison.first} over {comparison.second})"
+    ratio = f"the ratio of errors ({comparison.first} over {comparison.second})"
     if comparison.slope_p >= ALPHA:
-        return f"As images are added, {name} does not change measurably."
+        return f"Neither is shown to gain more from more images: {ratio} does not change measurably."
     value, low, high = (f"{np.exp(end):.2f}" for end in (slope.value, slope.low, slope.high))
+    gains = comparison.second if slope.value > 0 else comparison.first
     words = (
-        f"As images are added, {name} {'grows' if slope.value > 0 else 'shrinks'}: with ten times as many it is "
-        f"{value} times as large (95 % interval {low} to {high})"
+        f"More images help {gains} more: with ten times as many, {ratio} is {value} times as large "
+        f"(95 % interval {low} to {high})"
     )
     is_closing = slope.value * sum(math.log(one.ratio.value) for one in comparison.differences) < 0
     if is_closing and comparison.verdict != "crossing":

@@ -1,0 +1,30 @@
+"""Worlds that the statistics of a study do not expect, in small: docs/measurements.md has them with more studies."""
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["power law", "with a floor", "steep", "late"])
+def test_forecasts_hold_in_worlds_that_are_power_laws_and_not(name):
+    """Of a curve that begins to fall late, 12 % of the intervals at 4 times the images held the truth."""
+    from study_worlds import CURVES, FOUR, World, forecasts
+
+    found = forecasts(World(seeds=3, test_images=400, sizes=FOUR), CURVES[name], 100)
+    for times in ("1.5", "2", "4"):
+        assert found.share(f"{times} times") >= 0.88
+
+
+def test_networks_that_each_seed_tunes_are_seldom_told_apart():
+    from study_worlds import World, tuned
+
+    one, each = (
+        tuned(World(seeds=5, test_images=1000), 60, 120, one_for_all).share("claims") for one_for_all in (True, False)
+    )
+    assert each <= 0.05 + 3 * (0.05 * 0.95 / 120) ** 0.5 and one > each
+
+
+def test_seeds_that_are_added_until_networks_differ_claim_little():
+    from study_worlds import World, added_seeds
+
+    found = added_seeds(World(seeds=8, test_images=300, scatter=0.2), (2, 4, 8), 120)
+    assert found.share("once") <= found.share("spent") <= found.share("each look at 5 %")
+    assert found.share("spent") <= 0.05 + 3 * (0.05 * 0.95 / 120) ** 0.5
