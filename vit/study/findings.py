@@ -255,4 +255,4 @@ class Findings:
         """How many test images there are, and of how many groups, which intervals and tests take for independent."""
         groups = self.protocol.get("test_groups")
         words = count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
-        return f"{words} of its own for each seed" if "folds" in self.protocol else words
+        return f"{words}, others for each seed" if "folds" in self.protocol else words
