@@ -66,6 +66,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
             f"  {name}: {count_of(len(sizes) * FROZEN_SEEDS, 'head')}, {duration(time.monotonic() - began)}"
         )
     own: dict[str, JsonValue] = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "note": _ABOUT}
+    own["data"] = f"{plan.source.name} by frozen networks: a preliminary answer"
     own |= {"budget": LINEAR_PROBE, "budget_words": PROBE_WORDS, **({"folds": FROZEN_SEEDS} if plan.folds else {})}
     kept = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS}
     findings = summarize(results, {**kept, **own}, [], None)
