@@ -15,6 +15,8 @@ from study_claims import Curve, Tally, World, claims, false_claims, power, print
 
 from vit.study.crossover import compare_with_first
 from vit.study.forecast import MeasuredCurve
+from vit.study.paired import Answers
+from vit.study.variance_components import Floats
 
 
 def late(images: float) -> float:
@@ -56,14 +58,15 @@ def tuned(world: World, validation: int, count: int, one_for_all: bool = False) 
     found, generator = Tally(), np.random.default_rng(world.test_images)
     settings = [power(1000, error, 0.0) for error in (0.10, 0.11, 0.13)]
     for answers in studies(world, [*settings, *settings], count):
-        tables, networks = list(answers.values()), {}
+        tables = list(answers.values())
+        networks: dict[str, Answers] = {}
         for name, own in (("A", tables[:3]), ("B", tables[3:])):
-            by_seed = {}
+            by_seed: dict[int, Floats] = {}
             for seed in range(world.seeds):
                 if seed == 0 or not one_for_all:
                     wrong = [generator.binomial(validation, float(one[1000][seed].mean())) for one in own]
                     choice = int(np.argmin(wrong))
-                by_seed[seed] = own[choice][1000][seed]
+                by_seed[seed] = own[choice][1000][seed].astype(np.float64)
             networks[name] = {1000: by_seed}
         found.add("claims", any(claims(compare_with_first(networks))))
     return found
@@ -75,8 +78,11 @@ def added_seeds(world: World, stages: Sequence[int], count: int) -> Tally:
     for answers in studies(world, [power(world.sizes[-1], 0.1, -0.3)] * 2, count):
         told = {"once": False, "each look at 5 %": False, "spent": False}
         for look, seeds in enumerate(stages, 1):
-            parts = {
-                name: {size: {seed: one for seed, one in own.items() if seed < seeds} for size, own in sizes.items()}
+            parts: dict[str, Answers] = {
+                name: {
+                    size: {seed: one.astype(np.float64) for seed, one in own.items() if seed < seeds}
+                    for size, own in sizes.items()
+                }
                 for name, sizes in answers.items()
             }
             plain = any(claims(compare_with_first(parts)))
