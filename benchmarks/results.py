@@ -80,7 +80,7 @@ def train(row: Row, jobs: int) -> None:
         print(f"{row.name}: every run is kept (--again trains them again)")
         return
     words = ["study", "--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--out", str(EVIDENCE)]
-    words += ["--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
+    words += ["--yes", "--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
     if row.needs:
         if not os.environ.get(row.needs):
             raise SystemExit(f"set {row.needs} to the folder of the images of {row.name}")

@@ -17,7 +17,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.subset import SubsetKind
 from vit.study.findings import CellResult, FailedCell, Findings, Protocol
 from vit.study.folder import StudyDirectory, collect
-from vit.study.grid import Inputs, make_cells
+from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
 from vit.study.paired import Pair
 from vit.study.summary import summarize
 from vit.study.variance_components import Bools
@@ -221,7 +221,7 @@ def expected_cells(row: Row) -> set[str]:
     A folder's name ends with the hash of everything that decides its result: recipe, images, length, and the weights
     that it starts from. study.json has the hashes of images and weights.
     """
-    from vit.commands.study_options import read_words
+    from vit.commands.study_options import items, read_words
     from vit.commands.study_series import series_of
 
     options = read_words(["--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--wandb=off"])
@@ -229,7 +229,8 @@ def expected_cells(row: Row) -> set[str]:
     fingerprints, images = protocol["fingerprints"], protocol["images"]
     assert isinstance(fingerprints, dict)
     assert isinstance(images, dict)
-    budget, sizes, seeds = options.grid(int(images["train"]))
+    budget, sizes = Budget.parse(options.budget), parse_sizes(items(options.sizes), int(images["train"]))
+    seeds = dict.fromkeys(sizes, options.seed_list())
     kind: SubsetKind = "balanced" if str(protocol["subsets"]).startswith("class-balanced") else "natural"
     weights = protocol.get("weights", {})
     assert isinstance(weights, dict)
@@ -238,7 +239,7 @@ def expected_cells(row: Row) -> set[str]:
         for name, choices in series_of(options).items()
     }
     inputs = Inputs(str(protocol["data"]), fingerprints, weights)
-    return {cell.folder.as_posix() for cell in make_cells(series, sizes, seeds, budget, inputs)}
+    return {cell.folder.as_posix() for cell in make_cells(series, seeds, budget, inputs)}
 
 
 def as_trained(recipe: Recipe, subset: SubsetKind, weights: Sequence[str]) -> Recipe:

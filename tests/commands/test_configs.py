@@ -9,11 +9,11 @@ import torch
 from vit.commands.configs import shipped_configs
 from vit.commands.recipe_layers import Given, nested
 from vit.commands.recipe_options import read_recipe
-from vit.commands.study_options import read_words
+from vit.commands.study_options import items, read_words
 from vit.commands.study_series import series_of
 from vit.models.spec import NetworkSpec
 from vit.study.cell_files import without_cell_files
-from vit.study.grid import Inputs, make_cells
+from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.values import plain
@@ -84,8 +84,8 @@ def test_a_study_compares_recipes_that_can_be_built(name):
         name: {choice: without_cell_files(recipe) for choice, recipe in choices.items()}
         for name, choices in series_of(given).items()  # teachers and weights are made first
     }
-    budget, sizes, seeds = given.grid(60_000)
-    cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))
+    budget, sizes, seeds = Budget.parse(given.budget), parse_sizes(items(given.sizes), 60_000), given.seed_list()
+    cells = make_cells(series, dict.fromkeys(sizes, seeds), budget, Inputs("photos", {}))
     assert len(cells) == sum(map(len, series.values())) * len(sizes) * len(seeds) > 1
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()
     for recipe in (choice for choices in series.values() for choice in choices.values()):

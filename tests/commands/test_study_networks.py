@@ -1,6 +1,7 @@
 """`vit study DATA` without networks: a ViT and a CNN, for photographs from published weights where these can be had."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -13,15 +14,17 @@ from tests.commands.weights_hub import WeightsHub
 from tests.forked import run
 from tests.processes import environment
 from vit.commands.starting import PUBLISHED
-from vit.commands.study_networks import PUBLISHED_CNN, compares_both, is_open, sizes_for
+from vit.commands.study_networks import PUBLISHED_CNN, compares_both, sizes_for
 from vit.commands.study_options import read_words
+from vit.commands.study_series import is_open
 from vit.study.grid import parse_sizes
 
 VIT, CNN = PUBLISHED.removeprefix("timm:"), PUBLISHED_CNN.removeprefix("timm:")
 PLAN = """
 import sys
 from vit.commands.study_options import read_words
-from vit.commands.study_plan import make_study_plan, show_study
+from vit.commands.study_estimate import show_study
+from vit.commands.study_plan import make_study_plan
 from vit.console import Reporter
 reporter = Reporter()
 plan = make_study_plan(read_words(sys.argv[2:]), reporter)
@@ -62,9 +65,14 @@ def study(tmp_path, photographs):
     return start
 
 
+def facts(done, name):
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f"  {name} ")]
+    return [line.removeprefix(f"  {name} ").strip() for line in lines]
+
+
 def fact(done, name):
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"  {name} ")]
-    return line.removeprefix(f"  {name} ").strip()
+    (found,) = facts(done, name)
+    return found
 
 
 def description(folder):
@@ -77,17 +85,20 @@ def test_photographs_start_from_the_published_weights_of_both(study, files, tmp_
     with WeightsHub(files) as hub:
         done = study(*QUICK, program=BEGIN, HF_ENDPOINT=hub.address)
     assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
-    assert fact(done, "start").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
-    assert fact(done, "budget") == "100 optimizer steps or 8 epochs, whichever is longer"
-    assert fact(done, "sizes") == "20, 28, 40, 56"
+    starts = [f"vit_tiny_patch16_224: {PUBLISHED}", f"tf_efficientnet_lite0: {PUBLISHED_CNN}"]
+    assert facts(done, "start") == starts
+    assert fact(done, "why").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
+    assert "tf_efficientnet_lite0: the answer is about these networks" in facts(done, "note")[-1]
+    assert "at 58 images, growing with images^" in fact(done, "budget")
+    assert fact(done, "sizes") == "20, 29, 41, 58"
     written = description(tmp_path)
     assert set(written["protocol"]["weights"]) == {PUBLISHED, PUBLISHED_CNN}
     done = study(*QUICK, program=BEGIN, HF_HUB_OFFLINE="1")  # both are in the cache
-    assert fact(done, "start").startswith(PUBLISHED) and description(tmp_path) == written
+    assert facts(done, "start") == starts and description(tmp_path) == written
     for file in (tmp_path / "cache").rglob("model.safetensors"):
         file.unlink()
     done = study(*QUICK, HF_HUB_OFFLINE="1", code=2)
-    assert f"began from {PUBLISHED} and {PUBLISHED_CNN}, which cannot be had" in done.stderr
+    assert f"published weights: {PUBLISHED} is not available" in done.stderr
 
 
 @pytest.mark.slow
@@ -104,49 +115,77 @@ def test_photographs_are_learned_from_the_published_weights_of_both(study, files
     assert "2 of 2 cells were done before" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_values_are_compared_where_vit_train_would_start(study, files, tmp_path, there):
-    with WeightsHub(files if there else {}) as hub:
+def test_values_are_compared_where_vit_train_would_start(study, files, tmp_path):
+    with WeightsHub(files) as hub:
         done = study(*QUICK, "--vary", "optim.lr=0.0001,0.001", program=BEGIN, HF_ENDPOINT=hub.address)
     assert fact(done, "compare") == "lr=0.0001; lr=0.001"
-    assert list(description(tmp_path)["protocol"].get("weights", {})) == [PUBLISHED] * there
-    start = f"{PUBLISHED}; --networks vit_tiny_patch16_224 starts from random weights"
-    assert fact(done, "start") == start if there else fact(done, "start").startswith(f"random weights: {PUBLISHED} ")
-    assert fact(done, "budget").startswith("100 optimizer steps or" if there else "2,000 optimizer steps")
+    assert list(description(tmp_path)["protocol"]["weights"]) == [PUBLISHED]
+    assert fact(done, "why") == f"{PUBLISHED}; --networks vit_tiny_patch16_224 starts from random weights"
 
 
 @pytest.mark.parametrize("there", [(), (VIT,)])
-def test_without_both_weights_both_networks_start_from_random_ones(study, files, there):
-    """One network from published weights beside another from random ones would answer another question."""
+@pytest.mark.faults("R16")
+def test_without_both_weights_nothing_starts(study, files, tmp_path, there):
+    """A day of trainings from random weights was planned, which answer another question."""
     with WeightsHub({name: files[name] for name in there}) as hub:
-        done = study(*QUICK, program=PLAN, HF_ENDPOINT=hub.address)
+        done = study(code=2, HF_ENDPOINT=hub.address)
     missing = PUBLISHED_CNN if there else PUBLISHED
-    assert fact(done, "start").startswith(f"random weights: {missing} cannot be had (127.0.0.1: ")
+    assert f"{missing} is not available (127.0.0.1: " in done.stderr
+    assert all(way in done.stderr for way in ("--init_from FILE", "HF_HOME", "--init random"))
+    assert not (tmp_path / "studies").exists()
+
+
+def test_nobody_waits_for_torch_to_read_that_no_weights_are_there(photographs, tmp_path):
+    """The error came after 8 seconds of imports."""
+    program = (
+        f"import sys; from vit.__main__ import main; code = main(['study', {str(photographs)!r}]); "
+        "sys.exit(99 if {'torch', 'timm'} & set(sys.modules) else code)"
+    )
+    kept = {**environment(tmp_path), "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+    line = [sys.executable, "-c", program]  # not forked from a process that has torch
+    done = subprocess.run(line, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2 and "it is not in the cache, and HF_HUB_OFFLINE is set" in done.stderr
+
+
+def test_on_demand_small_networks_of_one_size_start_from_random_weights(study, tmp_path):
+    done = study("--init", "random", program=BEGIN, HF_HUB_OFFLINE="1")
+    assert fact(done, "compare") == "vit_mini_patch4_28; resnet10_small"
+    assert facts(done, "start") == ["vit_mini_patch4_28: random weights", "resnet10_small: random weights"]
+    assert not [note for note in facts(done, "note") if "times the" in note]  # they are matched
+    with open(tmp_path / "studies" / "photos" / "study.json") as file:
+        assert set(json.load(file)["protocol"]["start"].values()) == {"random weights"}
+
+
+def test_files_are_the_start_in_any_order(study, files):
+    """`vit study` had no option for weights in files."""
+    given = []
+    for name in (CNN, VIT):
+        plain = files[name].with_name(f"{name.partition('.')[0]}.safetensors")  # the file's name tells the network
+        plain.write_bytes(files[name].read_bytes())
+        given += ["--init_from", str(plain)]
+    done = study(*QUICK, *given, program=PLAN, HF_HUB_OFFLINE="1")
     assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
-    assert fact(done, "budget") == "2,000 optimizer steps at every size"
+    assert facts(done, "start")[0].startswith("vit_tiny_patch16_224: /") and len(facts(done, "start")) == 2
+    named = study(*QUICK, "--networks", "tf_efficientnet_lite0,auto", *given, program=PLAN, HF_HUB_OFFLINE="1")
+    assert fact(named, "compare") == "tf_efficientnet_lite0; vit_tiny_patch16_224"
+    refused = study("--networks", "resnet18", *given, code=2)
+    assert "2 files of --init_from for 1 networks" in refused.stderr
 
 
-def test_shards_that_could_differ_are_refused(study, files):
-    """Each shard asks the hub by itself; with other weights its cells would belong to another study."""
-    with WeightsHub({}) as hub:
-        done = study(*QUICK, "--shard", "1/2", "--dry_run", code=2, HF_ENDPOINT=hub.address)
-    assert f"--shard 1/2: {PUBLISHED} cannot be had" in done.stderr and "to every shard" in done.stderr
-
-
-def test_a_study_that_began_without_weights_goes_on_without_them(study, files, tmp_path):
-    study(*QUICK, program=BEGIN, HF_HUB_OFFLINE="1")
-    began = description(tmp_path)
-    with WeightsHub(files) as hub:
-        done = study(*QUICK, program=BEGIN, HF_ENDPOINT=hub.address)
-        assert hub.requests == []
-    assert "the study began without them" in fact(done, "start") and description(tmp_path) == began
+def test_a_pretrained_network_against_a_random_one_is_a_warning(study, files):
+    """A reader took the start of one network for its quality."""
+    words = f"vit_tiny_patch16_224 --init_from={files[VIT]},resnet18"
+    done = study(*QUICK, "--networks", words, "--sizes", "all", "--seeds", "1", program=PLAN, HF_HUB_OFFLINE="1")
+    assert facts(done, "start")[1] == "resnet18: random weights"
+    said = done.stdout + done.stderr
+    assert "WARNING: vit_tiny_patch16_224" in said and "pretrained weights and resnet18 with random ones" in said
 
 
 def test_small_images_have_small_networks(vit, tmp_path, draw_classes):
     data = draw_classes(tmp_path / "small", ("blue", "red"), 40, side=24)
     answer = vit("study", data, "--dry_run", "--wandb", "off")
     assert answer.code == 0 and "compare  vit_mini_patch4_28; resnet10_small" in answer.out
-    assert "\n  start " not in answer.out  # no weights are for them, so there is nothing to decide
+    assert "start    vit_mini_patch4_28: random weights" in answer.out and "\n  why " not in answer.out
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from vit.training.recipes.recipe import Recipe
 def cells():
     recipe = Recipe()
     recipe = replace(recipe, data=replace(recipe.data, source="digits"))
-    return make_cells({"ViT": {"": recipe}}, [100], [0, 1], Budget.parse("steps:100"), Inputs("digits", {}, {}))
+    return make_cells({"ViT": {"": recipe}}, {100: [0, 1]}, Budget.parse("steps:100"), Inputs("digits", {}, {}))
 
 
 def shares(folder, cells, monkeypatch, metrics=None):

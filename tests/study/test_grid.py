@@ -17,7 +17,7 @@ CONTENTS = Inputs("photos", {"train": "a", "validation": "b", "test": "c"}, {"we
 
 def cells(series=("ViT", "CNN"), sizes=(10, 20), seeds=(0, 1), choices=("",), budget="steps:5"):
     recipes = {name: {choice: Recipe(name=f"{name}{choice}") for choice in choices} for name in series}
-    return make_cells(recipes, sizes, seeds, Budget.parse(budget), CONTENTS)
+    return make_cells(recipes, dict.fromkeys(sizes, seeds), Budget.parse(budget), CONTENTS)
 
 
 def test_sizes_are_counts_shares_and_all():
@@ -41,6 +41,21 @@ def test_a_budget_of_epochs_leaves_the_steps_to_the_size():
 def test_of_two_budgets_the_longer_one_counts():
     lengths = {cell.num_images: cell.recipe.optim.steps for cell in cells(sizes=(80, 8000), budget="steps:50,epochs:3")}
     assert lengths == {80: 50, 8000: 3 * (8000 // 128)}
+
+
+def test_a_length_can_grow_smoothly_with_the_images():
+    """The longer of two lengths has a kink, and a forecast across it was wrong."""
+    budget = Budget.parse("steps:300@150^0.25")
+    assert str(budget) == "steps:300@150^0.25" and Budget.parse(str(budget.part(0.5))) == budget.part(0.5)
+    lengths = {cell.num_images: cell.recipe.optim.steps for cell in cells(sizes=(150, 600, 2400), budget=str(budget))}
+    assert lengths == {150: 300, 600: 424, 2400: 600}
+    assert "300 optimizer steps at 150 images, growing with images^0.25" in budget.words()
+
+
+def test_each_seed_tests_a_fold_of_its_own_at_every_size():
+    recipes = {"ViT": {"": Recipe()}, "CNN": {"": Recipe(name="CNN")}}
+    made = make_cells(recipes, {10: (0, 1), 20: (0, 1, 4)}, Budget.parse("steps:5"), CONTENTS, folds=5)
+    assert {(cell.seed, cell.recipe.data.fold) for cell in made} == {(0, "1/5"), (1, "2/5"), (4, "5/5")}
 
 
 def test_the_work_of_a_cell_is_the_images_it_shows():
@@ -90,7 +105,7 @@ def test_networks_share_seeds_and_subsets():
 
 def test_cells_of_one_fold_are_told_apart():
     recipe = replace(Recipe(), data=replace(DataConfig(), fold="1/3"))
-    of_fold = make_cells({"ViT": {"": recipe}, "CNN": {"": recipe}}, (10,), (0, 1), Budget.parse("steps:5"), CONTENTS)
+    of_fold = make_cells({"ViT": {"": recipe}, "CNN": {"": recipe}}, {10: (0, 1)}, Budget.parse("steps:5"), CONTENTS)
     assert len({cell.words() for cell in of_fold}) == 4 and not any("fold" in cell.words() for cell in of_fold)
     (first, _) = fold_cells(Recipe(), "ViT", [CONTENTS, CONTENTS], [10, 10])
     assert first.words() == "fold 1/2"
@@ -105,7 +120,7 @@ def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():
 
 def test_folders_of_two_series_differ_where_a_file_system_ignores_the_case_of_letters():
     recipes = {"ViT": {"": Recipe()}, "vit": {"": Recipe(seed=1, data=DataConfig(split_seed=1))}}
-    made = make_cells(recipes, (10, 20), (0, 1), Budget.parse("steps:5"), CONTENTS)
+    made = make_cells(recipes, {10: (0, 1), 20: (0, 1)}, Budget.parse("steps:5"), CONTENTS)
     assert len({str(cell.folder).casefold() for cell in made}) == len(made) == 8
 
 

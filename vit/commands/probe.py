@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from vit.commands.arguments import PositiveInt, StrPath, path_text, shell_command
 from vit.commands.executor_options import ExecutorOptions
 from vit.commands.study_cells import train_cells
+from vit.commands.study_estimate import show_study
 from vit.commands.study_options import StudyOptions, items
-from vit.commands.study_plan import make_study_plan, show_study
+from vit.commands.study_plan import make_study_plan
 from vit.console import Reporter
 from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, EmptyClassError, UsageError

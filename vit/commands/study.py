@@ -5,9 +5,10 @@ from pathlib import Path
 
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.study_cells import train_cells
-from vit.commands.study_estimate import show_estimate
+from vit.commands.study_estimate import check_time, show_estimate, show_study, with_design
+from vit.commands.study_frozen import compare_with_frozen, frozen_first
 from vit.commands.study_options import StudyOptions, read_values, read_words
-from vit.commands.study_plan import StudyPlan, make_study_plan, show_study
+from vit.commands.study_plan import StudyPlan, make_study_plan
 from vit.commands.study_report import report_findings
 from vit.commands.study_tracking import track_findings
 from vit.console import Reporter
@@ -59,16 +60,21 @@ def main(words: Sequence[str]) -> int:
 def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int]:
     """Run the cells without a result, then write the report; returns the plan and the number of failed cells."""
     plan = make_study_plan(options, reporter)
+    if plan.is_by_time:
+        plan = with_design(plan, reporter)
     show_study(reporter, plan)
     if options.dry_run:
         show_estimate(reporter, plan)
         return plan, 0
+    check_time(reporter, plan)
 
     from vit.checkpoints.locking import alone
 
     folder = plan.folder
+    frozen_first(plan, reporter)
     num_failed = train_cells(plan, reporter)
     with alone(folder.lock_path):  # of shards that end together, the last one reports the cells of all
         findings = report_findings(reporter, folder.path, options.accuracy)
+        compare_with_frozen(plan, findings, reporter)
         track_findings(plan, findings, reporter)
     return plan, num_failed

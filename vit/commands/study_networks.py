@@ -1,29 +1,47 @@
 """What a study does where its options leave it open: the networks to compare, sizes, and the length of a training"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import floor, log10
+from math import floor, log, log10
 from typing import TYPE_CHECKING
 
 from vit.commands.configs import shipped_configs
 from vit.commands.recipe_layers import FINETUNE
 from vit.commands.starting import PUBLISHED
 from vit.commands.study_options import AUTO, StudyOptions
+from vit.commands.study_series import Series, is_open
 from vit.console import Reporter
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError
-from vit.training.recipes.recipe import Recipe
+from vit.study.answer_warnings import RANDOM_WEIGHTS
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
+    from vit.models.spec import Cost
     from vit.study.folder import StudyDirectory
 
 # EfficientNet-Lite0 of Google: Apache 2.0, 19 MB; beside PUBLISHED on photographs in docs/results.md
 PUBLISHED_CNN = "timm:tf_efficientnet_lite0.in1k"
-FROM_WEIGHTS, FROM_RANDOM = "steps:100,epochs:8", "steps:2000"  # lengths of a training
+# DeiT-S and a ResNet-50 (Wightman et al. 2021, A1): Apache 2.0, 88 and 102 MB; 1.1 times its parameters, 1.0 its FLOPs
+SECOND_PAIR = {
+    "vit_small_patch16_224": "timm:deit_small_patch16_224.fb_in1k",
+    "resnet50": "timm:resnet50.a1_in1k",
+}
+# from random weights, on photographs of 64 pixels: 1.2 million parameters, 0.6 to 0.7 billion FLOPs each
+SMALL = ("vit_mini_patch4_28 --model.preprocess.image_size=64", "resnet10_small --model.preprocess.image_size=64")
+FROM_RANDOM = "steps:2000"  # length of a training
+FEW_IMAGES = 300
+FEW_TEST_IMAGES = 100
+LEAST_FOLDS, MOST_FOLDS = 5, 10
+UNEQUAL = 2.0  # times the parameters or FLOPs
 _LEAST_IMAGES = 20
-_NETWORK = ("model.network", "model.init_from")  # options that choose a network or its initial weights
 _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the first need not suit both networks
+_WAYS = (
+    "give --init_from FILE (once for each network), put the weights into the hub's cache (HF_HOME), or give --init "
+    "random for small networks from random weights, which is another question"
+)
 
 
 @dataclass(frozen=True)
@@ -39,12 +57,6 @@ class Chosen:
     why: str = ""
 
 
-def is_open(options: StudyOptions) -> bool:
-    """Whether no option chooses a network or its initial weights."""
-    given = (*options.set, *options.tune, *options.vary)
-    return options.networks == AUTO and not any(name.startswith(_NETWORK) for name in given)
-
-
 def compares_both(options: StudyOptions) -> bool:
     """Whether an open study compares a ViT and a CNN: it compares no values, and sets none that suits one of them."""
     given = [name for name in (*options.set, *options.tune) if not name.startswith(_OF_IMAGES)]
@@ -57,8 +69,8 @@ def networks_for(
     """The networks for some images, which learn as `vit train` learns: a ViT and a CNN, or the ViT alone.
 
     The two are both recipes that are shipped for the images, or networks for images of their size. Photographs start
-    from published weights where these can be had: those of all networks, or of none. A study that began is continued
-    from what it began with.
+    from the weights of files, from published weights, or on demand from random ones. Small images start from random
+    weights.
 
     Args:
         options: options that are open.
@@ -68,53 +80,130 @@ def networks_for(
         reporter: receives a line before a download.
 
     Raises:
-        UsageError: the study began from published weights that cannot be had, or its other shards may have them.
+        UsageError: the published weights are not available, or two files are for one network.
     """
-    from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, automatic_network
+    from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
 
     name, both = recipe.data.source, compares_both(options)
+    if options.init_from:
+        return _of_files(options.init_from)
     if both and {name, f"{name}_cnn"} <= set(shipped_configs()):
         return Chosen({name: name, f"{name}_cnn": f"{name}_cnn"})
     vit, side = automatic_network(source.splits["train"], recipe.model.preprocess.channels)
-    cnn = CNN_BESIDE[vit]
+    if vit == FOR_PHOTOGRAPHS and name not in KNOWN and options.init != "random":
+        weights = {vit: PUBLISHED, CNN_BESIDE[vit]: PUBLISHED_CNN} if both else {vit: PUBLISHED}
+        weights |= SECOND_PAIR if options.pairs == 2 and both else {}
+        if obstacle := _obstacle(weights.values(), reporter):
+            raise _unavailable(obstacle, folder.weights() if folder.description_path.is_file() else [])
+        why = f"{' and '.join(weights.values())}; --networks {','.join(weights)} starts from random weights"
+        return Chosen({network: _finetuned(network, file) for network, file in weights.items()}, why)
+    if options.pairs == 2:
+        raise UsageError("--pairs 2 without published weights", "leave it out, or name the --networks")
+    why = "random weights, as --init says" if options.init == "random" else ""
+    if vit == FOR_PHOTOGRAPHS and options.init == "random":
+        return Chosen({words.partition(" ")[0]: words for words in SMALL[: 1 + both]}, why)
     at_side = f" --model.preprocess.image_size={side}" if side else ""
-    random = {vit: vit + at_side, cnn: cnn + at_side} if both else {AUTO: AUTO}
-    if vit != FOR_PHOTOGRAPHS or name in KNOWN:
-        return Chosen(random)
-
-    weights = {vit: PUBLISHED, cnn: PUBLISHED_CNN} if both else {vit: PUBLISHED}
-    began = folder.weights() if folder.description_path.is_file() else None
-    obstacle = "the study began without them" if began == [] else _obstacle(weights.values(), reporter)
-    if obstacle and set(began or ()) == set(weights.values()):
-        raise UsageError(
-            f"{folder.path} began from {' and '.join(weights.values())}, which cannot be had ({obstacle})",
-            "make the weights available again, or give --name for a new folder",
-        )
-    if obstacle and began is None and options.part != (1, 1):
-        raise UsageError(
-            f"--shard {options.shard}: {obstacle}, and other shards may have them",
-            f"make them available, or give --networks {','.join(weights)} to every shard for random weights",
-        )
-    if obstacle:
-        why = f"random weights: {obstacle}; --networks with recipes starts from other weights"
-        return Chosen(random, why)
-    why = f"{' and '.join(weights.values())}; --networks {','.join(weights)} starts from random weights"
-    start = "{recipe} --model.network.name={network} --model.init_from={file}"
-    return Chosen(
-        {network: start.format(recipe=FINETUNE, network=network, file=file) for network, file in weights.items()}, why
-    )
+    cnn = CNN_BESIDE[vit]
+    found = {vit: vit + at_side, cnn: cnn + at_side + SMALLER.get(vit, "")} if both else {AUTO: AUTO}
+    return Chosen(found, why)
 
 
-def with_grid(options: StudyOptions, recipes: Iterable[Recipe], source: "Source") -> StudyOptions:
-    """The options with decided sizes and a decided length, which is short where every network starts from weights."""
-    starts = [recipe.model.init_from for recipe in recipes]
-    length = FROM_WEIGHTS if all(starts) else FROM_RANDOM
-    sizes = sizes_for(len(source.splits["train"]), len(source.class_names))
-    return replace(
-        options,
-        sizes=sizes if options.sizes == AUTO else options.sizes,
-        budget=length if options.budget == AUTO else options.budget,
-    )
+def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") -> None:
+    """Raise UsageError within a second where photographs need published weights that are surely not available.
+
+    `networks_for` finds the same. It imports torch and timm first, for which nobody should wait before this error.
+    """
+    if listed is None or not is_open(options) or options.init_from or options.init == "random":
+        return
+    from vit.training.planning.automatic_network import surely_photographs
+    from vit.weights.hub_cache import sure_obstacle
+
+    if recipe.data.source in KNOWN or not surely_photographs(listed.splits["train"]):
+        return
+    wanted = (PUBLISHED, PUBLISHED_CNN) if compares_both(options) else (PUBLISHED,)
+    for name in wanted:
+        if obstacle := sure_obstacle(name.removeprefix("timm:")):
+            raise _unavailable(f"{name} is not available ({obstacle})")
+
+
+def _unavailable(obstacle: str, began: Iterable[str] = ()) -> UsageError:
+    before = ", with which this study began" if list(began) else ""
+    return UsageError(f"published weights{before}: {obstacle}", _WAYS)
+
+
+def _finetuned(network: str, file: str) -> str:
+    return f"{FINETUNE} --model.network.name={network} --model.init_from={file}"
+
+
+def _of_files(files: Iterable[str]) -> Chosen:
+    """The networks of files of weights: ViTs first, else in the order of the files."""
+    from vit.models.catalog import CATALOG
+    from vit.weights.open import open_pretrained
+
+    found: dict[str, str] = {}
+    for file in files:
+        network = open_pretrained(file).own_network({}).name
+        if network in found:
+            raise UsageError(f"--init_from {file}: another file is for {network} as well", "give one of them")
+        found[network] = _finetuned(network, file)
+    ordered = sorted(found, key=lambda name: not (name in CATALOG and name.startswith("vit")))
+    return Chosen({name: found[name] for name in ordered}, "the files of --init_from")
+
+
+def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
+    """The length of a training, which is short where every network starts from weights.
+
+    It is that of `vit train` with all images, and grows to it by one power, so that no kink is in the curve.
+
+    Args:
+        pool: number of all training images.
+    """
+    if not all(recipe.model.init_from for recipe in recipes):
+        return FROM_RANDOM
+    from vit.training.planning.schedule import fine_tuning_steps
+
+    most, few = max(pool, 2), max(1, min(pool, FEW_IMAGES) // 2)
+    steps = fine_tuning_steps(most)
+    growth = log(steps / fine_tuning_steps(few)) / log(most / few)
+    return f"steps:{steps}@{pool}^{growth:.2f}"
+
+
+def starts_of(recipes: Mapping[str, Recipe]) -> list[tuple[str, str]]:
+    """What each series starts from: (series, its weights or "random weights")."""
+    return [(name, recipe.model.init_from or RANDOM_WEIGHTS) for name, recipe in recipes.items()]
+
+
+def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:
+    """A sentence where networks differ by more than two times in parameters or FLOPs; none where they are matched."""
+    found = []
+    for what in ("parameters", "FLOPs"):
+        of = {name: getattr(cost, what.lower()) for name, cost in costs.items()}
+        small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
+        if of[large] > UNEQUAL * of[small]:
+            found.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
+    return [f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs"] if found else []
+
+
+def num_folds(options: StudyOptions, source: "Source", listed: "Source | None") -> int:
+    """The number of folds where each seed tests its own, because few images are cut for a test; else 0.
+
+    The same trainings then test all images instead of one part of them.
+    """
+    seeds = options.seed_list()
+    named = (*options.data, *options.set, *options.vary, *options.tune)
+    decided = any(name.removeprefix("data.") in ("fold", "test", "groups") for name in named)
+    is_cut = listed is not None and set(listed.splits) == {"train"} and source.splits["test"].groups is None
+    is_few = len(source.splits["test"]) < FEW_TEST_IMAGES
+    is_open = options.is_by_time and seeds == list(range(len(seeds))) and len(seeds) <= MOST_FOLDS
+    return max(LEAST_FOLDS, len(seeds)) if is_cut and is_few and is_open and not decided else 0
+
+
+def fold_sources(data: "DataConfig", listed: "Source | None", folds: int) -> "list[Source]":
+    """The images with the splits of each fold."""
+    from vit.training.planning.images import divided, opened_data
+
+    found = listed or opened_data(data)
+    return [divided(found, replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
 
 
 def sizes_for(pool: int, num_classes: int) -> list[str | int]:
@@ -134,5 +223,25 @@ def _obstacle(weights: Iterable[str], reporter: Reporter) -> str:
     for name in weights:
         found = fetch(name.removeprefix("timm:"), reporter.notice)
         if found:
-            return f"{name} cannot be had ({found})"
+            return f"{name} is not available ({found})"
     return ""
+
+
+def decided(series: Series, source: "Source") -> Series:
+    """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
+    from vit.training.planning.images import with_subset
+    from vit.training.planning.plan import make_plan
+
+    def named(name: str, recipe: Recipe) -> str:
+        network, space, values = name.partition(" ")
+        alone = replace(recipe, distill=DistillConfig())  # a network that weights of cells decide has a name
+        return make_plan(alone).spec.name + space + values if network == "auto" else name
+
+    found: Series = {}
+    for name, tried in series.items():
+        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
+        label = named(name, next(iter(own.values())))
+        if label in found:
+            raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
+        found[label] = own
+    return found

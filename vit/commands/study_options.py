@@ -1,15 +1,17 @@
 """The options of `vit study`: networks to compare, numbers of images, seeds, length, and a part of the cells"""
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Final, Literal
 
 import yaml
 from jsonargparse import ActionConfigFile
 
+from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import StrPath, fraction, with_dry_run
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
@@ -17,13 +19,12 @@ from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
 from vit.errors import UsageError
 from vit.plain_files import parse_yaml, read_text
+from vit.training.recipes.ranges import seconds
 from vit.training.recipes.values import plain_values
 
-if TYPE_CHECKING:
-    from vit.study.grid import Budget
-
-AUTO = "auto"  # as networks, sizes and budget
+AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")
+_FILES = "init_from"  # repeatable as well: a list
 _RANKING = "optim.best_metric"
 _TUNE_LINES = "give a line 'OPTION: [A, B]' for each"
 _FILE = "configs/studies/digits.yaml"
@@ -47,11 +48,20 @@ class StudyOptions(ExecutorOptions):
             with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images; the ViT alone
             with vary, and where set or tune is about networks. They begin as in vit train: with photographs from
             published weights where they can be had.
-        sizes: numbers of training images: counts, percentages, all. auto: four in equal ratios, from a tenth of the
-            images, but two of each class, to all.
-        seeds: number of seeds, or a list of seeds.
-        budget: length of each training: steps:N, epochs:E, both with a comma for the longer, or recipe for that of
-            each recipe. auto: steps:100,epochs:8 where every network starts from weights, else steps:2000.
+        init_from: file or name of weights to start from, as for vit train; repeatable, in the order of networks.
+            Networks that are auto are those of the files.
+        init: auto: photographs start from published weights, and without these nothing starts. random: two small
+            networks at 64 pixels start from random weights.
+        pairs: number of pairs of a ViT and a CNN, where networks is auto and the weights are published: 1 or 2.
+        sizes: numbers of training images: counts, percentages, all. auto: up to four in equal ratios, from a tenth of
+            the images, but two of each class, to all, as the time allows.
+        seeds: number of seeds, or a list of seeds. auto: two to five at each size, as the time allows.
+        budget: length of each training: steps:N, epochs:E, both with a comma for the longer, steps:N@M^G for
+            N (images / M)^G steps, or recipe for that of each recipe. auto: a length that suits the start of the
+            networks, or a part of it where the time allows no more.
+        time: time of the whole study (30min, 2h), which sizes, seeds and budget follow where they are auto. auto: 30min
+            on a CPU, 20min with at most 500 training images, 15min with a GPU. On a cluster there is none.
+        yes: whether a study may start that takes more than an hour by its estimate.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.
         tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size each seed chooses a
@@ -71,9 +81,14 @@ class StudyOptions(ExecutorOptions):
 
     source: str | None = None
     networks: Words | dict[str, str] = AUTO
+    init_from: list[str] = field(default_factory=list)
+    init: Literal["auto", "random"] = AUTO
+    pairs: Literal[1, 2] = 1
     sizes: Words = AUTO
-    seeds: Words = 3
+    seeds: Words = AUTO
     budget: str = AUTO
+    time: str = AUTO
+    yes: bool = False
     data: dict[str, Value] = field(default_factory=dict)
     vary: dict[str, Value] = field(default_factory=dict)
     tune: dict[str, Value] | str = field(default_factory=dict)
@@ -93,6 +108,23 @@ class StudyOptions(ExecutorOptions):
         return fraction("--target", self.target)
 
     @property
+    def is_by_time(self) -> bool:
+        """Whether the time decides sizes, seeds or the length: of one machine, where something is left to decide."""
+        alone = self.executor == "local" and self.part == (1, 1)
+        return alone and (self.time != AUTO or AUTO in (self.sizes, self.seeds))
+
+    @property
+    def seconds(self) -> float | None:
+        """The time of the study; None: none is given. UsageError where it is wrong, or decides nothing."""
+        if self.time == AUTO:
+            return None
+        if self.executor != "local" or self.part != (1, 1):
+            raise UsageError(f"--time {self.time} on several machines", "give --sizes, --seeds and --budget instead")
+        if AUTO not in (self.sizes, self.seeds, self.budget):
+            raise UsageError(f"--time {self.time} with --sizes, --seeds and --budget", "leave one of them out")
+        return seconds(self.time, "--time")
+
+    @property
     def part(self) -> tuple[int, int]:
         """The shard as (number of the part, number of parts)."""
         found = re.fullmatch(r"(\d+)/(\d+)", self.shard)
@@ -100,20 +132,19 @@ class StudyOptions(ExecutorOptions):
             raise UsageError(f"--shard {self.shard}", "give I/N with I from 1 to N, such as 2/8")
         return int(found[1]), int(found[2])
 
-    def grid(self, pool: int) -> "tuple[Budget, list[int], list[int]]":
-        """The length of a training, the numbers of images, and the seeds.
+    def seed_list(self) -> list[int]:
+        """The seeds: those of a list, or as many as a number says; the most that a time may choose where they are auto.
 
-        Args:
-            pool: number of all training images.
+        Raises:
+            UsageError: they are neither.
         """
-        from vit.study.grid import Budget, parse_sizes
+        from vit.study.design import MOST_SEEDS
 
-        seeds = items(self.seeds)
+        seeds = [str(MOST_SEEDS)] if self.seeds == AUTO else items(self.seeds)
         if not all(seed.isdigit() for seed in seeds) or not seeds or seeds == ["0"]:
             raise UsageError(f"--seeds {self.seeds}", "give how many (5), or a list of them (0,1,2)")
         several = isinstance(self.seeds, list) or len(seeds) > 1
-        numbers = sorted({int(seed) for seed in seeds}) if several else list(range(int(seeds[0])))
-        return Budget.parse(self.budget), parse_sizes(items(self.sizes), pool), numbers
+        return sorted({int(seed) for seed in seeds}) if several else list(range(int(seeds[0])))
 
 
 def make_parser() -> Parser:
@@ -163,8 +194,12 @@ def items(value: object) -> list[str]:
 
 def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
-    _, _ = options.accuracy, options.part
+    _, _, _ = options.accuracy, options.part, options.seconds
     options.check(options.dry_run)
+    for file in options.init_from:
+        check_weights(file)
+    if options.init_from and options.init == "random":
+        raise UsageError("--init random with --init_from, which names weights", "leave one out")
     for name in {"tracker", "wandb"} & options.set.keys():
         raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
     tune = options.tune
@@ -199,9 +234,13 @@ def _gather(words: Sequence[str]) -> list[str]:
     """Put repeated options (--vary A=1,2 --vary B=3) together, as one mapping each."""
     rest: list[str] = []
     found: dict[str, dict[str, str | list[str]]] = {name: {} for name in _REPEATED}
+    files: list[str] = []
     tokens = iter(words)
     for token in tokens:
         name, equals, value = token.removeprefix("--").partition("=")
+        if token.startswith("--") and name == _FILES:
+            files.append(value if equals else next(tokens, ""))
+            continue
         if not token.startswith("--") or name not in _REPEATED:
             rest.append(token)
             continue
@@ -213,6 +252,7 @@ def _gather(words: Sequence[str]) -> list[str]:
             raise UsageError(f"--{name} {text}", f"give --{name} OPTION=VALUE{',VALUE' * (name != 'set')}")
         else:
             found[name][option] = values if name == "set" else values.split(",")
+    rest += [f"--{_FILES}={json.dumps(files)}"] if files else []
     return [*rest, *(f"--{name}={yaml.safe_dump(values, width=10**6)}" for name, values in found.items() if values)]
 
 

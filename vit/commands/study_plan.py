@@ -1,20 +1,30 @@
-"""A study, fully decided: its cells, its protocol, and both on the terminal"""
+"""A study, fully decided: its cells and its protocol"""
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.checkpoints.model_path import check_model, check_weights
+from vit.checkpoints.model_path import check_model, check_weights, weights_name
 from vit.commands.reading import find_bursts, read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_checks import check_different, check_given, check_same_images
-from vit.commands.study_networks import is_open, networks_for, with_grid
-from vit.commands.study_options import StudyOptions
-from vit.commands.study_series import Series, series_of
-from vit.commands.tracker_plan import facts_of_cells
+from vit.commands.study_networks import (
+    check_start,
+    decided,
+    fold_sources,
+    networks_for,
+    num_folds,
+    sizes_for,
+    starts_of,
+    usual_length,
+)
+from vit.commands.study_options import AUTO, StudyOptions, items
+from vit.commands.study_series import Series, is_open, series_of
 from vit.commands.train_plan import warn_of_seen
-from vit.console import Reporter
+from vit.console import Reporter, duration
 from vit.errors import UsageError
 from vit.launch import forget_launcher
 from vit.training.recipes.recipe import DistillConfig, Recipe
@@ -22,11 +32,14 @@ from vit.training.recipes.recipe import DistillConfig, Recipe
 if TYPE_CHECKING:
     from vit.data.contents import Contents
     from vit.data.samples import Source
+    from vit.models.spec import Cost
+    from vit.study.design import Design, Pace
     from vit.study.findings import JsonValue
     from vit.study.folder import StudyDirectory
     from vit.study.grid import Budget, Cell, Inputs
     from vit.study.runner import Machine
 
+SEEDS_OF_CLUSTER = 3  # where no time decides
 RIGHT = "all its known labels are predicted right (exact match)"  # with several labels for an image
 
 
@@ -40,11 +53,17 @@ class StudyPlan:
         contents: content of the images.
         series: recipes to compare, with every automatic choice made.
         budget: length of every training.
-        sizes: numbers of training images.
-        seeds: seeds of subset and training.
+        seeds: {number of training images: seeds of subset and training}.
         inputs: hashes of images and weights.
         machine: share of the machine that each cell gets.
-        why: weights of networks that no option chose, and the reason; empty where no weights are published.
+        pool: number of all training images, which every seed has.
+        folds: number of folds of all images, of which each seed tests its own; 0: all share one test set.
+        costs: parameters and FLOPs of each series.
+        why: reason for networks that no option chose; empty where there is none to tell.
+        pace: how fast each series was, where the time decides the design; else None.
+        design: what the time allows; None: the options decide all.
+        seconds: time of the study; None: as long as it takes.
+        began: `time.monotonic()` at its beginning.
     """
 
     options: StudyOptions
@@ -52,18 +71,29 @@ class StudyPlan:
     contents: "Contents"
     series: Series
     budget: "Budget"
-    sizes: list[int]
-    seeds: list[int]
+    seeds: dict[int, list[int]]
     inputs: "Inputs"
     machine: "Machine"
+    costs: "Mapping[str, Cost]"
+    pool: int
+    folds: int = 0
     why: str = ""
+    pace: "Pace | None" = None
+    design: "Design | None" = None
+    seconds: float | None = None
+    began: float = 0.0
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of training images, ascending."""
+        return sorted(self.seeds)
 
     @cached_property
     def cells(self) -> "list[Cell]":
         """The cells of the whole study."""
         from vit.study.grid import make_cells
 
-        return make_cells(self.series, self.sizes, self.seeds, self.budget, self.inputs)
+        return make_cells(self.series, self.seeds, self.budget, self.inputs, self.folds)
 
     @cached_property
     def own_cells(self) -> "list[Cell]":
@@ -85,6 +115,16 @@ class StudyPlan:
         return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
 
     @property
+    def is_by_time(self) -> bool:
+        """Whether a time decides what the options leave open."""
+        return self.options.is_by_time and not self.is_probe
+
+    @property
+    def firsts(self) -> dict[str, Recipe]:
+        """The recipe of each series with its first choice."""
+        return {name: next(iter(choices.values())) for name, choices in self.series.items()}
+
+    @property
     def folder(self) -> "StudyDirectory":
         """The folder of the study: of its name, its file's name, or the data's name."""
         return _folder(self.options, self.source)
@@ -92,29 +132,41 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
+        from vit.study.design import seeds_in_words
         from vit.study.executors import share_words
         from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
 
         choices = {name: list(found) for name, found in self.series.items()}
         tuned = len(next(iter(choices.values())))
+        images: dict[str, JsonValue] = {split: len(samples) for split, samples in self.source.splits.items()}
+        images["train"] = self.pool
         tuning = f"chosen among {tuned} settings at every size by each seed for itself, on validation images"
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
-            "images": {split: len(samples) for split, samples in self.source.splits.items()},
+            "images": images,
+            **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
-            "sizes": list(self.sizes),
-            "seeds": list(self.seeds),
+            **seeds_in_words(self.seeds),
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
-            "budget_words": PROBE_WORDS if self.is_probe else self.budget.words(),
+            "budget_words": PROBE_WORDS if self.is_probe else self.budget.words() + self._choosing(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
+            **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
+            "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
+            "parameters": {name: cost.parameters for name, cost in self.costs.items()},
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
             "jobs": share_words(self.options.executor, self.machine),
         }
+
+    def _choosing(self) -> str:
+        """The images beside the training images that choose the tested weights; empty: the last weights are tested."""
+        if all(recipe.optim.best_metric == "last" for recipe in _recipes(self.series)):
+            return ""
+        return f"; {len(self.source.splits['validation']):,} more images choose the weights"
 
     def _subsets(self) -> str:
         """How subsets of the training images are drawn."""
@@ -134,13 +186,16 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         UsageError: an option or a recipe is wrong, there are no test images, or the folder holds another study.
         DataError: the data cannot be used.
     """
+    began = time.monotonic()
     forget_launcher()  # a study that a launcher has started plans and trains alone
     series = series_of(options)
     first = _recipes(series)[0]
     listed = listed_images(first)
+    check_start(options, first, listed)
 
     from vit.study.cell_files import without_cell_files
     from vit.study.executors import share_of
+    from vit.study.grid import Budget, parse_sizes
     from vit.training.planning.images import at_revision
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
@@ -148,6 +203,14 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
     find_bursts(listed, first.data, reporter)
     source = make_plan(without_cell_files(alone), listed).source
+    folds = num_folds(options, source, listed)
+    pool = len(source.splits["train"])
+    if folds:
+        options = replace(options, data={**options.data, "fold": f"1/{folds}"})
+        series = series_of(options)
+        first = _recipes(series)[0]
+        sources = fold_sources(first.data, listed, folds)
+        source, pool = sources[0], min(len(one.splits["train"]) for one in sources)
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     if len(source.splits["test"]) < 2:
@@ -156,52 +219,39 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     why = ""
     if is_open(options):
         chosen = networks_for(options, first, source, _folder(options, source), reporter)
-        options, why = replace(options, networks=chosen.networks), chosen.why
+        options, why = replace(options, networks=chosen.networks, init_from=[]), chosen.why
         series = series_of(options)
-    options = with_grid(options, _recipes(series), source)
+    named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
+    sizes = parse_sizes(named, pool)
+    budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
     series = {
         name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
         for name, choices in series.items()
     }
-    series = _decided(series, source)
-    budget, sizes, seeds = options.grid(len(source.splits["train"]))
+    series = decided(series, source)
     check_given(options, budget)
+    seeds = options.seed_list()
+    if not options.is_by_time and options.seeds == AUTO:
+        seeds = seeds[:SEEDS_OF_CLUSTER]
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
-    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share, why)
+    plan = StudyPlan(
+        options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, pool, folds, why
+    )
     check_different(plan.cells, inputs)
+    costs = {}
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
+        costs[cell.series] = made.cost
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
     sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
     warn_of_seen(reporter, dict.fromkeys(sentences))
-    plan.folder.check_extends(plan.cells)
+    plan = replace(plan, costs=costs, began=began)
+    if not plan.is_by_time:
+        plan.folder.check_extends(plan.cells)
     return plan
-
-
-def show_study(reporter: Reporter, plan: StudyPlan) -> None:
-    """Show what a study will do."""
-    cells, source = plan.own_cells, plan.source
-    images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
-    reporter.line(f"Study of {source.name}")
-    reporter.facts(
-        [
-            ("data", f"{images}; {len(source.class_names)} classes"),
-            *(("note", note) for note in source.notes),
-            ("compare", "; ".join(plan.series)),
-            *([("start", plan.why)] if plan.why else []),
-            ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
-            ("subsets", str(plan.protocol["subsets"])),
-            ("seeds", ", ".join(map(str, plan.seeds))),
-            ("budget", str(plan.protocol["budget_words"])),
-            ("tuning", str(plan.protocol["tuning"])),
-            ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
-            *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
-            ("folder", str(plan.folder.path)),
-        ]
-    )
 
 
 def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
@@ -214,26 +264,6 @@ def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
 
 def _recipes(series: Series) -> list[Recipe]:
     return [recipe for choices in series.values() for recipe in choices.values()]
-
-
-def _decided(series: Series, source: "Source") -> Series:
-    """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
-    from vit.training.planning.images import with_subset
-    from vit.training.planning.plan import make_plan
-
-    def named(name: str, recipe: Recipe) -> str:
-        network, space, values = name.partition(" ")
-        alone = replace(recipe, distill=DistillConfig())  # a network that weights of cells decide has a name
-        return make_plan(alone).spec.name + space + values if network == "auto" else name
-
-    found: Series = {}
-    for name, tried in series.items():
-        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
-        label = named(name, next(iter(own.values())))
-        if label in found:
-            raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
-        found[label] = own
-    return found
 
 
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":

@@ -14,6 +14,7 @@ from vit.models.network_names import check_network
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import WandbMode, refuse_register
 
+_NETWORK = ("model.network", "model.init_from")  # options that choose a network or its initial weights
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
 
@@ -31,8 +32,10 @@ def series_of(options: StudyOptions) -> Series:
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
-        given = read_with(parser, words)[0].given.recipe()
-        recipe = of_cells(given, "a study", "leave it out, and give --budget in steps or epochs")
+        given = read_with(parser, words)[0].given
+        recipe = of_cells(given.recipe(), "a study", "leave it out, and give --budget in steps or epochs")
+        if recipe.model.freeze != "backbone" and not given.says("optim.best_metric"):
+            recipe = replace(recipe, optim=replace(recipe.optim, best_metric="last"))  # needs no validation images
         is_open = recipe.model.init_from in (AUTO, RANDOM)
         return replace(recipe, model=replace(recipe.model, init_from=None)) if is_open else recipe
 
@@ -56,6 +59,12 @@ def series_of(options: StudyOptions) -> Series:
     return series
 
 
+def is_open(options: StudyOptions) -> bool:
+    """Whether no option chooses a network or its initial weights, beside --init_from."""
+    given = (*options.set, *options.tune, *options.vary)
+    return options.networks == AUTO and not any(name.startswith(_NETWORK) for name in given)
+
+
 def _networks(options: StudyOptions) -> dict[str, list[str]]:
     """{name: words of a command line that choose a network or a recipe, and further options of `vit train`}."""
     given = options.networks
@@ -69,6 +78,12 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
         beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
         found[str(label)] = [beginning, *further]
+    if options.init_from and not is_open(options):
+        if len(options.init_from) != len(found):
+            problem = f"{len(options.init_from)} files of --init_from for {len(found)} networks ({', '.join(found)})"
+            raise UsageError(problem, "give one for each network, in their order")
+        for options_of_network, file in zip(found.values(), options.init_from, strict=True):
+            options_of_network.append(f"--model.init_from={file}")
     if not found:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
     return found

@@ -74,6 +74,11 @@ class StudyLayout(CellsLayout):
         return self.path / "backbones.csv"
 
     @property
+    def frozen_dir(self) -> Path:
+        """Folder of the preliminary answer of frozen networks, which has the files of a study's report."""
+        return self.path / "frozen"
+
+    @property
     def curve_path(self) -> Path:
         """Figure of the learning curves."""
         return self.path / "curve.png"

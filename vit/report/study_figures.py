@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from vit.report.study_style import PERCENTS, bars, ends, label, least_error, scaled
 from vit.report.style import log_axis, look, plain, size_axis
+from vit.study.budget_warnings import choosing_images
 from vit.study.expected import Forecast
 from vit.study.findings import Comparison, Findings, Series
 from vit.study.wording import budget_words, two_digits
@@ -49,7 +50,7 @@ def learning_curves(findings: Findings) -> Figure:
         handles.append(Line2D([], [], color="gray", linestyle="--"))
         labels.append("forecast, with its 95 % band")
     _legend(figure, handles, labels)
-    axes.set(ylabel="test error (%)")
+    axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing_images(findings.protocol)}")
     length = budget_words(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
     axes.set_title(textwrap.fill(plain(title, 240), 120), loc="left", fontsize=10)

@@ -64,6 +64,25 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     return CommonAnswers(shared, of_runs[0], int((~common).sum()))
 
 
+def answers_of(runs: Sequence[tuple[int, RunDirectory, RunResult]], has_folds: bool) -> CommonAnswers:
+    """The answers of all runs, with one number of test images.
+
+    Where each seed tests its own fold, its runs share their images. A fold of one image more than another lacks its
+    last one here. Rows of the seeds are then of other images: the analysis of crossed seeds and images finds no effect
+    of an image that is common to the seeds, and the scatter of the seeds shows everything (benchmarks/study_folds.py).
+    """
+    if not has_folds:
+        return common_answers([(run, result) for _, run, result in runs])
+    of_seed = {
+        seed: common_answers([(run, result) for own, run, result in runs if own == seed])
+        for seed in dict.fromkeys(seed for seed, _, _ in runs)
+    }
+    least = min((len(found.correct[0]) for found in of_seed.values()), default=0)
+    places = {seed: iter(found.correct) for seed, found in of_seed.items()}
+    correct = [next(places[seed])[:least] for seed, _, _ in runs]
+    return CommonAnswers(correct, None, sum(found.num_left_out for found in of_seed.values()))
+
+
 def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) -> None:
     """Raise DataError where two runs have different groups of the same images, because intervals count one kind.
 

@@ -55,6 +55,7 @@ def run_cells_on(
     jobs: int | None,
     digests: Mapping[str, str],
     notify: "Callable[[Cell, Event], None]",
+    may_start: "Callable[[Cell], bool]" = lambda _: True,
 ) -> None:
     """Run every cell without a result, and clear up after cells with one. A failed cell does not stop the others.
 
@@ -65,6 +66,7 @@ def run_cells_on(
         jobs: number of cells at a time; None: as many as there is room for.
         digests: {path: digest} of the images.
         notify: function that gets a cell and its event.
+        may_start: as for `run_cells`; on a cluster all cells start.
 
     Raises:
         UsageError: the executor is missing, or refuses the tasks.
@@ -83,7 +85,7 @@ def run_cells_on(
     else:
         from vit.study.runner import run_cells
 
-        run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify)
+        run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify, may_start)
 
 
 def _clear_up(cell: Path) -> None:

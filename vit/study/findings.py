@@ -39,6 +39,7 @@ class CellResult:
         run: run folder, relative to the study's folder.
         correct: (T,) whether the prediction for each test image is right, in the order of the test images.
         groups: (T,) number of each test image's group; None where images have none.
+        late_gain: fraction by which the validation loss fell over the last fifth of the steps; None: not known.
     """
 
     series: str
@@ -59,6 +60,7 @@ class CellResult:
     run: str
     correct: npt.NDArray[np.bool_]
     groups: npt.NDArray[np.int64] | None = None
+    late_gain: float | None = None
 
 
 @dataclass(frozen=True)
@@ -252,4 +254,5 @@ class Findings:
     def test_images(self) -> str:
         """How many test images there are, and of how many groups, which intervals and tests take for independent."""
         groups = self.protocol.get("test_groups")
-        return count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
+        words = count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
+        return f"{words}, others for each seed" if "folds" in self.protocol else words

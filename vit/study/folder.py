@@ -5,7 +5,7 @@ failed when its run has a failure. results.csv, summary.json, curve.png and repo
 any time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -19,11 +19,13 @@ from vit.errors import UsageError
 from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.plain_files import read_json
-from vit.study.common_images import common_answers
+from vit.study.budget_warnings import at_the_end, late_gain
+from vit.study.common_images import answers_of
+from vit.study.design import seeds_in_words
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
 from vit.study.variance_components import Bools
-from vit.study.wording import left_out_words
+from vit.study.wording import LINEAR_PROBE, left_out_words
 
 Group = tuple[str, int, int]  # a series at one number of images, with one seed
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
@@ -127,11 +129,37 @@ class StudyDirectory(StudyLayout):
                 "give --name for a new folder, or repeat all options of that study and add to them",
             )
 
+    def designed(self) -> tuple[dict[int, list[int]], str, float]:
+        """What a time has designed here: seeds of each size, the length of a training, and the time in seconds.
+
+        Nothing is there where no study is, or where the options of the study decided all.
+        """
+        protocol = self.protocol() if self.description_path.is_file() else {}
+        if "seconds" not in protocol:
+            return {}, "", 0.0
+        return _seeds_of(self.listed()), str(protocol["budget"]), float(str(protocol["seconds"]))
+
     def describe(self, cells: Sequence[Cell], protocol: Protocol) -> None:
-        """Write study.json."""
+        """Write study.json. It counts the looks: reports of the study after which it went on with further cells."""
         self.path.mkdir(parents=True, exist_ok=True)
-        listed = [ListedCell.of(cell).to_json() for cell in cells]
-        write_json(self.description_path, {"protocol": dict(protocol), "cells": listed})
+        before = self.protocol().get("looks", 0) if self.description_path.is_file() else 0
+        listed = [ListedCell.of(cell) for cell in cells]
+        goes_on = self.summary_path.is_file() and not all(self.run(one).result_path.is_file() for one in listed)
+        looks = max(1, int(str(before)) + goes_on)
+        self._write({**protocol, "looks": looks}, listed)
+
+    def forget(self, folders: Collection[str]) -> None:
+        """Take cells out of the list, for which no time was left."""
+        kept = [cell for cell in self.listed() if cell.folder not in folders]
+        self._write({**self.protocol(), **seeds_in_words(_seeds_of(kept))}, kept)
+
+    def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
+        write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
+
+
+def _seeds_of(cells: Sequence[ListedCell]) -> dict[int, list[int]]:
+    sizes = {cell.num_images for cell in cells}
+    return {size: sorted({cell.seed for cell in cells if cell.num_images == size}) for size in sizes}
 
 
 def chosen(ranks: Mapping[str, Rank | None]) -> str | None:
@@ -171,7 +199,8 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
-    common = common_answers([(study.run(cell), result) for cell, result in finished])
+    has_folds = "folds" in study.protocol()
+    common = answers_of([(cell.seed, study.run(cell), result) for cell, result in finished], has_folds)
     planned = [(cell, study.run(cell)) for cell in cells]
     failed = [
         FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
@@ -187,6 +216,11 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     }
     if seen := with_most_copies(sentence for _, result in finished for sentence in result.seen_before or ()):
         protocol["seen_before"] = seen
+    measured = zip(finished, common.correct, strict=True)
+    cells_found = [_cell_result(*one, correct, common.groups, study.run(one[0])) for one, correct in measured]
+    is_probe = study.protocol().get("budget") == LINEAR_PROBE
+    if words := "" if is_probe else at_the_end(cells_found):
+        protocol["at_the_end"] = words
     if common.num_left_out:
         protocol["left_out"] = left_out_words(common.num_left_out)
     num_groups = number_of(common.groups)
@@ -197,8 +231,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         for (name, images, _), choice in choices.items():
             own.setdefault(f"{name}, {images:,} images", {})[choice] = None
         protocol["chosen"] = {group: "; ".join(each) for group, each in own.items()}
-    measured = zip(finished, common.correct, strict=True)
-    return [_cell_result(*one, correct, common.groups) for one, correct in measured], protocol, failed
+    return cells_found, protocol, failed
 
 
 def _failure(run: RunDirectory) -> str:
@@ -221,7 +254,9 @@ def _distinct(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _cell_result(cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None) -> CellResult:
+def _cell_result(
+    cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None, run: RunDirectory
+) -> CellResult:
     return CellResult(
         series=cell.series,
         network=result.spec.name,
@@ -241,4 +276,5 @@ def _cell_result(cell: ListedCell, result: RunResult, correct: Bools, groups: La
         run=cell.folder,
         correct=correct,
         groups=groups,
+        late_gain=late_gain(run.metrics_path),
     )

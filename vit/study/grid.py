@@ -23,31 +23,47 @@ from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import deciding, plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
+_GROWING = re.compile(r"steps:(\d+)@(\d+)\^(\d*\.?\d+)")
 _OWN = "recipe"  # budget of cells that train as long as their own recipes say
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a cell's training: a number of steps, of epochs, the longer of both, or of neither: the recipe's."""
+    """Length of a cell's training: a number of steps, of epochs, the longer of both, or of neither: the recipe's.
+
+    Attributes:
+        steps: number of optimizer steps; None: the epochs or the recipe decide.
+        epochs: number of passes over the training images; None: the steps or the recipe decide.
+        at: number of training images that get `steps`; None: all get as many.
+        growth: steps grow with this power of the number of images. A smooth length changes nothing about the form of
+            a learning curve, and the longer of two lengths puts a kink into it.
+    """
 
     steps: int | None
     epochs: int | None
+    at: int | None = None
+    growth: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> "Budget":
-        """ "steps:2000", "epochs:30", "steps:2000,epochs:30" or "recipe". UsageError for anything else."""
+        """ "steps:2000", "epochs:30", "steps:2000,epochs:30", "steps:100@140^0.5" or "recipe"; else UsageError."""
         if text == _OWN:
             return cls(None, None)
+        if (growing := _GROWING.fullmatch(str(text))) and int(growing[1]) and int(growing[2]):
+            return cls(int(growing[1]), None, int(growing[2]), float(growing[3]))
         parts = [_BUDGET.fullmatch(part.strip()) for part in str(text).split(",")]
         found = {part[1]: int(part[2]) for part in parts if part}
         if not all(parts) or len(found) != len(parts) or 0 in found.values():
             raise UsageError(
-                f"--budget {text}", "give steps:2000, epochs:30, steps:2000,epochs:30 (the longer), or recipe"
+                f"--budget {text}",
+                "give steps:2000, epochs:30, steps:2000,epochs:30 (the longer), steps:100@140^0.5 or recipe",
             )
         return cls(found.get("steps"), found.get("epochs"))
 
     def __str__(self) -> str:
+        if self.at is not None:
+            return f"steps:{self.steps}@{self.at}^{self.growth:g}"
         parts = [f"{name}:{value}" for name, value in (("steps", self.steps), ("epochs", self.epochs)) if value]
         return ",".join(parts) or _OWN
 
@@ -58,9 +74,16 @@ class Budget:
         if self.steps is None:
             return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
         steps = math.prod(equal_rounds(self.steps))
+        if self.at is not None:
+            return f"about {steps:,} optimizer steps at {self.at:,} images, growing with images^{self.growth:g}"
         if self.epochs is None:
             return f"{steps:,} optimizer steps at every size"
         return f"{steps:,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
+
+    def part(self, share: float) -> "Budget":
+        """A part of this length, of at least one step and one epoch; the length of recipes stays."""
+        steps, epochs = (None if one is None else max(1, round(one * share)) for one in (self.steps, self.epochs))
+        return replace(self, steps=steps, epochs=epochs)
 
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""
@@ -74,7 +97,8 @@ class Budget:
             longer = max(self.steps, self.epochs * (num_images // batch))
             optim = replace(optim, steps=longer)
         elif self.steps is not None:
-            optim = replace(optim, steps=self.steps)
+            times = 1.0 if self.at is None else (num_images / self.at) ** self.growth
+            optim = replace(optim, steps=max(1, round(self.steps * times)))
         elif self.epochs is not None:
             optim = replace(optim, epochs=self.epochs, steps=None)
         return replace(recipe, optim=optim)
@@ -235,26 +259,27 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
 
 def make_cells(
     series: Mapping[str, Mapping[str, Recipe]],
-    sizes: Sequence[int],
-    seeds: Sequence[int],
+    seeds: Mapping[int, Sequence[int]],
     budget: Budget,
     inputs: Inputs,
+    folds: int = 0,
 ) -> list[Cell]:
-    """Every cell, small sizes first, because small cells are cheap and give an early answer.
+    """Every cell, small sizes first.
 
     Args:
         series: {name: {choice: recipe}}; one choice, named "", where nothing is tuned.
-        sizes: numbers of training images.
-        seeds: seeds of subset and training.
+        seeds: {number of training images: seeds of subset and training}.
         budget: length of every training.
         inputs: hashes of images and weights.
+        folds: number of folds, of which each seed tests its own; 0: all cells have the test images of their recipes.
     """
     cells = []
-    for num_images in sizes:
-        for seed in seeds:
+    for num_images in sorted(seeds):
+        for seed in seeds[num_images]:
             for name, choices in series.items():
                 for choice, recipe in choices.items():
-                    data = replace(recipe.data, train_images=num_images, subset_seed=seed)
+                    fold = f"{seed % folds + 1}/{folds}" if folds else recipe.data.fold
+                    data = replace(recipe.data, train_images=num_images, subset_seed=seed, fold=fold)
                     own = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
                     whole = budget.apply(own, num_images)
                     ending = f"-{slug(choice)}" if choice else ""

@@ -67,6 +67,7 @@ def run_cells(
     group: str,
     digests: Mapping[str, str],
     notify: Callable[[Cell, Event], None],
+    may_start: Callable[[Cell], bool] = lambda _: True,
 ) -> None:
     """Run every cell without a result, in order. A failed cell does not stop the others.
 
@@ -77,6 +78,7 @@ def run_cells(
         group: group at Weights & Biases.
         digests: {path: digest} of the images.
         notify: function that gets a cell and its event.
+        may_start: whether a cell may start now; else it is left out.
     """
     context = _context()
     waiting = deque(cell for cell in cells if not RunDirectory(study / cell.folder).result_path.is_file())
@@ -85,7 +87,10 @@ def run_cells(
     try:
         while waiting or running:
             while waiting and free:
-                cell, slot = waiting.popleft(), free.pop()
+                cell = waiting.popleft()
+                if not may_start(cell):
+                    continue
+                slot = free.pop()
                 places = (study / cell.folder, study / FEATURES)
                 about = (cell.recipe, *places, share.threads, share.gpu(slot), group, digests)
                 process = context.Process(target=run_cell, args=about)

@@ -19,7 +19,7 @@ from vit.study.variance_components import MeanSquares, mean_error
 from vit.study.verdict import MARGIN, verdict
 from vit.study.wording import LINEAR_PROBE, comparison_words
 
-_ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups"))
+_ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
 
 

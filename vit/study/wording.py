@@ -116,7 +116,8 @@ def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
 
     A probe draws nothing but its training images. With all of them, every seed fits the same head.
     """
-    return all_images(protocol, sizes) if protocol.get("budget") == LINEAR_PROBE else None
+    is_equal = protocol.get("budget") == LINEAR_PROBE and "folds" not in protocol
+    return all_images(protocol, sizes) if is_equal else None
 
 
 def two_digits(num_images: float) -> str:

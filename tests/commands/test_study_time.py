@@ -1,0 +1,76 @@
+"""A study in a given time: its design, its promise, and how it goes on."""
+
+import json
+
+import pytest
+
+from vit.commands import study_estimate
+from vit.study import runner
+
+NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
+QUICK = ("--set", "model.network.depth=1", "--set", "augment.name=none", "--set", "trainer.accelerator=cpu")
+LINE = ("study", "digits", *NANO, *QUICK, "--jobs", "2", "--wandb", "off")
+
+
+@pytest.fixture
+def study(vit, tmp_path, monkeypatch):
+    """`study(*words, step=seconds)`: a study of digits, where a step takes as long as it is told."""
+
+    def run(*words, step=1.0):
+        monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (step, 0.0))
+        answer = vit(*LINE, *words, "--out", tmp_path)
+        path = tmp_path / "digits" / "study.json"
+        content = json.loads(path.read_text()) if path.is_file() else {"cells": [], "protocol": {}}
+        return answer, content
+
+    return run
+
+
+def groups(content):
+    return {(cell["images"], cell["seed"]) for cell in content["cells"]}
+
+
+def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study):
+    answer, first = study("--time", "60s")
+    assert answer.code == 0, answer.err
+    assert "60 s for everything" in answer.out and "would add" in answer.out
+    assert first["protocol"]["seconds"] == 60 and first["protocol"]["looks"] == 1
+    assert {(1259, 0), (1259, 1)} <= groups(first) and len(groups(first)) < 20
+    answer, again = study("--time", "60s", step=0.1)  # faster now: the design stays
+    assert answer.code == 0 and groups(again) == groups(first) and again["protocol"]["looks"] == 1
+    answer, more = study("--time", "10min", step=0.1)
+    assert answer.code == 0 and groups(more) > groups(first)
+    assert more["protocol"]["looks"] == 2 and len(groups(more)) == 20
+    kept = {cell["folder"] for cell in first["cells"]}
+    assert kept < {cell["folder"] for cell in more["cells"]}  # nothing is trained again
+
+
+def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monkeypatch):
+    monkeypatch.setattr(study_estimate, "PLANNED", 1000.0)  # of the time: far too much is planned
+    answer, content = study("--time", "30s", step=100.0)
+    assert answer.code == 0, answer.err
+    assert "30 s are over" in answer.err and "did not start" in answer.err
+    assert groups(content) == {(1259, 0), (1259, 1)} and content["protocol"]["sizes"] == [1259]
+    assert "missing" not in answer.out
+
+
+def test_above_an_hour_nothing_starts_without_yes(study):
+    long = ("--sizes", "all", "--seeds", "2", "--budget", "steps:100000000")
+    answer, content = study(*long)
+    assert answer.code == 2 and "--yes" in answer.err and "--time" in answer.err and not content["cells"]
+    answer, _ = study(*long, "--dry_run")
+    assert answer.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--time", "soon"), "--time soon"),
+        (("--time", "5min", "--sizes", "all", "--seeds", "2"), "leave one of them out"),
+        (("--time", "5min", "--shard", "1/2"), "on several machines"),
+        (("--init", "random", "--init_from", "x.ckpt"), "there is no checkpoint"),
+    ],
+)
+def test_times_and_starts_that_decide_nothing_are_refused(study, words, said):
+    answer, _ = study(*words)
+    assert answer.code in (2, 4) and said in answer.err

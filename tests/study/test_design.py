@@ -1,0 +1,66 @@
+"""The design that a time allows: sizes, seeds, and a part of the usual length."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit.study.design import MOST_SEEDS, PARTS, choose_design
+
+SIZES = (20, 40, 80, 160)
+
+
+def cost(size, part):
+    return size * part
+
+
+def spent(design):
+    return sum(seeds * cost(size, design.part) for size, seeds in design.seeds.items())
+
+
+def test_much_time_buys_all():
+    design = choose_design(SIZES, cost, 10_000)
+    assert design.seeds == dict.fromkeys(SIZES, MOST_SEEDS) and design.part == 1
+    assert design.gain is None and design.more() == "" and not design.left
+
+
+@given(st.floats(min_value=40, max_value=3000))
+def test_the_time_is_kept_and_nothing_cheaper_than_the_gain_is_left(seconds):
+    design = choose_design(SIZES, cost, seconds)
+    assert spent(design) == pytest.approx(design.seconds) and design.seconds <= max(seconds, 2 * cost(20, PARTS[-1]))
+    assert all(2 <= count <= MOST_SEEDS for count in design.seeds.values())
+    if design.gain is not None:
+        assert design.gain_seconds > seconds and design.more()
+
+
+def test_the_largest_size_comes_first_and_a_length_is_cut_for_it():
+    design = choose_design(SIZES, cost, 200)
+    assert {160, 80} <= design.seeds.keys() and design.part < 0.5
+    assert design.order[0] == (160, 2)
+
+
+def test_the_length_is_cut_to_a_half_for_a_third_seed():
+    whole, cut = choose_design(SIZES, cost, 640), choose_design(SIZES, cost, 480)
+    assert (whole.part, whole.seeds[160]) == (1, 3)
+    assert (cut.part, cut.seeds[160]) == (0.7, 3)
+
+
+def test_what_does_not_fit_is_named():
+    design = choose_design(SIZES, cost, 20)
+    assert 160 not in design.seeds and design.left[-1] == 160 and design.part == PARTS[-1]
+    assert design.seeds.keys() >= {80} or design.seeds
+
+
+def test_the_smallest_size_is_measured_whatever_it_takes():
+    assert choose_design(SIZES, cost, 0.0).seeds == {20: 2}
+
+
+def test_given_sizes_and_seeds_are_kept():
+    design = choose_design(SIZES, cost, 1, seeds=3, parts=(1.0,), num_first=4, keeps_first=True)
+    assert design.seeds == dict.fromkeys(SIZES, 3) and design.part == 1
+
+
+def test_more_time_adds_to_what_is_there():
+    first = choose_design(SIZES, cost, 700)
+    more = choose_design(SIZES, cost, 400, kept=first.seeds, parts=(1.0,))
+    assert all(more.seeds[size] >= count for size, count in first.seeds.items())
+    assert sum(more.seeds.values()) > sum(first.seeds.values()) and more.seconds <= 400

@@ -1,0 +1,202 @@
+"""The design of a study in a given time: how many seeds at which sizes, and how much of the usual length
+
+The largest size comes first, because its answer is the one that counts, and two seeds are the least that have an
+interval. Smaller sizes follow for the curve, and then more seeds from the largest size on: the interval narrows most
+from the second seed to the third, where Student's quantile falls from 12.7 to 4.3, and little after the fifth. A
+training is shortened only where two seeds at the two largest sizes do not fit otherwise.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vit.study.findings import JsonValue
+from vit.training.planning.schedule import choose_schedule
+from vit.training.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.study.runner import Machine
+
+LEAST_SEEDS, MOST_SEEDS = 2, 5
+HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
+PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)  # of the usual length
+SEED_LIKE_SIZES = 1.5  # one more seed at a size is worth as much as a size that is so many places smaller
+Rung = tuple[int, int]  # size, and its number of seeds
+CostOf = Callable[[int, float], float]  # (size, part of the length) -> seconds of one seed, all networks
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a time allows.
+
+    Attributes:
+        seeds: {size: number of seeds}.
+        part: part of the usual length.
+        seconds: expected time.
+        order: the rungs in their order; cells run in this order.
+        left: sizes that do not fit, ascending.
+        gain: the next rung, which more time would buy; None: nothing is left to buy.
+        gain_seconds: time with it.
+    """
+
+    seeds: Mapping[int, int]
+    part: float
+    seconds: float
+    order: Sequence[Rung]
+    left: Sequence[int] = ()
+    gain: Rung | None = None
+    gain_seconds: float = 0.0
+
+    def more(self) -> str:
+        """What more time would buy, in words; empty: nothing."""
+        if self.gain is None:
+            return ""
+        size, seeds = self.gain
+        return f"{size:,} images" if size not in self.seeds else f"seed {seeds} at {size:,} images"
+
+
+@dataclass
+class _Ladder:
+    """Rungs that are taken as long as they fit."""
+
+    cost: CostOf
+    part: float
+    seconds: float
+    seeds: dict[int, int] = field(default_factory=dict)
+    spent: float = 0.0
+    order: list[Rung] = field(default_factory=list)
+
+    def price(self, rung: Rung) -> float:
+        size, seeds = rung
+        return (seeds - self.seeds.get(size, 0)) * self.cost(size, self.part)
+
+    def fits(self, rungs: Sequence[Rung]) -> bool:
+        return sum(map(self.price, rungs)) <= self.seconds
+
+    def take(self, rung: Rung, is_needed: bool) -> bool:
+        price = self.price(rung)
+        if self.spent + price > self.seconds and not is_needed:
+            return False
+        self.seeds[rung[0]], self.spent = rung[1], self.spent + price
+        self.order.append(rung)
+        return True
+
+
+def choose_design(
+    sizes: Sequence[int],
+    cost: CostOf,
+    seconds: float,
+    seeds: int | None = None,
+    kept: Mapping[int, int] | None = None,
+    parts: Sequence[float] = PARTS,
+    num_first: int = 2,
+    keeps_first: bool = False,
+) -> Design:
+    """The design for a time. The least seeds at the smallest size are in it, whatever they take.
+
+    Args:
+        sizes: numbers of training images that may be measured.
+        cost: as `CostOf`: of all cores together, so that a size and a seed add up.
+        seconds: time for the cells.
+        seeds: number of seeds of every size; None: as many as fit, from 2 to 5.
+        kept: {size: seeds} that a study has already, which cost nothing.
+        parts: parts of the usual length that may be taken, descending: the largest with which the first rungs fit.
+        num_first: number of first rungs.
+        keeps_first: whether the first rungs stay where they do not fit.
+    """
+    down = sorted(sizes, reverse=True)
+    rungs = _rungs(down, seeds)
+    first = sorted(rungs, key=lambda rung: rung[1])[:num_first]
+    three = [(down[0], 3), *first[1:]]
+    ladders = [_Ladder(cost, part, seconds, dict(kept or {})) for part in parts]
+    better = [ladder for ladder in ladders if seeds is None and ladder.part >= HALF and ladder.fits(three)]
+    fitting = better or [ladder for ladder in ladders if ladder.fits(first)]
+    ladder = (fitting or ladders[-1:])[0]
+    passed: list[Rung] = []
+    for size, count in rungs:
+        is_known = ladder.seeds.get(size, 0) >= count
+        is_closed = any(size == one for one, _ in passed)  # seeds of a size are taken in their order
+        is_needed = keeps_first and (size, count) in first
+        if not is_known and (is_closed or not ladder.take((size, count), is_needed)):
+            passed.append((size, count))
+    if not ladder.seeds:
+        least = (down[-1], rungs[0][1])
+        ladder.take(least, is_needed=True)
+        passed.remove(least)
+    gain = next((rung for rung in passed if rung[1] > ladder.seeds.get(rung[0], 0)), None)
+    left = [size for size in sorted(sizes) if size not in ladder.seeds]
+    total = ladder.spent + (ladder.price(gain) if gain else 0.0)
+    return Design(ladder.seeds, ladder.part, ladder.spent, ladder.order, left, gain, total)
+
+
+def seeds_in_words(seeds: Mapping[int, Sequence[int]]) -> dict[str, JsonValue]:
+    """What a protocol says of sizes and seeds: the seeds of every size, and their numbers where these differ."""
+    common = sorted(set.intersection(*map(set, seeds.values()))) if seeds else []
+    differ = len({*map(len, seeds.values())}) > 1
+    numbers: dict[str, JsonValue] = {f"{size:,} images": len(seeds[size]) for size in sorted(seeds)}
+    return {"sizes": sorted(seeds), "seeds": common, **({"numbers of seeds": numbers} if differ else {})}
+
+
+def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:
+    """All rungs in the order of their worth: sizes descend, and a further seed is worth `SEED_LIKE_SIZES` sizes."""
+    if seeds is not None:
+        return [(size, seeds) for size in down]
+    worth = {
+        (size, count): place + SEED_LIKE_SIZES * (count - LEAST_SEEDS)
+        for place, size in enumerate(down)
+        for count in range(LEAST_SEEDS, MOST_SEEDS + 1)
+    }
+    return sorted(worth, key=lambda rung: worth[rung])
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the networks of a study are on this machine, with as many trainings at a time as the study has.
+
+    Attributes:
+        of_series: {series: (seconds of a step, images of this step, seconds of scoring an image)}.
+        num_images: {split: number of images}.
+        slots: number of cells that run at full speed at a time.
+    """
+
+    of_series: Mapping[str, tuple[float, int, float]]
+    num_images: Mapping[str, int]
+    slots: int
+
+    @classmethod
+    def measured(
+        cls, largest: Mapping[str, Recipe], machine: "Machine", num_images: Mapping[str, int], is_here: bool = True
+    ) -> "Pace":
+        """Time a step of every network, several at a time as in the study.
+
+        Args:
+            largest: {series: recipe of a cell of the largest size}.
+            is_here: whether cells run on this machine.
+        """
+        from vit.data.threads import available_cores
+        from vit.study.runner import time_network
+
+        slots = min(machine.jobs, available_cores()) if is_here and not machine.gpus else machine.jobs
+        with ThreadPoolExecutor(slots) as pool:
+            timed = list(pool.map(lambda recipe: time_network(recipe, machine), largest.values()))
+        batches = [choose_schedule(recipe, _images_of(recipe), 1).batch_size for recipe in largest.values()]
+        steps = zip(largest, timed, batches, strict=True)
+        return cls({name: (step, batch, image) for name, (step, image), batch in steps}, num_images, slots)
+
+    def seconds(self, series: str, recipe: Recipe) -> float:
+        """The time of a cell that trains its network.
+
+        Args:
+            recipe: recipe of the cell.
+        """
+        schedule, (step, batch, image) = choose_schedule(recipe, _images_of(recipe), 1), self.of_series[series]
+        steps = schedule.rounds * schedule.steps_per_round * schedule.batch_size / batch
+        scored = schedule.rounds * self.num_images["validation"] + self.num_images["test"]
+        return steps * step + scored * image
+
+
+def _images_of(recipe: Recipe) -> int:
+    """The number of training images of a cell's recipe."""
+    assert recipe.data.train_images is not None
+    return recipe.data.train_images
