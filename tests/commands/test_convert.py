@@ -102,7 +102,7 @@ def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
 
 def test_another_size_and_other_names(vit, folder):
     (folder / "names.txt").write_text("a\nb\nc\n")
-    options = ("--image_size", 12, "--patch_size", 4, "--classes", folder / "names.txt")
+    options = ("--image_size", 12, "--patch_size", 4, "--class_names", folder / "names.txt")
     answer = vit("convert", folder, "--output", folder / "x.ckpt", *options)
     assert answer.code == 0, answer.err
     assert "4 x 4 -> 3 x 3 patches" in answer.out and "patches of 2 -> 4 pixels" in answer.out
@@ -139,27 +139,27 @@ def test_a_thousand_names_are_imagenet_s_only_if_they_are_the_same():
 
 def test_a_list_of_classes_with_a_mark_of_byte_order_and_odd_characters(vit, folder):
     (folder / "names.txt").write_bytes("\ufefftench\r\na\u2028b\r\na\x85b\r\n".encode())
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     assert answer.code == 0, answer.err
     assert load(folder / "x.ckpt")[1].class_names == ("tench", "a\u2028b", "a\x85b")
 
 
 def test_a_list_with_a_repeated_name_is_refused(vit, folder):
     (folder / "names.txt").write_text("a\nb\na\n")
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     refused(answer, 3, "'a' in line 1 and in line 3")
 
 
 def test_a_list_that_is_not_utf8_is_refused(vit, folder):
     """Its names would be damaged for good."""
     (folder / "names.txt").write_bytes("caf\xe9\nb\nc\n".encode("latin-1"))
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     refused(answer, 3, f"{folder / 'names.txt'} is not UTF-8", "save it as UTF-8")
     assert not (folder / "x.ckpt").exists()
 
 
 def test_spaces_around_a_name_in_a_list_do_not_count(vit, folder):
-    options = ("--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    options = ("--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     for text, words in (("a \nb\na\n", "'a' in line 1 and in line 3"), ("a\n \nc\n", "one name in each line")):
         (folder / "names.txt").write_text(text)
         refused(vit("convert", folder, *options), 3, words)

@@ -46,7 +46,7 @@ def test_dinov2_s_registers_have_no_positions(library):
         weights["register_tokens"] = weights.pop("reg_token")
     else:
         _in_transformers(weights)
-    _, converted = convert_weights(weights, {})
+    _, converted, _ = convert_weights(weights, {})
     shown = shown_network(converted.weights, {**converted.options, "num_heads": 3})
     assert shown.image_size == 12 and shown.options["prefix_positions"] is False
 
