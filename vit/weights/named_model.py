@@ -1,14 +1,23 @@
 """The model of a library that a name stands for; imports timm only where the name may be one of its names"""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from vit.models.network_names import timm_names
 from vit.models.timm_import import import_timm
 from vit.weights.formats.timm_model import TimmModel
+from vit.weights.formats.weight_format import Weights
 from vit.weights.preprocess_config import PreprocessValues
 
 LICENCE = "bsd-3-clause"  # of torchvision and its weights, as timm states it of the same files
+_USUAL = {  # end of a tensor's name: usual networks that have it
+    "layer1.0.conv1.weight": ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d"),
+    "blocks.0.0.conv_dw.weight": ("efficientnet_b0", "efficientnet_b3", "mobilenetv2_100", "mobilenetv3_large_100"),
+    "stages.0.blocks.0.conv_dw.weight": ("convnext_tiny", "convnext_small", "convnext_base"),
+    "layers.0.blocks.0.attn.qkv.weight": ("swin_tiny_patch4_window7_224", "swin_base_patch4_window7_224"),
+    "denseblock1.denselayer1.conv1.weight": ("densenet121",),
+}
 _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|tar|ckpt))*$")
 
 
@@ -50,6 +59,34 @@ def named_model(name: str, image_size: int | None = None, global_pool: str | Non
 def is_of_timm(name: str | None) -> bool:
     """Whether timm may have a model of that name, with or without the tag of its weights."""
     return bool(name) and str(name).partition(".")[0] in timm_names()
+
+
+def usual_networks(weights: Weights) -> list[str]:
+    """Those of the most usual networks of timm that have the tensors of a file, for the advice of an error."""
+    found: list[str] = []
+    known = [names for end, names in _USUAL.items() if any(name.endswith(end) for name in weights)]
+    for name in filter(is_of_timm, (name for names in known for name in names)):
+        with suppress(ValueError):
+            model = named_model(name)
+            found += [name] if model is not None and model.weights_of(weights) else []
+    return found
+
+
+def is_published(model: TimmModel, name: str, weights: Weights) -> bool:
+    """Whether a name of a file tells which of timm's weights these are: by its tag, or because timm has one set alone.
+
+    A file without a tag must also have timm's number of classes: a training of somebody's own often has another.
+    """
+    import_timm()
+    import timm
+
+    tag, own = name.partition(".")[2], model.config.get("tag")
+    if tag or not own:
+        return bool(tag) and tag == own
+    heads = model.config.get("classifier") or ()
+    ends = tuple(f"{head}.weight" for head in ((heads,) if isinstance(heads, str) else heads))
+    rows = {len(value) for key, value in weights.items() if key.endswith(ends) and value.ndim > 1}
+    return len(timm.models.get_arch_pretrained_cfgs(model.name)) == 1 and rows == {model.config.get("num_classes")}
 
 
 def stem_of(file_name: str) -> str:

@@ -23,7 +23,7 @@ from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.licence import UNKNOWN, licence_of
-from vit.weights.named_model import LICENCE, is_of_timm, named_model, published_file, stem_of
+from vit.weights.named_model import LICENCE, is_of_timm, is_published, named_model, published_file, stem_of, usual_networks
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_settings, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, Pretrained, imagenet_classes
 from vit.weights.trainer_file import State, check_state, describe_choice
@@ -70,15 +70,13 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
 def _told_of(path: Path, file: WeightsFile, network: str | None) -> FolderConfig:
     """What a file, its name and the user say of its weights."""
     published, stated = published_file(path.name), file.stated
-    candidates = [(network, "--network")] if network else []
-    candidates += [(published.model, "")] if published is not None else []
+    candidates = [(published.model, "")] if published is not None else []
+    candidates += [(network, "--network")] if network else []
     candidates += [*((name, "the file") for name in stated.networks), (stem_of(path.name), "")]
     name, named_by = next((one for one in candidates if is_of_timm(one[0])), ("", ""))
     model = named_model(name) if name else None
-    if published is not None and model is not None and model.name != published.model.partition(".")[0]:
-        published = None  # the user names another network
-    tag = name.partition(".")[2]
-    is_exact = published is not None or bool(tag and model is not None and model.config.get("tag") == tag)
+    by_name = model is not None and not named_by and is_published(model, name, file.weights)
+    is_exact = published is not None or by_name
     try:
         values, program = from_settings(stated.settings, {} if model is None else model.config)
     except Exception as error:  # an untrusted file may hold anything
@@ -182,10 +180,13 @@ def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | 
         fix = "give the weights of a plain ViT, or timm:NAME"
         raise CheckpointError(f"{source}: {first_line(error)}", fix) from error
     if matched is None:
+        fitting = usual_networks(file.weights)
+        likely = f"; {' and '.join(fitting)} of timm would fit" if fitting else ""
         raise CheckpointError(
-            f"{source}: {describe_names(file.weights)} are of no ViT that is known, and nothing names a network of "
-            "timm that has them",
-            "name it: --network NAME ('vit models' lists all), or a file whose name begins as timm names the network",
+            f"{source}: {describe_names(file.weights)} are of no ViT that is known, and nothing names another "
+            f"network{likely}",
+            f"name it: --network {fitting[0] if fitting else 'NAME'} ('vit models' lists all), or rename the file as "
+            "timm names the network, such as resnet50.pth",
         )
     found, converted, prefix = matched
     check_state((file.place, prefix), state, source)
