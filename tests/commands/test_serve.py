@@ -160,7 +160,8 @@ def test_a_service_that_is_asked_to_end_answers_what_it_has(tmp_path, digits_run
     threads = [threading.Thread(target=lambda: answers.append(one.post(content=picture))) for _ in range(7)]
     for thread in threads:
         thread.start()
-    while counted(one, "vit_waiting_requests") < 7:
+    until = time.monotonic() + 9
+    while counted(one, "vit_waiting_requests") < 7 and time.monotonic() < until:
         time.sleep(0.05)
     one.process.send_signal(signal.SIGTERM)
     for thread in threads:

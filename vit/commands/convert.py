@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from vit.atomic_files import name_new_file, partial_name
 from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import PositiveInt, StrPath, new_file
 from vit.commands.command_line import Metavar
 from vit.commands.model_card import check_card, write_converted_card
 from vit.console import Reporter
-from vit.errors import CheckpointError, DataError
+from vit.errors import CheckpointError, DataError, UsageError
 from vit.models.network_names import check_network
 
 if TYPE_CHECKING:
@@ -217,8 +218,15 @@ def _write(
         multilabel=rules,
         licence=licence,
     )
-    write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
-    load(output)
+    partial = partial_name(output)
+    try:
+        write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)
+        load(partial)
+        name_new_file(partial, output)
+    except FileExistsError as error:
+        raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
+    finally:
+        partial.unlink(missing_ok=True)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
     words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
     several = (

@@ -49,8 +49,12 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
         def _close_without_request(self, last: object) -> None:
             self._is_timed = False
-            if self.cycle is last and not self.transport.is_closing():
+            if self.transport.is_closing():
+                return
+            if self.cycle is last:
                 self.transport.close()
+            else:  # a request came, and another one may have begun since
+                self._expect_request()
 
     return Protocol
 
