@@ -42,7 +42,7 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
 
 
 def name_new_file(partial: Path, path: Path) -> None:
-    """Give a finished file its name, which must be free. FileExistsError: it is not; the file keeps its partial name."""
+    """Give a finished file its name. FileExistsError: the name is not free, and the file keeps its partial name."""
     try:
         os.link(partial, path)  # fails where anything has this name, in one step
     except FileExistsError:
@@ -50,7 +50,7 @@ def name_new_file(partial: Path, path: Path) -> None:
     except OSError:  # a file system without links
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path)) from None
-        os.rename(partial, path)
+        partial.rename(path)
     else:
         partial.unlink()
 

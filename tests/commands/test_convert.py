@@ -250,3 +250,57 @@ def test_a_word_to_those_who_train_a_vit_on_few_photographs(vit, tmp_path, draw_
         answer = vit("train", photographs, *options, *QUICK, "--out", tmp_path / "runs")
         assert answer.code == 0, answer.err
         assert ("--init_from WEIGHTS" in answer.out) == spoken
+
+
+def test_what_nothing_states_is_a_guess_until_an_option_replaces_it(vit, network, tmp_path):
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    torch.save({"model_state_dict": {f"net.{name}": value for name, value in state.items()}}, tmp_path / "mine.pth")
+    (tmp_path / "names.txt").write_text("a\nb\nc\n")
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "a.ckpt")
+    assert answer.code == 0, answer.err
+    assert "WARNING: nothing states these values, so they are guesses: mean, std, crop_fraction, inter" in answer.err
+    options = (
+        "--mean",
+        "[0.1, 0.2, 0.3]",
+        "--std",
+        "[0.5, 0.5, 0.5]",
+        "--crop_fraction",
+        0.8,
+        "--interpolation",
+        "bilinear",
+    )
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "b.ckpt", *options)
+    assert answer.code == 0 and "WARNING" not in answer.err, answer.err
+    found = load(tmp_path / "b.ckpt")[1].preprocess
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.5, 0.5, 0.5))
+    assert (found.crop_fraction, found.interpolation) == (0.8, "bilinear")
+    wrong = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "c.ckpt", "--mean", "[123, 116, 103]")
+    refused(wrong, 2, "--mean 123 116 103 is not between 0 and 1")
+    refused(
+        vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "c.ckpt", "--weights", "ema"), 4, "no averaged"
+    )
+
+
+def test_a_cnn_by_its_name_predicts_and_trains(vit, colors, tmp_path):
+    made = create_network("resnet18", 3, 32)
+    state = {name.removeprefix("model."): value for name, value in made.state_dict().items()}
+    torch.save(state, tmp_path / "mine.pth")
+    refused(vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "x.ckpt"), 4, "--network resnet18")
+    refused(vit("predict", tmp_path / "mine.pth", colors / "red"), 4, "vit convert")
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "x.ckpt", "--network", "resnet18")
+    assert answer.code == 0 and "class 0, class 1" in answer.out, answer.err
+    options = ("--init_from", tmp_path / "mine.pth", "--image_size", 32, "--out", tmp_path / "runs", *QUICK)
+    refused(vit("train", colors, *options), 4, "--network resnet18")
+    answer = vit("train", colors, *options, "--network", "resnet18", "--batch_size", 8)
+    assert answer.code == 0 and "weights, matched: 122 tensors" in answer.err, answer.err
+
+
+def test_a_checkpoint_that_appears_meanwhile_is_kept(vit, folder, monkeypatch):
+    def write(content, path):
+        write_checkpoint(content, path)
+        (folder / "x.ckpt").write_text("of another program")
+
+    monkeypatch.setattr("vit.checkpoints.io.write_checkpoint", write)
+    refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "another program has made it")
+    assert (folder / "x.ckpt").read_text() == "of another program"
+    assert not list(folder.glob(".x.ckpt*"))

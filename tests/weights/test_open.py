@@ -60,7 +60,10 @@ def test_class_names_of_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda w: {"conv1.weight": torch.ones(1), "fc.bias": torch.ones(1)}, "conv1.weight.* of no ViT that is known.*--network NAME"),
+        (
+            lambda w: {"conv1.weight": torch.ones(1), "fc.bias": torch.ones(1)},
+            "conv1.weight.* of no ViT that is known.*--network NAME",
+        ),
         (lambda w: {**w, "pos_embed": torch.ones(1, 12, 64)}, "not a square of patches"),
         (lambda w: {**w, "patch_embed.proj.weight": torch.ones(64, 12)}, r"not \(D, 3, P, P\)"),
         (lambda w: {k.replace("blocks.1", "blocks.9999"): v for k, v in w.items()}, "with gaps"),
@@ -202,7 +205,10 @@ def test_a_tag_in_the_name_of_a_file_is_that_of_its_weights(tmp_path):
     assert of_torchvision.preprocess["interpolation"] == "bilinear" and of_torchvision.licence == "bsd-3-clause"
     assert of_torchvision.preprocess_from == "timm's configuration of resnet18.tv_in1k"
     default = timm.models.get_pretrained_cfg("resnet18")
-    for found in (bare, mine):  # of which weights these are is not known, so a tag is a guess and a licence is not stated
+    for found in (
+        bare,
+        mine,
+    ):  # of which weights these are is not known, so a tag is a guess and a licence is not stated
         assert found.preprocess_from == f"timm's configuration of resnet18.{default.tag}"
         assert found.preprocess["interpolation"] == default.interpolation and found.licence == "not stated"
         assert found.guessed == (*PREPROCESSING, "class_names")

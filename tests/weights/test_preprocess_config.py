@@ -63,7 +63,9 @@ def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
 )
 def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tmp_path):
     save_file(weights_of(), tmp_path / "model.safetensors")
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": HALF, "image_std": HALF, "resample": 2, **config}))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"image_mean": HALF, "image_std": HALF, "resample": 2, **config})
+    )
     found = open_pretrained(str(tmp_path)).preprocess
     assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
 
@@ -99,7 +101,8 @@ def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
         with pytest.raises(CheckpointError, match=f"preprocessor_config.json has no {key}.*save_pretrained"):
             open_pretrained(str(tmp_path))
     unused = {"image_mean": {"do_normalize": False}, "image_std": {"do_normalize": False},
-              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False}, "resample": {"do_resize": False}}[key]  # fmt: skip
+              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False},
+              "resample": {"do_resize": False}}[key]  # fmt: skip
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, **unused}))
     assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
 

@@ -57,6 +57,7 @@ def computes(model, source, **options):
     return found
 
 
+@pytest.mark.faults("P6")
 @pytest.mark.parametrize("name", [VIT, CNN])
 def test_timms_train_py(name, tmp_path):
     """timm takes the average for itself, and the settings of its train.py."""
@@ -64,7 +65,7 @@ def test_timms_train_py(name, tmp_path):
     average = drawn(ModelEmaV3(model), seed=1)
     saver = CheckpointSaver(model, torch.optim.SGD(model.parameters()), args=argparse.Namespace(model=name, **SETTINGS),
                             model_ema=average, checkpoint_dir=str(tmp_path), recovery_dir=str(tmp_path))  # fmt: skip
-    saver.save_checkpoint(0, np.float64(1.0))
+    saver.save_checkpoint(0, 1.0)
     theirs = timm.create_model(name, num_classes=5, checkpoint_path=str(tmp_path / "model_best.pth.tar")).eval()
     taken, raw = (open_pretrained(str(tmp_path / "model_best.pth.tar"), state=state) for state in (None, "raw"))
     images = torch.randn(2, 3, 224, 224)
@@ -80,6 +81,7 @@ def test_timms_train_py(name, tmp_path):
         assert found.licence == "not stated", "a training of one's own is not under the license of timm's weights"
 
 
+@pytest.mark.faults("P7")
 @pytest.mark.parametrize("prefix", ["", "net.", "vit.", "model.module._orig_mod.", "anything_at_all."])
 @pytest.mark.parametrize("wrapper", [None, "model_state_dict", "state_dict", "weights_of_mine"])
 def test_prefixes_and_wrappers_are_found_by_their_shape(wrapper, prefix, cnn, tmp_path):
@@ -111,6 +113,7 @@ def test_a_cnn_by_what_its_file_states(ending, cnn, tmp_path):
         assert found.guessed == PREPROCESSING, "timm has several sets of weights for a ResNet-18"
 
 
+@pytest.mark.faults("P6")
 def test_several_networks_in_one_file(small_vit, tmp_path):
     state, other = small_vit.state_dict(), drawn(timm.create_model(VIT, depth=1, num_classes=5), seed=2)
     average = {f"ema_model.{name}": value for name, value in other.state_dict().items()}
@@ -118,18 +121,20 @@ def test_several_networks_in_one_file(small_vit, tmp_path):
     named = {"network": VIT, "side": 224}
     assert "ema_model." in computes(other, tmp_path / "two.ckpt", **named).choice
     assert computes(small_vit, tmp_path / "two.ckpt", state="raw", **named).choice == ""
-    torch.save({"current_model_state": state, "state_dict": other.state_dict(), "averaging_state": {}}, tmp_path / "w.ckpt")
+    torch.save(
+        {"current_model_state": state, "state_dict": other.state_dict(), "averaging_state": {}}, tmp_path / "w.ckpt"
+    )
     computes(other, tmp_path / "w.ckpt", **named)  # of Lightning's WeightAveraging
     torch.save({"state_dict": state}, tmp_path / "one.pth")
     with pytest.raises(CheckpointError, match=r"holds no averaged weights \(EMA\)"):
         open_pretrained(str(tmp_path / "one.pth"), network=VIT, state="ema")
     for content in ({"encoder_q": state, "encoder_k": other.state_dict()},
-                    {f"{part}.{name}": value for part in ("left", "right") for name, value in state.items()}):  # fmt: skip
+                    {f"{part}.{name}": value.clone() for part in ("left", "right") for name, value in state.items()}):  # fmt: skip
         torch.save(content, tmp_path / "both.pth")
         with pytest.raises(CheckpointError, match="several networks"):
             open_pretrained(str(tmp_path / "both.pth"), network=VIT)
     teacher = timm.create_model(CNN).state_dict()  # of another network: it is no average
-    torch.save({"model": state, "teacher": {name: value for name, value in teacher.items()}}, tmp_path / "kd.pth")
+    torch.save({"model": state, "teacher": dict(teacher)}, tmp_path / "kd.pth")
     with pytest.raises(CheckpointError):
         open_pretrained(str(tmp_path / "kd.pth"), network=VIT, state="ema")
 
@@ -142,6 +147,7 @@ def test_vits_checkpoint_is_known_whatever_its_name(tmp_path):
     assert found.class_names == ("a", "b") and found.own_network().options["num_heads"] == 4
 
 
+@pytest.mark.faults("P5")
 @pytest.mark.parametrize(("width", "depth", "is_refused"), [(384, 12, True), (768, 8, True), (768, 2, False)])
 def test_heads_that_published_networks_differ_in(width, depth, is_refused, tmp_path):
     """MoCo v3's ViT-S has 12 heads where DeiT-S has 6; both have the same names and shapes."""
@@ -269,6 +275,7 @@ def test_what_the_folder_of_an_openclip_tower_states(tower, tmp_path):
         assert torch.allclose(network(images), reference(weights, tower, images), atol=2e-4)
 
 
+@pytest.mark.faults("P8")
 @pytest.mark.parametrize(
     "stated", [{"attentional_pool": True}, {"pool_type": "none"}, {"qk_norm": True}, {"new_thing": 3},
                {"norm_kwargs": {"bias": False}}, {"block_type": "custom"}]

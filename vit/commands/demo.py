@@ -114,7 +114,12 @@ def launch(what: Page, host: str, port: int | None, uploads: Path) -> tuple[Any,
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
     try:
         _, address, _ = page.launch(
-            server_name=host, server_port=port, prevent_thread_lock=True, theme=theme, app_kwargs={"middleware": [guard]}, **options
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            theme=theme,
+            app_kwargs={"middleware": [guard]},
+            **options,
         )
     except OSError as error:
         raise ResourceError(f"cannot serve on {host}, port {port or '7860 and up'}: {error}", "give --port") from error

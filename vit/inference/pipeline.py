@@ -46,11 +46,10 @@ def rows_of(
         compute: rows of a batch of pictures. On a CPU it runs in threads.
     """
     own = _images_per_core(engine, len(items), batch_size)
-    if read is None:
-        if own == 0:  # no thread has anything to do
-            for pictures in batched(items, batch_size):
-                yield from compute(cast(list[M], pictures))
-            return
+    if read is None and own == 0:  # no thread has anything to do
+        for pictures in batched(items, batch_size):
+            yield from compute(cast(list[M], pictures))
+        return
     picture: Callable[[T], M] = read or (lambda item: cast(M, item))
     with decode_threads() as parallel:
         if own > 0:

@@ -121,7 +121,9 @@ class RowWriter(ABC):
             try:
                 name_new_file(self.partial, self.path)
             except FileExistsError as taken:
-                problem = f"another program has made {self.path} meanwhile; it is kept, and the rows are in {self.partial}"
+                problem = (
+                    f"another program has made {self.path} meanwhile; it is kept, and the rows are in {self.partial}"
+                )
                 raise ResourceError(problem, "give the rows a name of their own") from taken
 
 

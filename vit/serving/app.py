@@ -140,8 +140,10 @@ async def _computed(request: Request, upload: Upload, batcher: Batcher, seconds:
     try:
         await asyncio.wait((answer, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise HTTPException(400, "the client has gone") if left.done() else HTTPException(
-                504, f"no answer within {seconds:g} s"
+            raise (
+                HTTPException(400, "the client has gone")
+                if left.done()
+                else HTTPException(504, f"no answer within {seconds:g} s")
             )
         return answer.result()
     except HTTPException:

@@ -150,7 +150,9 @@ class Batcher:
             job, place = turn
             image = job.images[place]
             try:
-                found = image if isinstance(image, ImageError) else read_input("0", preprocess, "", BytesReader([image]))
+                found = (
+                    image if isinstance(image, ImageError) else read_input("0", preprocess, "", BytesReader([image]))
+                )
             except Exception as error:  # noqa: BLE001  of one request: the others go on
                 job.fail(error)
                 continue

@@ -114,7 +114,9 @@ def measured(upload: Upload) -> tuple[list[bytes | ImageError], int]:
     for name, data in zip(upload.names, upload.images, strict=True):
         pixels = num_pixels(data)
         if pixels > SPARSE_PIXELS and pixels > SPARSE * len(data):
-            reason = f"{pixels:,} pixels in {len(data):,} bytes; above {SPARSE_PIXELS:,} pixels, {SPARSE} a byte are taken"
+            reason = (
+                f"{pixels:,} pixels in {len(data):,} bytes; above {SPARSE_PIXELS:,} pixels, {SPARSE} a byte are taken"
+            )
             images.append(ImageError(name, "too_large", reason))
             continue
         total += pixels

@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class WeightsFile:
     """
 
     weights: Weights
-    stated: Stated = Stated()
+    stated: Stated = field(default_factory=Stated)
     place: str = ""
     choice: str = ""
 

@@ -11,7 +11,6 @@ from vit.weights.file import read_config
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.licence import UNKNOWN, licence_of_card
 from vit.weights.named_model import named_model
-from vit.weights.trainer_file import listed_names
 from vit.weights.preprocess_config import (
     Config,
     StatedPreprocess,
@@ -19,6 +18,8 @@ from vit.weights.preprocess_config import (
     from_open_clip_config,
     from_timm_config,
 )
+from vit.weights.pretrained import are_numbers
+from vit.weights.trainer_file import listed_names
 
 _FIX = "give the weights of a model as timm builds it"
 _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # of timm; one size is used here
@@ -60,7 +61,9 @@ def read_folder(folder: Path) -> FolderConfig:
     preprocess = None
     try:
         if preprocessor:
-            preprocess = StatedPreprocess(from_hugging_face_config(preprocessor, str(config.get("model_type"))), "preprocessor_config.json")
+            preprocess = StatedPreprocess(
+                from_hugging_face_config(preprocessor, str(config.get("model_type"))), "preprocessor_config.json"
+            )
         elif "pretrained_cfg" in config:
             preprocess = StatedPreprocess(from_timm_config(config["pretrained_cfg"]), "config.json")
         elif "preprocess_cfg" in open_clip:

@@ -23,7 +23,15 @@ from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.licence import UNKNOWN, licence_of
-from vit.weights.named_model import LICENCE, is_of_timm, is_published, named_model, published_file, stem_of, usual_networks
+from vit.weights.named_model import (
+    LICENCE,
+    is_of_timm,
+    is_published,
+    named_model,
+    published_file,
+    stem_of,
+    usual_networks,
+)
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_settings, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, Pretrained, imagenet_classes
 from vit.weights.trainer_file import State, check_state, describe_choice
@@ -239,9 +247,7 @@ def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str
     return {**named, "activation": named.get("activation", converted.options.get("activation", "gelu"))}
 
 
-def _of_timm(
-    source: str, file: WeightsFile, model: TimmModel, told: FolderConfig, state: State | None
-) -> Pretrained:
+def _of_timm(source: str, file: WeightsFile, model: TimmModel, told: FolderConfig, state: State | None) -> Pretrained:
     """Weights of a model of timm that is not a plain ViT: timm's own network computes with them."""
     try:
         own = model.weights_of(file.weights, state)

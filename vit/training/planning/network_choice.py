@@ -90,7 +90,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
 
 
 def network_of_weights(model: ModelConfig) -> str | None:
-    """The network of timm that a recipe names, for files of weights that name none. Our own ViTs show in their shapes."""
+    """The network of timm that a recipe names, for files of weights that name none. Our own ViTs show by shapes."""
     name = str(model.network.get("name", AUTO))
     return None if name == AUTO or name in OWN else name
 
