@@ -293,6 +293,7 @@ def test_a_cnn_by_its_name_predicts_and_trains(vit, colors, tmp_path):
     refused(vit("train", colors, *options), 4, "--network resnet18")
     answer = vit("train", colors, *options, "--network", "resnet18", "--batch_size", 8)
     assert answer.code == 0 and "weights, matched: 122 tensors" in answer.err, answer.err
+    assert "does not state these values, so they are guesses: mean, std, crop_fraction, interpolation; " in answer.err
 
 
 def test_a_checkpoint_that_appears_meanwhile_is_kept(vit, folder, monkeypatch):

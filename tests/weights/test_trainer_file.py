@@ -128,8 +128,8 @@ def test_several_networks_in_one_file(small_vit, tmp_path):
     torch.save({"state_dict": state}, tmp_path / "one.pth")
     with pytest.raises(CheckpointError, match=r"holds no averaged weights \(EMA\)"):
         open_pretrained(str(tmp_path / "one.pth"), network=VIT, state="ema")
-    for content in ({"encoder_q": state, "encoder_k": other.state_dict()},
-                    {f"{part}.{name}": value.clone() for part in ("left", "right") for name, value in state.items()}):  # fmt: skip
+    sides = {f"{side}.{name}": value.clone() for side in ("left", "right") for name, value in state.items()}
+    for content in ({"encoder_q": state, "encoder_k": other.state_dict()}, sides):
         torch.save(content, tmp_path / "both.pth")
         with pytest.raises(CheckpointError, match="several networks"):
             open_pretrained(str(tmp_path / "both.pth"), network=VIT)

@@ -113,7 +113,7 @@ def convert(
     shown = f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})"
     reporter = Reporter()
     reporter.line(f"Converted {source}")
-    reporter.facts([*pretrained.facts(has_guesses=False), ("classes", shown), *_repeated(repeated, names), *facts])
+    reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, names), *facts])
     guesses = pretrained.guesses({*options, *(["class_names"] if class_names is not None else [])})
     if guesses:
         reporter.notice(

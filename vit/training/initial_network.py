@@ -50,6 +50,11 @@ def initial_network(
         pretrained = open_pretrained(model.init_from, network_of_weights(model))
         report = pretrained.fill(network, plan.source.class_names if has_classes else None)
         facts += [*pretrained.facts(plan.preprocess), *report.facts()]
+        if guesses := pretrained.guesses_of_training(network, plan.preprocess):
+            notice(
+                f"WARNING: {model.init_from} does not state these values, so they are guesses: {guesses}; "
+                "--model.network.num_heads and --model.preprocess.mean, ... replace them"
+            )
         has_new_head = bool(report.initialized)
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:

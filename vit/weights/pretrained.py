@@ -118,6 +118,15 @@ class Pretrained:
         told += [words.get(name, name) for name in self.guessed if name not in given]
         return ", ".join(told)
 
+    def guesses_of_training(self, network: Network, used: Preprocess) -> str:
+        """`guesses` of a training from these weights, without what the user has replaced."""
+        given = {name for name, value in self.preprocess.items() if getattr(used, name) != value} | {"class_names"}
+        if isinstance(network, VisionTransformer) and self.network is None:
+            with suppress(CheckpointError):  # nothing is guessed where the user had to give it
+                is_usual = self.own_network().options["num_heads"] == network.config.num_heads
+                given |= set() if is_usual else {"num_heads"}
+        return self.guesses(given)
+
     def with_preprocess(self, given: Mapping[str, object]) -> "Pretrained":
         """The same weights with values of `Preprocess` that the user gives.
 
@@ -134,11 +143,10 @@ class Pretrained:
         guessed = tuple(name for name in self.guessed if name not in given)
         return replace(self, preprocess=values, preprocess_from=source, guessed=guessed)
 
-    def facts(self, used: Preprocess | None = None, has_guesses: bool = True) -> list[tuple[str, str]]:
+    def facts(self, used: Preprocess | None = None) -> list[tuple[str, str]]:
         """Names and values for the terminal.
 
         Args:
-            has_guesses: whether to name what is guessed.
             used: preprocessing of a training from these weights, where the user may have given other values; None: that
                 of the weights.
         """
@@ -149,8 +157,6 @@ class Pretrained:
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         facts += [("taken", self.choice)] if self.choice else []
-        guesses = self.guesses() if has_guesses else ""
-        facts += [("guesses, because nothing states them", guesses)] if guesses else []
         return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
