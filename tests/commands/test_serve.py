@@ -20,7 +20,7 @@ from vit.inference.rows import to_json
 
 pytestmark = linux_only
 LIMIT = 200_000  # bytes of a request
-SECONDS = 3
+SECONDS = 6  # a client of 64 on a busy machine may take seconds to send its head
 
 
 class Service:
