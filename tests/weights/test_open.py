@@ -139,7 +139,7 @@ def test_what_libraries_fetch(monkeypatch, tmp_path):
     assert options["num_heads"] == 3 and options["depth"] == 1 and vit.preprocess["mean"] == HALF
 
     save_file(weights_of(), tmp_path / "model.safetensors")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, revision, allow_patterns: str(tmp_path))
     assert open_pretrained("hf:org/name").num_classes == 7
 
 

@@ -47,8 +47,8 @@ def rows_of(
     """
     own = _images_per_core(engine, len(items), batch_size)
     if read is None and own == 0:  # no thread has anything to do
-        for pictures in batched(items, batch_size):
-            yield from compute(cast(list[M], pictures))
+        for ready in batched(items, batch_size):
+            yield from compute(cast(list[M], ready))
         return
     picture: Callable[[T], M] = read or (lambda item: cast(M, item))
     with decode_threads() as parallel:

@@ -13,7 +13,7 @@ import re
 import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ _PLAIN = [
     pathlib.PosixPath,
     pathlib.WindowsPath,
     np.dtype,
-    np._core.multiarray.scalar,
+    cast(Any, np.float64(0).__reduce__())[0],  # what makes a number of its bytes
     *{type(np.dtype(name)) for name in ("bool", "f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u8")},
 ]
 
@@ -159,7 +159,7 @@ def _pytorch(path: Path, state: State | None) -> WeightsFile:
         found = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     if not are_weights(found, path.stat().st_size):
         raise ValueError("it does not hold a dictionary of names and tensors")
-    weights = {name: value.detach() for name, value in found.items()}
+    weights = {name: value.detach() for name, value in cast(Weights, found).items()}
     return WeightsFile(weights, stated_of(content), place, describe_choice(place, others))
 
 

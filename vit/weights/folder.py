@@ -127,6 +127,5 @@ def _labels(config: Config) -> tuple[str, ...] | None:
     if names is None or names[0] == "LABEL_0":
         return None
     about = cfg.get("label_descriptions")
-    described = [about.get(name) for name in names] if isinstance(about, Mapping) else []
-    is_described = all(isinstance(text, str) for text in described) and len(set(described)) == len(names)
-    return tuple(described) if described and is_described and are_numbers(names) else names
+    described = tuple(str(about.get(name)) for name in names) if isinstance(about, Mapping) else ()
+    return described if len(set(described)) == len(names) and are_numbers(names) else names

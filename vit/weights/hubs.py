@@ -75,9 +75,8 @@ def from_hugging_face(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
-    pin = {"revision": revision} if revision else {}
     fetch: Callable[[tuple[str, ...]], str] = lambda files: snapshot_download(  # noqa: E731
-        repository, allow_patterns=list(files), **pin
+        repository, revision=revision or None, allow_patterns=list(files)
     )
     folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES)))
     if not any(folder.glob("*.safetensors")):
