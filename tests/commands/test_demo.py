@@ -3,6 +3,7 @@
 gradio runs in a process of its own: it leaves sockets and event loops behind, which are warnings, and errors here.
 """
 
+import inspect
 import json
 import os
 import re
@@ -147,6 +148,31 @@ def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path)
     assert found["analytics"] is False
     assert found["api"][0] == ["predict", "public"]
     assert {visibility for _, visibility in found["api"][1:]} == {"private"}
+
+
+@pytest.mark.faults("V10")
+def test_a_page_with_a_name_of_its_own_cannot_use_the_demo(digits_run, tmp_path):
+    """The middleware as gradio gets it, without its browser's files."""
+    import gradio
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    class Launched:
+        def launch(self, app_kwargs, **_):
+            self.app = FastAPI(**app_kwargs)
+            self.app.get("/")(lambda: "photograph")
+            return None, "http://127.0.0.1:7860", None
+
+    page = Launched()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "build", lambda what: page)
+        module.launch(None, "127.0.0.1", None, tmp_path)
+        client = TestClient(page.app)
+        assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+        assert client.get("/", headers={"Host": "127.0.0.1:7860"}).status_code == 200
+        module.launch(None, "0.0.0.0", None, tmp_path)
+        assert TestClient(page.app).get("/", headers={"Host": "lab.example"}).status_code == 200
+    assert "app_kwargs" in inspect.signature(gradio.Blocks.launch).parameters
 
 
 @pytest.mark.slow

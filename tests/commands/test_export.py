@@ -192,3 +192,12 @@ def test_what_is_no_checkpoint_is_refused(vit, here):
     (here / "x.ckpt").write_bytes(b"PK")
     answer = vit("export", "x.ckpt", "--format", "safetensors")
     assert answer.code == 4 and "x.ckpt" in answer.err and os.listdir(here) == ["x.ckpt"]
+
+
+def test_a_folder_does_not_get_the_name_of_a_file(vit, digits_run, tmp_path):
+    answer = vit("export", digits_run.path, "--format", "openvino", "--output", tmp_path / "x.xml")
+    assert (
+        answer.code == 2
+        and "names a file, and --format openvino writes a folder; give a name without .xml" in answer.err
+    )
+    assert not (tmp_path / "x.xml").exists()

@@ -41,6 +41,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "one line that names the model of timm"),
         Fault("P3", "--init_from a run with other heads, activations or rotary positions than the named network",
               "refused with both values, although the tensors fit", 4),
+        Fault("P5", "weights whose number of heads nothing states, where published networks of their shapes differ",
+              "refused with the option that decides; where one number is usual, a WARNING says that it is a guess", 4),
+        Fault("P6", "a checkpoint of a training program with averaged and raw weights, or with several networks",
+              "the average is taken, and the output says so; several networks are refused", 4),
+        Fault("P7", "weights of a network that neither the file nor its name tells",
+              "refused with --network, and with usual networks that fit", 4),
+        Fault("P8", "the config of an OpenCLIP tower that a ViT of ours does not compute", "refused with its name", 4),
         Fault("P2", "an export of a rotary ViT for transformers, which has no such network", "refused before writing"),
         Fault("C17", "damaged .npz, .safetensors, .pth, .ckpt and .onnx files, in bytes and in entries", "refused", 4),
         Fault("C18", "weights to start from of as many other classes, or of the same classes in another order",
@@ -185,6 +192,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "names that `vit` creates are short; an --out that is too long is refused", 7),
         Fault("F7", "files that kills leave behind", "only in the run folder, and beside an export; "
               "removed when the run is resumed, or by the next export"),
+        Fault("F8", "a file that another program makes under the name of an output while rows are computed, or a link",
+              "the file is kept, the rows stay in NAME.partial, and no link is followed", 7),
     ),
     "Shards": (
         Fault("A14", "a pack that fails or is killed",
@@ -295,6 +304,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "503 with Retry-After where the queue is full, 504 where an answer is late; nothing late is computed"),
         Fault("V7", "a model that fails in a service",
               "whoever waits gets 503, /health says 503, and the program ends with the error", 1),
+        Fault("V8", "a few bytes that become many pixels, and requests of many such images",
+              "counted from headers: 413 before anything is decoded; requests take turns, and nothing is decoded for a "
+              "client that has gone"),
+        Fault("V9", "connections that send no request, or half of its head", "closed after --timeout_seconds"),
+        Fault("V10", "a page on the web whose name points to a service on this machine",
+              "400: the Host header must name the service"),
     ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",

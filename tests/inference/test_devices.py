@@ -83,3 +83,22 @@ def test_each_process_takes_a_gpu_of_its_own(monkeypatch, name, variables, visib
 def test_a_device_that_is_not_there(name, words):
     with pytest.raises(UsageError, match=words):
         choose_device(name)
+
+
+def test_float32_is_not_tf32_in_a_pass_of_float32():
+    """cuDNN's default for float32 convolutions has 10 bits of mantissa."""
+    from torch import nn
+
+    from vit.data.preprocess import Preprocess
+    from vit.inference.engine import Engine
+    from vit.models.spec import create_network
+
+    assert torch.backends.cudnn.allow_tf32
+    for precision, expected in (("32-true", False), ("bf16-mixed", True)):
+        seen = []
+        network = create_network("vit_nano_patch2_8", 2, 8)
+        network.register_forward_hook(lambda *_, seen=seen: seen.append(torch.backends.cudnn.allow_tf32))
+        engine = Engine(network, Preprocess(8), CPU, precision)
+        engine._computed = nn.Sequential(network)
+        engine.logits(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
+        assert seen == [expected] and torch.backends.cudnn.allow_tf32

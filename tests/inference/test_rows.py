@@ -204,3 +204,36 @@ def test_two_processes_never_write_one_file(tmp_path, ending):
     late = other()  # its name was free when it began
     assert late.returncode and "exists" in late.stderr and not late.stdout
     assert path.stat().st_size == size and os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.faults("F8")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path, ending):
+    path = tmp_path / f"rows{ending}"
+
+    def rows():
+        yield ROWS[0]
+        path.write_text("of another program")
+
+    with pytest.raises(ResourceError, match=r"is kept, and the rows are in .*partial"):
+        write(path, rows())
+    assert path.read_text() == "of another program" and (tmp_path / f"rows{ending}.partial").stat().st_size
+    table = pa.table({"path": ["a"]})
+    if ending != ".jsonl":
+        with pytest.raises(FileExistsError):
+            write_tables(path, iter([table]))
+        assert path.read_text() == "of another program"
+
+
+@pytest.mark.faults("F8")
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.partial"])
+def test_links_are_not_followed(tmp_path, name):
+    victim, path = tmp_path / "victim.txt", tmp_path / "rows.csv"
+    (tmp_path / name).symlink_to(victim)
+    for content in ("", "precious"):
+        if content:
+            victim.write_text(content)
+        with pytest.raises(UsageError, match=r"exists|is a link"):
+            write(path, ROWS)
+        assert (tmp_path / name).is_symlink()
+        assert (victim.read_text() if victim.exists() else "") == content

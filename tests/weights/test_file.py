@@ -49,7 +49,7 @@ def write(path, weights):
 @pytest.mark.parametrize("name", ["x.safetensors", "x.pth", "x.bin", "x.npz"])
 def test_every_kind_of_file_is_read_and_cut_ones_are_refused(name, tmp_path):
     whole = write(tmp_path / name, WEIGHTS)
-    read = read_weights_file(whole)
+    read = read_weights_file(whole).weights
     assert read.keys() == WEIGHTS.keys()
     assert all(value.dtype == torch.float32 and torch.equal(value, WEIGHTS[key].float()) for key, value in read.items())
     content = whole.read_bytes()
@@ -65,7 +65,7 @@ def test_what_trainers_wrap_around_is_taken_off(wrapper, tmp_path):
     for name in wrapper:
         content = {name: content, "epoch": 3, "args": argparse.Namespace(lr=0.1)}
     torch.save(content, tmp_path / "x.pth")
-    assert read_weights_file(tmp_path / "x.pth").keys() == WEIGHTS.keys()
+    assert read_weights_file(tmp_path / "x.pth").weights.keys() == WEIGHTS.keys()
 
 
 @pytest.mark.parametrize("place", ["weights", "beside", "whole"])
@@ -125,7 +125,7 @@ def test_a_folder_in_parts(tmp_path):
     write(tmp_path / "model-2.safetensors", {"b.bias": WEIGHTS["b.bias"]})
     index = {"weight_map": {"a": "model-1.safetensors", "b.bias": "model-2.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert read_weights_file(tmp_path).keys() == WEIGHTS.keys()
+    assert read_weights_file(tmp_path).weights.keys() == WEIGHTS.keys()
     index["weight_map"]["a"] = "../outside.safetensors"
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     refused(tmp_path, "holds no model.safetensors")

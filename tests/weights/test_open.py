@@ -13,7 +13,7 @@ from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights import hubs
 from vit.weights.open import open_pretrained
-from vit.weights.pretrained import OwnNetwork, imagenet_classes
+from vit.weights.pretrained import PREPROCESSING, OwnNetwork, imagenet_classes
 
 IMAGENET = (0.485, 0.456, 0.406)
 HALF = (0.5, 0.5, 0.5)
@@ -32,7 +32,7 @@ def test_a_bare_file(tmp_path):
     assert found.own_network().name == "vit" and found.own_network().image_size == 8
     assert found.own_network().options["num_heads"] == 1
     assert found.own_network({"num_heads": 4}).options["num_heads"] == 4
-    assert found.preprocess["mean"] == IMAGENET and "default" in found.preprocess_from
+    assert found.preprocess["mean"] == IMAGENET and found.guessed == (*PREPROCESSING, "class_names")
     assert found.class_names == imagenet_classes(1000) and found.class_names[:2] == ("tench", "goldfish")
 
 
@@ -60,7 +60,10 @@ def test_class_names_of_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda w: {"conv1.weight": torch.ones(1), "fc.bias": torch.ones(1)}, "of no ViT that is known: conv1.weight"),
+        (
+            lambda w: {"conv1.weight": torch.ones(1), "fc.bias": torch.ones(1)},
+            "conv1.weight.* of no ViT that is known.*--network NAME",
+        ),
         (lambda w: {**w, "pos_embed": torch.ones(1, 12, 64)}, "not a square of patches"),
         (lambda w: {**w, "patch_embed.proj.weight": torch.ones(64, 12)}, r"not \(D, 3, P, P\)"),
         (lambda w: {k.replace("blocks.1", "blocks.9999"): v for k, v in w.items()}, "with gaps"),
@@ -136,7 +139,7 @@ def test_what_libraries_fetch(monkeypatch, tmp_path):
     assert options["num_heads"] == 3 and options["depth"] == 1 and vit.preprocess["mean"] == HALF
 
     save_file(weights_of(), tmp_path / "model.safetensors")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, revision, allow_patterns: str(tmp_path))
     assert open_pretrained("hf:org/name").num_classes == 7
 
 
@@ -202,9 +205,13 @@ def test_a_tag_in_the_name_of_a_file_is_that_of_its_weights(tmp_path):
     assert of_torchvision.preprocess["interpolation"] == "bilinear" and of_torchvision.licence == "bsd-3-clause"
     assert of_torchvision.preprocess_from == "timm's configuration of resnet18.tv_in1k"
     default = timm.models.get_pretrained_cfg("resnet18")
-    for found in (bare, mine):
+    for found in (
+        bare,
+        mine,
+    ):  # of which weights these are is not known, so a tag is a guess and a licence is not stated
         assert found.preprocess_from == f"timm's configuration of resnet18.{default.tag}"
-        assert (found.preprocess["interpolation"], found.licence) == (default.interpolation, default.license)
+        assert found.preprocess["interpolation"] == default.interpolation and found.licence == "not stated"
+        assert found.guessed == (*PREPROCESSING, "class_names")
 
 
 def test_what_bare_files_of_clip_do_not_say_is_asked(tmp_path):

@@ -33,7 +33,7 @@ from vit.weights.preprocess_config import from_hugging_face_config
              "resize_mode": "squash"},
             "open_clip_config.json",
         ),
-        ({}, {"mean": IMAGENET, "std": (0.229, 0.224, 0.225), "interpolation": "bicubic"}, "the default of timm"),
+        ({}, {"mean": IMAGENET, "std": (0.229, 0.224, 0.225), "interpolation": "bicubic"}, "usual for timm"),
     ],
     ids=["transformers", "timm", "openclip", "nothing"],
 )  # fmt: skip
@@ -63,7 +63,9 @@ def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
 )
 def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tmp_path):
     save_file(weights_of(), tmp_path / "model.safetensors")
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": HALF, "image_std": HALF, **config}))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"image_mean": HALF, "image_std": HALF, "resample": 2, **config})
+    )
     found = open_pretrained(str(tmp_path)).preprocess
     assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
 
@@ -88,10 +90,10 @@ def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
         open_pretrained(str(tmp_path))
 
 
-@pytest.mark.parametrize("key", ["image_mean", "image_std", "size", "crop_size"])
+@pytest.mark.parametrize("key", ["image_mean", "image_std", "size", "crop_size", "resample"])
 def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
     """A processor's class has means and sizes of its own for keys that its file lacks."""
-    whole = {"image_mean": HALF, "image_std": HALF, "size": 8, "crop_size": 8, "do_center_crop": True}
+    whole = {"image_mean": HALF, "image_std": HALF, "resample": 3, "size": 8, "crop_size": 8, "do_center_crop": True}
     save_file(weights_of(), tmp_path / "model.safetensors")
     for stated in ({}, {key: None}):
         config = {**{name: value for name, value in whole.items() if name != key}, **stated}
@@ -99,7 +101,8 @@ def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
         with pytest.raises(CheckpointError, match=f"preprocessor_config.json has no {key}.*save_pretrained"):
             open_pretrained(str(tmp_path))
     unused = {"image_mean": {"do_normalize": False}, "image_std": {"do_normalize": False},
-              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False}}[key]  # fmt: skip
+              "size": {"do_resize": False}, "crop_size": {"do_center_crop": False},
+              "resample": {"do_resize": False}}[key]  # fmt: skip
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, **unused}))
     assert open_pretrained(str(tmp_path)).preprocess_from == "preprocessor_config.json"
 
@@ -124,7 +127,8 @@ def test_what_transformers_would_take_from_a_class_is_asked_for(key, tmp_path):
     ids=["vit", "deit", "dinov2", "dinov3"],
 )  # fmt: skip
 def test_published_configs_state_all_keys(config, mode, fraction):
-    found = from_hugging_face_config(config)
+    found = from_hugging_face_config(config, "vit")
+    assert found["interpolation"] == ("bicubic" if config.get("resample") == 3 else "bilinear")
     assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
     assert (found["mean"], found["std"]) == (tuple(config["image_mean"]), tuple(config["image_std"]))
 

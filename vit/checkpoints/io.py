@@ -5,6 +5,7 @@ Files from anywhere are read here, also files of weights: no file is given more 
 
 import hashlib
 import os
+import shlex
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -89,7 +90,10 @@ def read_checkpoint(path: Path) -> Content:
         raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", FIX) from error
     state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
     if not are_weights(state, path.stat().st_size):
-        raise CheckpointError(f"{path} holds weights that vit did not write", FIX)
+        raise CheckpointError(
+            f"{path} holds weights that vit did not write",
+            f"make a checkpoint of them: vit convert {shlex.quote(str(path))} --output NAME.ckpt",
+        )
     return dict(content)
 
 

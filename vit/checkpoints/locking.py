@@ -57,12 +57,13 @@ def _is_own(lock: Path) -> bool:
 def hold_output(file: Path) -> int | None:
     """The descriptor of a file that this process alone writes from now on; None when another process writes it.
 
-    The file is made where there is none, and keeps its content. Its writer may open and close it again meanwhile.
+    The file is made where there is none, and keeps its content. Its writer may open and close it again meanwhile. No
+    link is followed: OSError.
     """
     while True:
         if sys.platform == "win32":
             return os.open(os.devnull, os.O_RDONLY)  # an open file has to keep its name there
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,7 +73,7 @@ def hold_output(file: Path) -> int | None:
             if error.errno not in _NO_LOCKS:
                 raise
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), file.stat()):
+            if os.path.samestat(os.fstat(descriptor), file.lstat()):
                 return descriptor
         os.close(descriptor)  # its writer has given it another name meanwhile
 

@@ -61,6 +61,11 @@ def shell_command(*words: StrPath, options: Mapping[str, StrPath | bool | None])
     return shlex.join(line)
 
 
+def trusted_hosts(host: str) -> list[str]:
+    """Names that requests to a service on this machine may have in their Host header: any where it is open to all."""
+    return ["*"] if host in ("0.0.0.0", "::", "") else ["localhost", "127.0.0.1", "::1", "[::1]", host]  # noqa: S104
+
+
 def new_file(wanted: StrPath, option: str = "--output") -> Path:
     """The path of a file to write; UsageError where it exists, because nothing is overwritten."""
     path = Path(wanted).expanduser()

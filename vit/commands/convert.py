@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from vit.atomic_files import name_new_file, partial_name
 from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import PositiveInt, StrPath, new_file
 from vit.commands.command_line import Metavar
 from vit.commands.model_card import check_card, write_converted_card
 from vit.console import Reporter
-from vit.errors import CheckpointError, DataError
+from vit.errors import CheckpointError, DataError, UsageError
+from vit.models.network_names import check_network
 
 if TYPE_CHECKING:
     from vit.weights.pretrained import Pretrained
 
 Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
+Three = tuple[float, float, float]
 _MAX_CLASSES_FILE = 16 << 20  # bytes
 _SHOWN = 10
 
@@ -27,26 +30,43 @@ def convert(
     source: StrPath,
     *,
     output: StrPath,
+    network: str | None = None,
+    weights: Literal["ema", "raw"] | None = None,
     image_size: PositiveInt | None = None,
     patch_size: PositiveInt | None = None,
     num_heads: PositiveInt | None = None,
+    prefix_positions: bool | None = None,
     activation: Activation | None = None,
-    classes: StrPath | None = None,
+    mean: Three | None = None,
+    std: Three | None = None,
+    crop_fraction: float | None = None,
+    interpolation: Literal["bilinear", "bicubic"] | None = None,
+    class_names: StrPath | None = None,
     card: Annotated[StrPath | None, Metavar("FILE")] = None,
 ) -> Path:
-    """Turn pretrained ViT weights into a checkpoint, with preprocessing and class names.
+    """Turn pretrained weights into a checkpoint, with preprocessing and class names.
 
-    SOURCE is a file or a folder, or timm:NAME, torchvision:NAME, hf:ORG/NAME. The names of the tensors show the format:
-    timm, torchvision, Hugging Face ViT, DeiT, DINOv2, CLIP, SigLIP, JAX .npz, DINO, MAE or OpenCLIP.
+    SOURCE is a file or a folder, or timm:NAME, torchvision:NAME, hf:ORG/NAME[@REVISION]. ViTs are known by the names of
+    their tensors (timm, torchvision, Hugging Face, JAX .npz, DINO, MAE, CLIP, SigLIP, OpenCLIP). Every other network of
+    timm, a CNN too, is known by what the file states, by the name of the file, or by --network. A WARNING names what
+    nothing states, and the options that replace these guesses.
 
     Args:
         source: a file, a folder, timm:, torchvision: or hf:
         output: the checkpoint to write
+        network: name of the network, as timm has it; null: as the file or its name states
+        weights: ema: the average over the training; raw: the last weights; null: the average, where a file has both
         image_size: pixels; null: the image size of the weights; another size resamples the position embeddings
         patch_size: pixels; null: the patch size of the weights; another size resamples the patch embedding
-        num_heads: null: as the source states, else one head for 64 channels
+        num_heads: null: as the source states, else the usual number for the width, or an error where published
+            networks differ
+        prefix_positions: whether class token and registers have positions; null: as their number shows
         activation: activation of the MLPs; null: as the source states (bare files of CLIP and SigLIP do not)
-        classes: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000
+        mean: mean of red, green and blue, from 0 to 1; null: as the source states, else as is usual for its format
+        std: standard deviation, as mean
+        crop_fraction: side of the middle square that is kept, as a fraction of the resized side; null: as mean
+        interpolation: interpolation of the resize; null: as mean
+        class_names: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000
             outputs; names that the source has twice get the number of their class
         card: new file for the model card, in the format of the Hugging Face hub; null: none
 
@@ -66,7 +86,9 @@ def convert(
     from vit.weights.formats.weight_format import READS_PRE_LOGITS
     from vit.weights.open import open_pretrained
 
-    pretrained = open_pretrained(source)
+    if network is not None:
+        check_network(network)
+    pretrained = open_pretrained(source, network, weights)
     if not pretrained.num_classes:
         unused = READS_PRE_LOGITS in pretrained.dropped.values()
         lack = f"has no classifier that can be used: {READS_PRE_LOGITS}" if unused else "has no classifier"
@@ -74,15 +96,30 @@ def convert(
             f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
         )
-    told_names, whose = _class_names(pretrained, classes)
-    class_names, repeated = _numbered(told_names)
-    told = {"num_heads": num_heads, "activation": activation, "patch_size": patch_size}
+    told = {
+        "num_heads": num_heads,
+        "activation": activation,
+        "patch_size": patch_size,
+        "prefix_positions": prefix_positions,
+    }
     options = {name: value for name, value in told.items() if value is not None}
-    facts = _write(pretrained, path, class_names, image_size, options)
-    shown = f"{len(class_names):,}: {', '.join(class_names[:3])}, ... ({whose})"
+    pixels = {"mean": mean, "std": std, "crop_fraction": crop_fraction, "interpolation": interpolation}
+    replaced = {name: value for name, value in pixels.items() if value is not None}
+    if replaced:
+        pretrained = pretrained.with_preprocess(replaced)
+    told_names, whose = _class_names(pretrained, class_names)
+    names, repeated = _numbered(told_names)
+    facts = _write(pretrained, path, names, image_size, options, has_own_pixels=bool(replaced))
+    shown = f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})"
     reporter = Reporter()
     reporter.line(f"Converted {source}")
-    reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, class_names), *facts])
+    reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, names), *facts])
+    guesses = pretrained.guesses({*options, *(["class_names"] if class_names is not None else [])})
+    if guesses:
+        reporter.notice(
+            f"WARNING: nothing states these values, so they are guesses: {guesses}; where one is wrong, replace it by "
+            "--num_heads, --mean, --std, --crop_fraction, --interpolation or --class_names"
+        )
     if card_file is not None:
         from vit.checkpoints.load import load
         from vit.inference.deployed import Trained
@@ -100,7 +137,8 @@ def _class_names(pretrained: "Pretrained", file: StrPath | None) -> tuple[tuple[
         return _listed_names(Path(file).expanduser(), pretrained.num_classes), Path(file).name
     if pretrained.class_names is not None:
         is_imagenet = pretrained.class_names == imagenet_classes(pretrained.num_classes)
-        return pretrained.class_names, "ImageNet's" if is_imagenet else "the source's"
+        assumed = "ImageNet's, assumed" if "class_names" in pretrained.guessed else "ImageNet's"
+        return pretrained.class_names, assumed if is_imagenet else "the source's"
     return tuple(f"class {number}" for number in range(pretrained.num_classes)), "numbers, because no names are known"
 
 
@@ -150,7 +188,8 @@ def _write(
     output: Path,
     class_names: tuple[str, ...],
     image_size: int | None,
-    options: Mapping[str, int | str],
+    options: Mapping[str, int | str | bool],
+    has_own_pixels: bool,
 ) -> Facts:
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
@@ -166,7 +205,8 @@ def _write(
             f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
         )
     licence = None if pretrained.licence == UNKNOWN else pretrained.licence
-    is_same = not options and image_size in (None, pretrained.own_network().image_size)  # the one that was calibrated
+    is_same_size = image_size in (None, pretrained.own_network(options).image_size)
+    is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
     rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
     description = Description(
         class_names,
@@ -178,8 +218,15 @@ def _write(
         multilabel=rules,
         licence=licence,
     )
-    write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
-    load(output)
+    partial = partial_name(output)
+    try:
+        write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)
+        load(partial)
+        name_new_file(partial, output)
+    except FileExistsError as error:
+        raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
+    finally:
+        partial.unlink(missing_ok=True)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
     words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
     several = (
@@ -193,7 +240,7 @@ def _write(
 
 def _calibration(pretrained: "Pretrained", is_kept: bool) -> Facts:
     """What became of the temperature of weights that have one, or of the rules of their labels."""
-    why, temperature = "fitted without the options that you give for the network", pretrained.temperature
+    why, temperature = "fitted without the options that you give", pretrained.temperature
     if pretrained.multilabel is not None and not is_kept:
         lost = "temperatures and thresholds of the source are not kept"
         return [("calibration", f"{lost}: they were {why}; temperatures are 1, and thresholds 0.5")]

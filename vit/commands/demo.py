@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, PositiveInt
+from vit.commands.arguments import Model, PositiveInt, trusted_hosts
 from vit.commands.demo_facts import Example, Heading, examples_of, heading_of
 from vit.console import Reporter, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
@@ -103,15 +103,23 @@ def launch(what: Page, host: str, port: int | None, uploads: Path) -> tuple[Any,
         GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_TEMP_DIR=os.fspath(uploads)
     )
     import gradio
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     from vit.data.image_bytes import MAX_BYTES
 
     page = build(what)
     theme = gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1])
     options = {"share": False, "quiet": True, "ssr_mode": False, "footer_links": [], "max_file_size": MAX_BYTES}
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
     try:
         _, address, _ = page.launch(
-            server_name=host, server_port=port, prevent_thread_lock=True, theme=theme, **options
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            theme=theme,
+            app_kwargs={"middleware": [guard]},
+            **options,
         )
     except OSError as error:
         raise ResourceError(f"cannot serve on {host}, port {port or '7860 and up'}: {error}", "give --port") from error

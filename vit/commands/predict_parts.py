@@ -13,7 +13,7 @@ from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
 from vit.console import ProgressReport, Reporter
 from vit.data.dataset_names import HUB, TableColumns, is_far, is_parquet
-from vit.errors import BadInputsError, DataError, UsageError
+from vit.errors import BadInputsError, DataError, ResourceError, UsageError
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
 from vit.layout import PartsLayout, tta_path
@@ -184,7 +184,11 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
     summary = PredictionSummary(output or folder, None, found.num_rows, unlabeled, unsure, {})
     following = merge_command(folder)
     if output is not None:
-        write_tables(output, tables(files, manifest))
+        try:
+            write_tables(output, tables(files, manifest))
+        except FileExistsError as error:
+            problem = f"another program has made {output} meanwhile; it is kept"
+            raise ResourceError(problem, "give another --output") from error
         reporter.line(f"{found.num_rows:,} rows in {output}")
         labeled = "LABELS.csv" if PROBABILITIES in read_schema(files.part_path(0)).names else "LABELED_FOLDER"
         following = f"vit evaluate MODEL {labeled}"

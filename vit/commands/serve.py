@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from vit.commands.answer_options import AnswerOptions
-from vit.commands.arguments import ModelOrExport, PositiveInt
+from vit.commands.arguments import ModelOrExport, PositiveInt, trusted_hosts
 from vit.commands.prediction_setup import PredictionSetup
 from vit.console import Reporter
 from vit.errors import UsageError, install
@@ -44,7 +44,7 @@ def serve(
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        host: 0.0.0.0: other machines can ask too
+        host: 0.0.0.0: other machines can ask too, by any name; else requests must name this host
         port: port to listen on
         top_k: number of classes in a row; of several labels, every label of an image is there too
         reject_below: as of 'vit predict'
@@ -57,7 +57,7 @@ def serve(
         batch_window_ms: milliseconds that a request waits for others to be computed with
         max_queue: number of requests that may wait; further ones get 503
         max_bytes: largest body of a request
-        timeout_seconds: time that a body may take, and then time that an answer may take
+        timeout_seconds: time that the head of a request may take, then its body, and then the answer
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: as of 'vit predict'
         engine: as of 'vit predict'
@@ -89,7 +89,8 @@ def serve(
         batcher = Batcher(
             predictor, setup.num_ranked(predictor), max_batch, window, max_queue, on_failure=lambda: service.end()
         )
-        service = Service(create_app(batcher, Limits(max_bytes, timeout_seconds)), timeout_seconds)
+        app = create_app(batcher, Limits(max_bytes, timeout_seconds), trusted_hosts(host))
+        service = Service(app, timeout_seconds)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         reporter.line(f"{address}/predict takes images; Ctrl-C ends the service")
         if host not in _LOCAL:

@@ -1,6 +1,7 @@
 """Decoding on all cores inside one process; decoders and resizers release the interpreter's lock."""
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,7 +33,7 @@ def decode_threads() -> Iterator[ParallelMap]:
     """
     cores = available_cores()
     num_threads = torch.get_num_threads()
-    with ThreadPoolExecutor(cores, thread_name_prefix="decode", initializer=_take_one_thread) as pool:
+    with ThreadPoolExecutor(cores, thread_name_prefix="decode", initializer=take_one_thread) as pool:
         all_started = Barrier(cores)  # the pool starts a thread only where no other one is free
         list(pool.map(lambda _: all_started.wait(), range(cores)))
         torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
@@ -43,7 +44,7 @@ def decode_threads() -> Iterator[ParallelMap]:
         yield parallel
 
 
-def _take_one_thread() -> None:
+def take_one_thread() -> None:
     """Let PyTorch use one OpenMP thread in this thread."""
     torch.get_num_threads()  # the first call in a thread sets the number of the whole process, and would do so later
     torch.set_num_threads(1)
@@ -62,6 +63,30 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Itera
     finally:
         for future in begun:
             future.cancel()
+
+
+class PixelRoom:
+    """Bounds the pixels that all threads of this process decode at once, because each costs up to 17 bytes meanwhile.
+
+    Args:
+        limit: number of pixels. A single image may have more; it is then decoded alone.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._held, self._changed = limit, 0, threading.Condition()
+
+    @contextmanager
+    def hold(self, pixels: int) -> Iterator[None]:
+        """Wait until there is room for so many pixels, and hold it for the time of a block."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._held == 0 or self._held + pixels <= self._limit)
+            self._held += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= pixels
+                self._changed.notify_all()
 
 
 def available_cores() -> int:

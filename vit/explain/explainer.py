@@ -12,6 +12,7 @@ from vit.errors import UsageError, nearest
 from vit.explain.attention import attention_weights, patch_map
 from vit.explain.faithfulness import Faithfulness, faithfulness, grid_size_for, mean_color
 from vit.explain.methods import choose_methods, num_readable_blocks
+from vit.inference.devices import full_float32
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor
 from vit.inference.scored_labels import above
@@ -79,6 +80,7 @@ class Explainer:
         self.layers = self._blocks(layers)
         self.with_faithfulness = with_faithfulness
 
+    @full_float32()
     def explain(self, path: str) -> Explanation:
         """The explanation of one file. Raises ImageError if the file cannot be read."""
         engine, class_names = self.engine, self.predictor.class_names

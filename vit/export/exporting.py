@@ -139,6 +139,10 @@ def check_output(name: str, output: Path) -> None:
     if output.exists():
         raise UsageError(f"--output {output} exists", "give another name, or remove it")
     ending = FORMATS[name].ending
+    files = {known.ending for known in FORMATS.values() if known.ending} | {".xml", ".bin"}
+    if not ending and output.suffix in files:
+        fix = f"give a name without {output.suffix}: the file is written into it"
+        raise UsageError(f"--output {output} names a file, and --format {name} writes a folder", fix)
     if ending and output.suffix != ending:
         raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
 

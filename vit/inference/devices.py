@@ -2,7 +2,8 @@
 
 import os
 import platform
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -77,6 +78,21 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cpu":
         return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return False
+
+
+@contextmanager
+def full_float32(precision: str = "32-true") -> Iterator[None]:
+    """The context in which "32-true" means float32 on a GPU.
+
+    Without it cuDNN computes convolutions with 10 bits of mantissa (TF32), by PyTorch's default. Products of matrices
+    are float32 by default.
+    """
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and precision != "32-true"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

@@ -18,7 +18,7 @@ from vit.data.preprocess import Preprocess
 from vit.errors import DataError
 from vit.inference.activation import probabilities_of
 from vit.inference.deployed import Trained
-from vit.inference.devices import autocast, choose_precision
+from vit.inference.devices import autocast, choose_precision, full_float32
 from vit.inference.prepared import prepared
 from vit.inference.scored_images import Floats, ScoredImages
 from vit.inference.scored_labels import Scored, ScoredLabels
@@ -82,7 +82,7 @@ class Engine:
 
     def _pass(self, module: nn.Module, images: Tensor) -> Tensor:
         normalized = self.preprocess.normalize(images.to(self.device, non_blocking=True))
-        with autocast(self.precision, self.device):
+        with autocast(self.precision, self.device), full_float32(self.precision):
             output: Tensor = module(normalized)
             return output.float()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import torch
 
@@ -25,7 +25,11 @@ class OnDevice(Protocol):
 
 
 def rows_of(
-    engine: OnDevice, items: Sequence[T], batch_size: int, read: Callable[[T], M], compute: Callable[[list[M]], list[R]]
+    engine: OnDevice,
+    items: Sequence[T],
+    batch_size: int,
+    read: Callable[[T], M] | None,
+    compute: Callable[[list[M]], list[R]],
 ) -> Iterator[R]:
     """`compute` of batches of what `read` makes of each item, flattened, in the order of the items.
 
@@ -38,22 +42,28 @@ def rows_of(
         engine: what `compute` computes with.
         items: files or images.
         batch_size: largest batch.
-        read: a picture of one item. It runs in threads.
+        read: a picture of one item. It runs in threads. None: the items are pictures.
         compute: rows of a batch of pictures. On a CPU it runs in threads.
     """
+    own = _images_per_core(engine, len(items), batch_size)
+    if read is None and own == 0:  # no thread has anything to do
+        for ready in batched(items, batch_size):
+            yield from compute(cast(list[M], ready))
+        return
+    picture: Callable[[T], M] = read or (lambda item: cast(M, item))
     with decode_threads() as parallel:
-        if (own := _images_per_core(engine, len(items), batch_size)) > 0:
+        if own > 0:
 
             def read_and_compute(part: list[T]) -> list[R]:
-                return compute([read(item) for item in part])
+                return compute([picture(item) for item in part])
 
             for rows in parallel(read_and_compute, batched(items, own), torch.get_num_threads()):
                 yield from rows
         elif engine.device.type == "cpu":
             for part in batched(items, batch_size):
-                yield from compute(list(parallel(read, part)))
+                yield from compute(list(parallel(picture, part)))
         else:
-            for pictures in batched(parallel(read, items, batch_size * AHEAD), batch_size):
+            for pictures in batched(parallel(picture, items, batch_size * AHEAD), batch_size):
                 yield from compute(pictures)
 
 

@@ -10,11 +10,15 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints.novelty import is_unlike
-from vit.data.decode import read_image
-from vit.data.image_bytes import ImageError, ImageReader
+from vit.data.decode import decode_image
+from vit.data.image_bytes import ImageError, ImageReader, read_bytes
+from vit.data.image_header import MAX_PIXELS, num_pixels
 from vit.data.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.preprocess import Preprocess
+from vit.data.threads import PixelRoom
 from vit.errors import UsageError
+
+decoding = PixelRoom(4 * MAX_PIXELS)  # of all threads that predict: at most 4.4 GB, on any number of cores
 
 Image = str | os.PathLike[str] | InMemory
 Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
@@ -93,7 +97,9 @@ def read_input(
     try:
         if not isinstance(image, str):
             return preprocess(pixels_of(image, name, preprocess.decoding))
-        return preprocess(read_image(image, preprocess.decoding, reader))
+        data = read_bytes(image) if reader is None else reader.read(image)
+        with decoding.hold(num_pixels(data)):
+            return preprocess(decode_image(data, image, preprocess.decoding))
     except ImageError as error:
         return error
 

@@ -139,6 +139,11 @@ class Predictor:
         _check_counts(top_k=top_k, batch_size=batch_size)
         return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
+    def predict_inputs(self, inputs: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
+        """The predictions for inputs that `read_input` made, each with its name."""
+        compute = lambda part: self._predict_batch(part, top_k)  # noqa: E731
+        return list(rows_of(self.engine, inputs, BATCH_SIZE, None, compute))
+
     def _predict(
         self, named: Sequence[Named], top_k: int, batch_size: int, reader: ImageReader | None = None
     ) -> Iterator[Prediction]:

@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vit.atomic_files import atomic_write
+from vit.atomic_files import atomic_write, name_new_file
 from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError, UsageError
@@ -101,11 +101,13 @@ class RowWriter(ABC):
 
     def _take(self, held: ExitStack) -> None:
         """Lock the partial file; what a process that ended early has left in it is written anew."""
+        if self.partial.is_symlink():  # what it points to is not ours to write
+            raise UsageError(f"{self.partial} is a link", "remove it, or give another --output")
         found = hold_output(self.partial)
         if found is None:
             raise UsageError(f"another vit predict writes {self.partial}", "give another --output")
         held.callback(os.close, found)
-        if self.path.exists():  # that process has finished it since the name was chosen
+        if os.path.lexists(self.path):  # that process has finished it since the name was chosen
             self.partial.unlink()
             raise UsageError(f"{self.path} exists", "give the command again, or another --output")
 
@@ -114,8 +116,15 @@ class RowWriter(ABC):
     ) -> None:
         with self._held:
             self._close()
-            if kind is None:
-                os.replace(self.partial, self.path)
+            if kind is not None:
+                return
+            try:
+                name_new_file(self.partial, self.path)
+            except FileExistsError as taken:
+                problem = (
+                    f"another program has made {self.path} meanwhile; it is kept, and the rows are in {self.partial}"
+                )
+                raise ResourceError(problem, "give the rows a name of their own") from taken
 
 
 class _TextWriter(RowWriter):
@@ -197,7 +206,7 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
     """Write rows of Parquet files as one new file, CSV or Parquet, in a constant amount of memory."""
-    with atomic_write(path) as partial:
+    with atomic_write(path, is_new=True) as partial:
         if path.suffix.lower() == ".csv":
             with create(partial) as file:
                 rows: TableWriter | None = None

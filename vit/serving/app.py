@@ -14,11 +14,12 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 from vit.serving.batching import Batcher, FullError
-from vit.serving.requests import Room, Upload, read_upload
+from vit.serving.requests import Room, Upload, gone, measured, read_upload
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>vit serve</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; form-action 'self'"></head><body><main>
@@ -40,11 +41,11 @@ _BODY = {
 }
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "a row as 'vit predict' writes it; for a form a list of rows"},
-    400: {"description": "no image, or a broken form"},
+    400: {"description": "no image, a broken form, or a Host header that does not name this service"},
     408: {"description": "the body did not come in time"},
-    413: {"description": "the body or the image is too large"},
+    413: {"description": "the body, an image or all images together are too large"},
     422: {"description": "no image could be read; the rows name the reasons"},
-    503: {"description": "too many requests wait, or the model has failed"},
+    503: {"description": "too many requests or pixels wait, or the model has failed"},
     504: {"description": "no answer in time"},
 }
 
@@ -74,9 +75,17 @@ class _Metrics:
         waiting.set_function(num_waiting)
 
 
-def create_app(batcher: Batcher, limits: Limits) -> FastAPI:
-    """The application of a model."""
+def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) -> FastAPI:
+    """The application of a model.
+
+    Args:
+        batcher: computes what clients send.
+        limits: what a client may ask for.
+        hosts: names of this service in requests. Others get 400: a page on the web may have a name of its own point to
+            this machine, and then ask as if the service were its own.
+    """
     app = FastAPI(title="vit serve", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     metrics, room = _Metrics(lambda: batcher.num_waiting), Room()
 
     @app.post("/predict", responses=_ANSWERS, openapi_extra={"requestBody": _BODY})
@@ -111,7 +120,7 @@ def create_app(batcher: Batcher, limits: Limits) -> FastAPI:
 async def _answer(request: Request, batcher: Batcher, limits: Limits, room: Room, metrics: _Metrics) -> JSONResponse:
     upload = await read_upload(request, room, limits.max_bytes, limits.seconds)
     try:
-        rows = await _computed(upload, batcher, limits.seconds)
+        rows = await _computed(request, upload, batcher, limits.seconds)
     finally:
         room.bytes -= upload.size
     for row in rows:
@@ -120,17 +129,30 @@ async def _answer(request: Request, batcher: Batcher, limits: Limits, room: Room
     return JSONResponse(content if upload.is_form else content[0], _code(rows))
 
 
-async def _computed(upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
+async def _computed(request: Request, upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
+    """The rows of an upload. Where the client has gone or waits for too long, nothing more is decoded for it."""
+    images, pixels = await asyncio.to_thread(measured, upload)
     try:
-        computing = batcher.submit(upload.names, upload.images)
+        computing = batcher.submit(upload.names, images, pixels)
     except FullError:
-        raise HTTPException(503, "too many requests wait", {"Retry-After": "1"}) from None
+        raise HTTPException(503, "too many requests or pixels wait", {"Retry-After": "1"}) from None
+    answer, left = asyncio.wrap_future(computing), asyncio.ensure_future(gone(request))
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(computing), seconds)
-    except TimeoutError:
-        raise HTTPException(504, f"no answer within {seconds:g} s") from None
+        await asyncio.wait((answer, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise (
+                HTTPException(400, "the client has gone")
+                if left.done()
+                else HTTPException(504, f"no answer within {seconds:g} s")
+            )
+        return answer.result()
+    except HTTPException:
+        raise
     except Exception as error:
         raise HTTPException(503, f"the model has failed: {type(error).__name__}") from error
+    finally:
+        answer.cancel()
+        left.cancel()
 
 
 def _code(rows: Sequence[Prediction]) -> int:

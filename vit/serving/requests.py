@@ -9,8 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from vit.data.image_bytes import ImageError
+from vit.data.image_header import num_pixels
+
 MAX_IMAGES = 1000  # of a request
 MAX_WAITING_BYTES = 2**30  # of all requests together
+MAX_PIXELS_OF_REQUEST = 200_000_000  # before anything is decoded: 200 MB of memory need as little as 100 bytes
+SPARSE_PIXELS, SPARSE = 16_000_000, 200  # an image of more pixels must have a byte for 200 of them: photographs have
 _NAME = 255  # characters of a name that come back
 
 
@@ -96,6 +101,36 @@ async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes
     finally:
         await form.close()
     return names, images
+
+
+def measured(upload: Upload) -> tuple[list[bytes | ImageError], int]:
+    """(images to decode, or the reason why one is not, the pixels of all by their headers).
+
+    Raises:
+        HTTPException: 413 they have too many pixels together.
+    """
+    images: list[bytes | ImageError] = []
+    total = 0
+    for name, data in zip(upload.names, upload.images, strict=True):
+        pixels = num_pixels(data)
+        if pixels > SPARSE_PIXELS and pixels > SPARSE * len(data):
+            reason = (
+                f"{pixels:,} pixels in {len(data):,} bytes; above {SPARSE_PIXELS:,} pixels, {SPARSE} a byte are taken"
+            )
+            images.append(ImageError(name, "too_large", reason))
+            continue
+        total += pixels
+        if total > MAX_PIXELS_OF_REQUEST:
+            problem = f"the images have more than {MAX_PIXELS_OF_REQUEST:,} pixels together; send fewer at a time"
+            raise HTTPException(413, problem)
+        images.append(data)
+    return images, total
+
+
+async def gone(request: Request) -> None:
+    """Return when the client has closed its connection. The body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _whole_text(name: str) -> str:

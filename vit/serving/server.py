@@ -1,11 +1,14 @@
 """uvicorn on a socket of ours: answers what it has when it is asked to end"""
 
+import asyncio
 import signal
 import socket
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from vit.errors import ResourceError
 
@@ -25,12 +28,44 @@ def listening(host: str, port: int) -> socket.socket:
         raise ResourceError(f"cannot listen on {host}, port {port}: {error.strerror}", "give another --port") from error
 
 
+def _protocol(seconds: float) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, with a limit for the time that a client takes for the head of a request."""
+
+    class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        _is_timed = False
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect_request()
+
+        def data_received(self, data: bytes) -> None:
+            self._expect_request()
+            super().data_received(data)
+
+        def _expect_request(self) -> None:
+            if not self._is_timed and (self.cycle is None or self.cycle.response_complete):
+                self._is_timed = True
+                self.loop.call_later(seconds, self._close_without_request, self.cycle)
+
+        def _close_without_request(self, last: object) -> None:
+            self._is_timed = False
+            if self.transport.is_closing():
+                return
+            if self.cycle is last:
+                self.transport.close()
+            else:  # a request came, and another one may have begun since
+                self._expect_request()
+
+    return Protocol
+
+
 class Service:
     """An application on a socket."""
 
     def __init__(self, app: FastAPI, seconds: float) -> None:
         config = uvicorn.Config(
             app,
+            http=_protocol(seconds),
             log_level="warning",
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=int(seconds) + 1,

@@ -11,6 +11,7 @@ from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.head_start import fits_head, start_head
 from vit.training.lora import add_adapters
+from vit.training.planning.network_choice import network_of_weights
 from vit.training.planning.plan import Plan
 from vit.weights.licence import UNKNOWN
 from vit.weights.open import open_pretrained
@@ -46,9 +47,14 @@ def initial_network(
     facts: list[tuple[str, str]] = []
     licence, has_new_head, seconds = None, False, 0.0
     if model.init_from is not None and not resume:
-        pretrained = open_pretrained(model.init_from)
+        pretrained = open_pretrained(model.init_from, network_of_weights(model))
         report = pretrained.fill(network, plan.source.class_names if has_classes else None)
         facts += [*pretrained.facts(plan.preprocess), *report.facts()]
+        if guesses := pretrained.guesses_of_training(network, plan.preprocess):
+            notice(
+                f"WARNING: {model.init_from} does not state these values, so they are guesses: {guesses}; "
+                "--model.network.num_heads and --model.preprocess.mean, ... replace them"
+            )
         has_new_head = bool(report.initialized)
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:

@@ -1,16 +1,19 @@
 """Untrusted files of weights, read as names and float32 tensors: nothing in them is run
 
-Read are .safetensors, .pth, .pt and .bin (with `weights_only=True`), and .npz (without pickles). No file is given more
-memory than its own size justifies.
+Read are .safetensors, .pth, .pt, .bin and .ckpt (with `weights_only=True`), and .npz (without pickles). No file is
+given more memory than its own size justifies, or more time than `MAX_TENSORS` take.
 """
 
 import argparse
 import json
 import math
+import os
+import pathlib
 import re
 import zipfile
-from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,46 +21,79 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from vit.checkpoints.format import KEY
 from vit.checkpoints.io import are_weights, load_plain
 from vit.errors import CheckpointError, first_line
 from vit.weights.formats.weight_format import Config, Weights
+from vit.weights.trainer_file import State, Stated, describe_choice, one_set, stated_of
 
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _INDEX = "model.safetensors.index.json"
-_WRAPPERS = ("state_dict", "model", "model_ema", "teacher", "module")  # of DeiT, MAE, DINO and Lightning
+MAX_TENSORS = 50_000  # a ViT of 100 blocks has 2,000
 _MAX_JSON = 64 << 20
-_MAX_TENSORS = 100_000
 _MAX_EXPANSION = 2  # numbers of trained weights do not compress
-_FIX = "give a .safetensors, .pth or .npz file of a ViT, or a folder with config.json and model.safetensors"
+_FIX = "give a .safetensors, .pth or .npz file of a network, or a folder with config.json and model.safetensors"
+_RUNS_CODE = "in the program that wrote it, save the numbers alone: torch.save(model.state_dict(), 'weights.pth')"
+# Plain settings and numbers beside the weights. Their constructors keep values and do nothing else.
+_PLAIN = [
+    argparse.Namespace,
+    pathlib.PosixPath,
+    pathlib.WindowsPath,
+    np.dtype,
+    cast(Any, np.float64(0).__reduce__())[0],  # what makes a number of its bytes
+    *{type(np.dtype(name)) for name in ("bool", "f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u8")},
+]
 
 
-def read_weights_file(path: Path) -> Weights:
+@dataclass(frozen=True)
+class WeightsFile:
+    """The tensors of a file, float32 on the CPU, and what stands beside them.
+
+    Attributes:
+        weights: tensors by name.
+        stated: what the file states.
+        place: place of the set that was taken, where a training program keeps several: "state_dict_ema".
+        choice: this choice in words; "" where there was none.
+    """
+
+    weights: Weights
+    stated: Stated = field(default_factory=Stated)
+    place: str = ""
+    choice: str = ""
+
+
+def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
     """The tensors of a file, or of the weights in a folder; float32, on the CPU.
+
+    Args:
+        state: average (EMA) or raw weights, where a training program keeps both; None: the average.
 
     Raises:
         CheckpointError: the file is damaged, or holds something else than finite weights.
     """
     if path.is_dir():
-        weights: Weights = {}
-        for part in _parts(path):
-            weights |= read_weights_file(part)
-        return weights
+        parts = [read_weights_file(part, state) for part in _parts(path)]
+        return replace(parts[0], weights={name: value for part in parts for name, value in part.weights.items()})
     if not path.is_file():
         raise CheckpointError(f"there is no file {path}", _FIX)
-    read = {".safetensors": _safetensors, ".npz": _npz}.get(path.suffix, _pytorch)
     try:
-        weights = read(path)
+        if path.suffix in (".safetensors", ".npz"):
+            found = WeightsFile(_safetensors(path) if path.suffix == ".safetensors" else _npz(path))
+        else:
+            found = _pytorch(path, state)
     except Exception as error:  # parsers of untrusted bytes raise whatever they meet: TokenError, struct.error, ...
         what = {".safetensors": "safetensors file", ".npz": "file of numpy arrays"}.get(path.suffix, "file of weights")
         size = f"{path.stat().st_size:,} bytes"
-        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {first_line(error)}", _FIX) from error
+        fix = _RUNS_CODE if "run code" in str(error) else _FIX
+        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {first_line(error)}", fix) from error
+    weights = found.weights
     if not weights:
         raise CheckpointError(f"{path} holds no tensors", _FIX)
     weights = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
     broken = next((n for n, value in weights.items() if value.is_floating_point() and not value.isfinite().all()), None)
     if broken is not None:
         raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", "take another file")
-    return weights
+    return replace(found, weights=weights)
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -111,39 +147,63 @@ def _check_header(path: Path) -> None:
         size = int.from_bytes(file.read(8), "little")
         if size > min(_MAX_JSON, path.stat().st_size):
             raise ValueError(f"its header has {size:,} bytes")
-        num_tensors = file.read(size).count(b'"data_offsets"')
-    if num_tensors > _MAX_TENSORS:
-        raise ValueError(f"it has {num_tensors:,} tensors; the limit is {_MAX_TENSORS:,}")
+        _check_count(file.read(size).count(b'"data_offsets"'))
 
 
-def _pytorch(path: Path) -> Weights:
-    """A pickled state dict, alone or under a name that trainers use; pickled settings beside it are ignored."""
+def _check_count(num_tensors: int) -> None:
+    if num_tensors > MAX_TENSORS:
+        raise ValueError(f"it names {num_tensors:,} tensors; the limit is {MAX_TENSORS:,}")
+
+
+def _pytorch(path: Path, state: State | None) -> WeightsFile:
+    """A pickled state dict, alone or among what a training program keeps."""
     with open(path, "rb") as file:
         start = file.read(2)
     if start == b"\x80\x02":
         raise ValueError("it is in PyTorch's format from before version 1.6; save it again with torch.save")
-    with torch.serialization.safe_globals([argparse.Namespace]):  # plain settings in DeiT's and MAE's files
-        content = load_plain(path)
-    for _ in range(3):
-        inner = next((content[name] for name in _WRAPPERS if _holds(content, name)), None)
-        if inner is None:
-            break
-        content = inner
-    if isinstance(content, Mapping):  # OpenAI's CLIP has numbers beside its weights
-        content = {name: value for name, value in content.items() if isinstance(value, Tensor)}
-    if not are_weights(content, path.stat().st_size):
+    content = load_foreign(path)
+    found, place, others = one_set(content, state)
+    if isinstance(found, dict):  # OpenAI's CLIP has numbers beside its weights
+        found = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    if not are_weights(found, path.stat().st_size):
         raise ValueError("it does not hold a dictionary of names and tensors")
-    return {name: value.detach() for name, value in content.items()}
+    weights = {name: value.detach() for name, value in cast(Weights, found).items()}
+    return WeightsFile(weights, stated_of(content), place, describe_choice(place, others))
 
 
-def _holds(content: object, name: str) -> bool:
-    return isinstance(content, Mapping) and isinstance(content.get(name), Mapping)
+def is_ours(path: Path) -> bool:
+    """Whether a file that torch.save wrote is a checkpoint of this program, whatever its name. No tensor is read.
+
+    A damaged file is ours if its name ends as ours do.
+    """
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # as `load_plain`
+    try:
+        with torch.serialization.safe_globals(_PLAIN):
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # noqa: BLE001  an untrusted file
+        runs_code = "weights_only" in str(error) or "Unsupported" in str(error)
+        return path.suffix == ".ckpt" and not runs_code
+    return isinstance(content, dict) and KEY in content
+
+
+def load_foreign(path: Path) -> Any:
+    """The content of a file that torch.save wrote, with plain settings of any training program beside it.
+
+    Raises:
+        ValueError: as `load_plain`, or it has too many tensors.
+    """
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _check_count(len(archive.infolist()))
+    with torch.serialization.safe_globals(_PLAIN):
+        return load_plain(path)
 
 
 def _npz(path: Path) -> Weights:
     weights: Weights = {}
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
+        _check_count(len(entries))
         if sum(entry.file_size for entry in entries) > _MAX_EXPANSION * path.stat().st_size:
             raise ValueError("it would unpack to more than twice its size")
         for entry in entries:

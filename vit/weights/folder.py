@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vit.checkpoints.format import MAX_SIDE
+from vit.data.preprocess import COLORS
 from vit.errors import CheckpointError
 from vit.weights.file import read_config
 from vit.weights.formats.timm_model import TimmModel
@@ -17,7 +18,10 @@ from vit.weights.preprocess_config import (
     from_open_clip_config,
     from_timm_config,
 )
+from vit.weights.pretrained import are_numbers
+from vit.weights.trainer_file import listed_names
 
+_FIX = "give the weights of a model as timm builds it"
 _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # of timm; one size is used here
 
 
@@ -28,6 +32,8 @@ class FolderConfig:
     Attributes:
         config: config.json and open_clip_config.json as one.
         model: model of timm that is named; None: none is.
+        named_by: who names it, where it must fit: "--network" or "the file"; "": the name may be an accident.
+        is_exact: whether these are published weights, by the name in a library or by a tag.
         preprocess: preprocessing that is stated; None: none is.
         class_names: names of the classes; None: unknown.
         is_multilabel: whether the classifier gives an image several labels, as transformers states it.
@@ -36,6 +42,8 @@ class FolderConfig:
 
     config: Config = field(default_factory=dict)
     model: TimmModel | None = None
+    named_by: str = ""
+    is_exact: bool = False
     preprocess: StatedPreprocess | None = None
     class_names: tuple[str, ...] | None = None
     is_multilabel: bool = False
@@ -53,7 +61,9 @@ def read_folder(folder: Path) -> FolderConfig:
     preprocess = None
     try:
         if preprocessor:
-            preprocess = StatedPreprocess(from_hugging_face_config(preprocessor), "preprocessor_config.json")
+            preprocess = StatedPreprocess(
+                from_hugging_face_config(preprocessor, str(config.get("model_type"))), "preprocessor_config.json"
+            )
         elif "pretrained_cfg" in config:
             preprocess = StatedPreprocess(from_timm_config(config["pretrained_cfg"]), "config.json")
         elif "preprocess_cfg" in open_clip:
@@ -65,7 +75,13 @@ def read_folder(folder: Path) -> FolderConfig:
     is_multilabel = config.get("problem_type") == "multi_label_classification"
     model = _model(folder, config, open_clip)
     return FolderConfig(
-        {**config, **open_clip}, model, preprocess, _labels(config), is_multilabel, licence_of_card(folder)
+        {**config, **open_clip},
+        model,
+        "config.json",
+        preprocess=preprocess,
+        class_names=_labels(config),
+        is_multilabel=is_multilabel,
+        licence=licence_of_card(folder),
     )
 
 
@@ -79,23 +95,37 @@ def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
     name = str(config.get("architecture") or tower or "")
     if not name:
         return None
-    size = arguments.pop("img_size", None)
-    other = sorted(map(str, arguments.keys() - _FREE_ARGUMENTS))
-    if other or not (size is None or (type(size) is int and 0 < size <= MAX_SIDE)):
-        raise CheckpointError(
-            f"{folder} changes timm's {name} by {', '.join(other or ['img_size'])} (model_args in config.json)",
-            "give the weights of a model as timm builds it",
-        )
-    model = named_model(name, size)
+    size, pool = arguments.get("img_size"), arguments.get("global_pool")
+    if isinstance(size, list) and len(size) == 2 and size[0] == size[1]:
+        size = size[0]
+    is_fine = {  # timm 1.0.31 states these also where they are as it builds the model
+        "img_size": size is None or (type(size) is int and 0 < size <= MAX_SIDE),
+        "in_chans": arguments.get("in_chans") in (None, COLORS),
+        "global_pool": pool is None or isinstance(pool, str),
+        "num_classes": True,  # the classifier shows it
+    }
+    other = [key for key in sorted(map(str, arguments)) if not is_fine.get(key, key in _FREE_ARGUMENTS)]
+    if other:
+        raise CheckpointError(f"{folder} changes timm's {name} by {', '.join(other)} (model_args in config.json)", _FIX)
+    try:
+        model = named_model(name, size, pool)
+    except ValueError as error:
+        raise CheckpointError(f"{folder} changes timm's {name} (model_args in config.json): {error}", _FIX) from error
     if model is None:
         raise CheckpointError(f"{folder} is for {name!r}, which this version of timm does not have", "upgrade timm")
     return model
 
 
 def _labels(config: Config) -> tuple[str, ...] | None:
-    """Class names of a config.json; None without any, or with the placeholders LABEL_0, LABEL_1, ..."""
-    labels = config.get("id2label")
-    if not isinstance(labels, Mapping) or not all(str(key).isdigit() for key in labels):
+    """Class names of a config.json of transformers or timm; None without any, or with LABEL_0, LABEL_1, ...
+
+    timm's `label_names` may be identifiers, such as those of WordNet, that `label_descriptions` explains.
+    """
+    stated = config.get("pretrained_cfg")
+    cfg: Config = {**stated, **config} if isinstance(stated, Mapping) else config
+    names = listed_names(cfg.get("id2label")) or listed_names(cfg.get("label_names")) or listed_names(cfg.get("labels"))
+    if names is None or names[0] == "LABEL_0":
         return None
-    names = tuple(str(labels[key]) for key in sorted(labels, key=lambda key: int(key)))
-    return None if names[:1] == ("LABEL_0",) else names
+    about = cfg.get("label_descriptions")
+    described = tuple(str(about.get(name)) for name in names) if isinstance(about, Mapping) else ()
+    return described if len(set(described)) == len(names) and are_numbers(names) else names

@@ -12,6 +12,7 @@ from vit.errors import ResourceError, UsageError, nearest
 from vit.models.timm_import import import_timm
 from vit.weights.hub_cache import cached_file
 from vit.weights.licence import CARD
+from vit.weights.named_model import of_torchvision
 from vit.weights.preprocess_config import PreprocessValues
 
 _HF_FILES = ("*.json", CARD, "model*.safetensors", "open_clip_model.safetensors")
@@ -62,21 +63,21 @@ def from_torchvision(name: str) -> Fetched:
         raise UsageError(f"torchvision's {model_name} has no weights {chosen!r}", nearest(chosen, choices.__members__))
     weights = choices[chosen] if chosen else choices.DEFAULT
     state = _fetch(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True))
-    seen = weights.transforms()
-    preprocess: PreprocessValues = {
-        "mean": tuple(seen.mean),
-        "std": tuple(seen.std),
-        "interpolation": seen.interpolation.value,
-        "crop_fraction": seen.crop_size[0] / seen.resize_size[0],
-    }
-    return Fetched(dict(state), preprocess, tuple(weights.meta["categories"]))
+    return Fetched(dict(state), of_torchvision(weights), tuple(weights.meta["categories"]))
 
 
 def from_hugging_face(name: str) -> Path:
-    """The folder of a model of the Hugging Face hub, fetched or cached. It has configs and weights, and no code."""
+    """The folder of a model of the Hugging Face hub, fetched or cached. It has configs and weights, and no code.
+
+    Args:
+        name: ORG/NAME, or ORG/NAME@REVISION for a commit, a tag or a branch.
+    """
     from huggingface_hub import snapshot_download
 
-    fetch: Callable[[tuple[str, ...]], str] = lambda files: snapshot_download(name, allow_patterns=list(files))  # noqa: E731
+    repository, _, revision = name.partition("@")
+    fetch: Callable[[tuple[str, ...]], str] = lambda files: snapshot_download(  # noqa: E731
+        repository, revision=revision or None, allow_patterns=list(files)
+    )
     folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES)))
     if not any(folder.glob("*.safetensors")):
         folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES_PICKLED)))

@@ -1,9 +1,9 @@
 """Weights to start from, opened by path or by name (timm:, torchvision:, hf:)"""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from vit.checkpoints.format import KEY, Description, read_description
 from vit.checkpoints.label_rules import LabelRules
@@ -14,28 +14,39 @@ from vit.data.preprocess import COLORS
 from vit.errors import CheckpointError, first_line
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
-from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
+from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
 from vit.weights.formats import eva
-from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
+from vit.weights.formats.detect import NetworkOfTimmError, convert_weights, describe_names
+from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.licence import UNKNOWN, licence_of
-from vit.weights.named_model import named_model
-from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
-from vit.weights.pretrained import OwnNetwork, Pretrained, imagenet_classes
+from vit.weights.named_model import (
+    LICENCE,
+    is_of_timm,
+    is_published,
+    named_model,
+    published_file,
+    stem_of,
+    usual_networks,
+)
+from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_settings, from_timm_config
+from vit.weights.pretrained import PREPROCESSING, OwnNetwork, Pretrained, imagenet_classes
+from vit.weights.trainer_file import State, check_state, describe_choice
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
-_DEIT3 = re.compile(r"deit_?3")  # as Meta names its files
-_HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|tar|ckpt))*$")
+_OTHER_NETWORK = "give the name of its own network: --network NAME ('vit models' lists all)"
 
 
-def open_pretrained(source: str) -> Pretrained:
+def open_pretrained(source: str, network: str | None = None, state: State | None = None) -> Pretrained:
     """Weights of a file, a folder, a run, or a library's model by its name.
 
     Args:
-        source: a path, timm:NAME, torchvision:NAME or hf:ORG/NAME.
+        source: a path, timm:NAME, torchvision:NAME or hf:ORG/NAME[@REVISION].
+        network: name of the network that a file is for, where neither the file nor its name tells; None: unknown.
+        state: average (EMA) or raw weights, where the checkpoint of a training program has both; None: the average.
 
     Raises:
         CheckpointError: the weights cannot be read, or are of an unknown format.
@@ -44,24 +55,53 @@ def open_pretrained(source: str) -> Pretrained:
     """
     library, _, name = source.partition(":")
     if library == "timm":
-        weights = from_timm(name)
-        return _foreign(source, weights, FolderConfig(model=named_model(name)))
+        return _foreign(source, WeightsFile(from_timm(name)), FolderConfig(model=named_model(name), is_exact=True))
     if library == "torchvision":
         fetched = from_torchvision(name)
         stated = StatedPreprocess(fetched.preprocess, "torchvision's weights")
-        return _foreign(source, fetched.weights, FolderConfig(preprocess=stated, class_names=fetched.class_names))
+        told = FolderConfig(is_exact=True, preprocess=stated, class_names=fetched.class_names)
+        return _foreign(source, WeightsFile(fetched.weights), told)
     path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
     if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
-        found = _foreign(source, read_weights_file(path), read_folder(path))
+        found = _foreign(source, read_weights_file(path, state), read_folder(path), state)
         return _with_own_rules(found, path / "model.safetensors")
     path = start_of(path)
-    if path.suffix == ".ckpt":
-        return _checkpoint(source, path)
     check_local(path)
+    if path.suffix not in (".safetensors", ".npz") and path.is_file() and is_ours(path):
+        return _checkpoint(source, path)
     if path.suffix == ".safetensors" and path.is_file() and KEY in (metadata := read_metadata(path)):
         return _exported(source, path, metadata[KEY])
-    model = named_model(_HASH_AND_ENDING.sub("", path.name))
-    return _foreign(source, read_weights_file(path), FolderConfig(model=model))
+    file = read_weights_file(path, state)
+    return _foreign(source, file, _told_of(path, file, network), state)
+
+
+def _told_of(path: Path, file: WeightsFile, network: str | None) -> FolderConfig:
+    """What a file, its name and the user say of its weights."""
+    published, stated = published_file(path.name), file.stated
+    candidates = [(published.model, "")] if published is not None else []
+    candidates += [(network, "--network")] if network else []
+    candidates += [*((name, "the file") for name in stated.networks), (stem_of(path.name), "")]
+    name, named_by = next((one for one in candidates if is_of_timm(one[0])), ("", ""))
+    model = named_model(name) if name else None
+    by_name = model is not None and not named_by and is_published(model, name, file.weights)
+    is_exact = published is not None or by_name
+    try:
+        values, program = from_settings(stated.settings, {} if model is None else model.config)
+    except Exception as error:  # an untrusted file may hold anything
+        raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
+    preprocess = StatedPreprocess(values, f"{program or 'settings'} in the file") if values else None
+    if preprocess is None and published is not None and published.preprocess:
+        preprocess = StatedPreprocess(published.preprocess, "torchvision's weights")
+    names = stated.class_names or (None if published is None else published.class_names)
+    licence = LICENCE if published is not None and published.library == "torchvision" else UNKNOWN
+    return FolderConfig(
+        model=model,
+        named_by=named_by,
+        is_exact=is_exact,
+        preprocess=preprocess,
+        class_names=names,
+        licence=licence,
+    )
 
 
 def _checkpoint(source: str, path: Path) -> Pretrained:
@@ -73,7 +113,7 @@ def _checkpoint(source: str, path: Path) -> Pretrained:
 
 def _exported(source: str, path: Path, words: str) -> Pretrained:
     """A file of `vit export`: its description says everything but how tensors are held."""
-    description, weights = _description(path, words), read_weights_file(path)
+    description, weights = _description(path, words), read_weights_file(path).weights
     expected_weights(description, len(weights), path)
     options = description.spec.options
     if "rope2d" in str(options.get("pos_embed")):
@@ -135,49 +175,65 @@ def _described(source: str, format: str, weights: Weights, description: Descript
     )  # fmt: skip
 
 
-def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
+def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | None = None) -> Pretrained:
     """Foreign weights with what a library or a config says of them, else with the defaults of their format."""
     model = told.model
     if model is not None and model.options is None:
-        return _of_timm(source, weights, model, told)
+        return _of_timm(source, file, model, told, state)
     try:
-        found, converted = convert_weights(weights, told.config)
+        matched = convert_weights(file.weights, told.config, state)
     except NetworkOfTimmError as error:
         raise CheckpointError(f"{source}: {error}", error.fix) from error
     except ValueError as error:
         fix = "give the weights of a plain ViT, or timm:NAME"
         raise CheckpointError(f"{source}: {first_line(error)}", fix) from error
+    if matched is None:
+        fitting = usual_networks(file.weights)
+        likely = f"; {' and '.join(fitting)} of timm would fit" if fitting else ""
+        raise CheckpointError(
+            f"{source}: {describe_names(file.weights)} are of no ViT that is known, and nothing names another "
+            f"network{likely}",
+            f"name it: --network {fitting[0] if fitting else 'NAME'} ('vit models' lists all), or rename the file as "
+            "timm names the network, such as resnet50.pth",
+        )
+    found, converted, prefix = matched
+    check_state((file.place, prefix), state, source)
     named = _options_of_model(model, converted)
-    if converted.doubt and named is None and not _is_deit3(source, converted):
+    if model is not None and named is None and told.named_by:
+        raise CheckpointError(
+            f"{source}: its tensors are not those of {model.name}, which {told.named_by} names", _OTHER_NETWORK
+        )
+    if converted.doubt and named is None and not told.is_exact:
         raise CheckpointError(
             f"{source}: names and shapes fit a plain ViT, and {converted.doubt} as well",
-            "rename the file as timm names the model, or give a folder with timm's config.json, or timm:NAME",
+            "rename the file as timm names the model, or give --network NAME, a folder with timm's config.json, or "
+            "timm:NAME",
         )
-    stated = told.preprocess
-    if stated is None and named is not None and model is not None:
-        stated = StatedPreprocess(from_timm_config(model.config), _told_by(model))
-    stated = stated or StatedPreprocess(converted.preprocess, f"the default of {found.name} weights")
+    about = model if named is not None else None
+    stated, guessed = _preprocess(told, about, StatedPreprocess(converted.preprocess, f"usual for {found.name} files"))
     head = converted.weights.get("head.weight")
     num_classes = 0 if head is None else len(head)
+    class_names, assumed = _class_names(told, num_classes)
+    options: dict[str, Value] = {**converted.options, **(named or {})}
+    if told.is_exact and model is None:
+        options.setdefault("num_heads", published_heads(converted.weights["blocks.0.attn.qkv.weight"].shape[-1]))
     return Pretrained(
         source,
         found.name,
         converted.weights,
         num_classes,
-        _class_names(told.class_names, num_classes),
+        class_names,
         stated.values,
         stated.source,
         converted.dropped,
-        options={**converted.options, **(named or {})},
-        image_size=model.image_size if named is not None and model is not None else None,
+        options=options,
+        image_size=about.image_size if about is not None else None,
         undecided=converted.undecided,
         multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
-        licence=_licence(told, model if named is not None else None),
+        licence=_licence(told, about),
+        choice=file.choice or describe_choice(prefix, ()),
+        guessed=(*guessed, *assumed),
     )
-
-
-def _is_deit3(source: str, converted: Converted) -> bool:
-    return _DEIT3.search(Path(source).name) is not None and "pos_embed" in converted.weights
 
 
 def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str, Value] | None:
@@ -191,27 +247,58 @@ def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str
     return {**named, "activation": named.get("activation", converted.options.get("activation", "gelu"))}
 
 
-def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig) -> Pretrained:
+def _of_timm(source: str, file: WeightsFile, model: TimmModel, told: FolderConfig, state: State | None) -> Pretrained:
     """Weights of a model of timm that is not a plain ViT: timm's own network computes with them."""
     try:
-        own, num_classes = model.weights_of(weights)
+        own = model.weights_of(file.weights, state)
     except ValueError as error:
+        if told.named_by:
+            problem = f"{source}: its tensors are not those of {model.name}, which {told.named_by} names: {error}"
+            raise CheckpointError(problem, _OTHER_NETWORK) from error
         raise CheckpointError(
             f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
             f"rename the file if it is another network, or give timm:{model.name}",
         ) from error
-    stated = told.preprocess or StatedPreprocess(from_timm_config(model.config), _told_by(model))
+    check_state((file.place, own.prefix), state, source)
+    stated, guessed = _preprocess(told, model, None)
+    class_names, assumed = _class_names(told, own.num_classes)
     return Pretrained(
         source,
         "timm",
-        {f"{_PREFIX}{key}": value for key, value in own.items()},
-        num_classes,
-        _class_names(told.class_names, num_classes),
+        {f"{_PREFIX}{key}": value for key, value in own.weights.items()},
+        own.num_classes,
+        class_names,
         stated.values,
         stated.source,
+        own.dropped,
         network=OwnNetwork(model.name, model.image_size),
         licence=_licence(told, model),
+        choice=file.choice or describe_choice(own.prefix, ()),
+        guessed=(*guessed, *assumed),
     )
+
+
+def _preprocess(
+    told: FolderConfig, model: TimmModel | None, usual: StatedPreprocess | None
+) -> tuple[StatedPreprocess, tuple[str, ...]]:
+    """(the preprocessing, names of its values that are guesses).
+
+    Args:
+        model: model of timm whose configuration has values where nothing else states them.
+        usual: preprocessing of the format; None: `model` is not None.
+    """
+    if told.preprocess is not None and told.preprocess.values.keys() >= set(PREPROCESSING):
+        return told.preprocess, ()
+    if model is not None:
+        usual = StatedPreprocess(from_timm_config(model.config), _told_by(model))
+    assert usual is not None
+    if model is not None and told.is_exact and told.preprocess is None:
+        return usual, ()
+    if told.preprocess is None:
+        return usual, PREPROCESSING
+    stated, values = told.preprocess, {**usual.values, **told.preprocess.values}
+    guessed = tuple(name for name in PREPROCESSING if name not in stated.values)
+    return StatedPreprocess(cast(PreprocessValues, values), f"{stated.source}, else {usual.source}"), guessed
 
 
 def _told_by(model: TimmModel) -> str:
@@ -221,10 +308,19 @@ def _told_by(model: TimmModel) -> str:
 
 
 def _licence(told: FolderConfig, model: TimmModel | None) -> str:
-    """The licence on the card beside the weights; without a card, the one that timm states for the model."""
-    return licence_of(model) if told.licence == UNKNOWN else told.licence
+    """The licence on the card beside the weights; of published weights without a card, the one that timm states."""
+    return licence_of(model) if told.licence == UNKNOWN and told.is_exact else told.licence
 
 
-def _class_names(told: tuple[str, ...] | None, num_classes: int) -> tuple[str, ...] | None:
-    """The names that a config tells, where they are as many as the classes; else those of ImageNet, if they fit."""
-    return told if told and len(told) == num_classes else imagenet_classes(num_classes)
+def _class_names(told: FolderConfig, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """(class names, ("class_names",) where they are a guess).
+
+    A list of another length than the classifier is not used. Without a list, 1,000 outputs are taken for ImageNet's.
+    """
+    names = told.class_names
+    if names and len(names) == num_classes:
+        return names, ()
+    if names and num_classes:
+        return None, ("class_names",)
+    names = imagenet_classes(num_classes)
+    return names, () if names is None or told.is_exact else ("class_names",)

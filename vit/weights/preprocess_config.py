@@ -4,6 +4,7 @@ Padding a picture to a square is refused, because `Preprocess` cannot do it.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -50,13 +51,14 @@ _PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 _TIMM_CROP = 0.875  # timm.data's default
 _TIMM_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "center": "shortest", "squash": "squash"}
 _OPEN_CLIP_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "shortest": "shortest", "squash": "squash"}
-_SHORTEST = (
-    "CLIP",
-    "ChineseCLIP",
-    "Bit",
-    "Llava",
-)  # processors for which a single number is the shorter side
-_OTHERS = ("EfficientNet", "Levit", "MobileViT", "PoolFormer")  # processors with resizes or normalizations of their own
+_SHORTEST = ("CLIP", "ChineseCLIP", "Bit", "Llava")  # processors for which a single number is the shorter side
+# Processors whose pixels equal those of `Preprocess`. Others resize, pad or normalize in ways of their own.
+_PROCESSORS = ("", "ViT", "DeiT", "Beit", "Siglip", "ConvNext", "DPT", "Blip", "Pvt", "DINOv3ViT", *_SHORTEST)
+_BILINEAR = ("ViT", "DINOv3ViT")  # processors whose class resizes so where `resample` is missing; others are bicubic
+_EITHER = ("", "ConvNext", "Pvt")  # versions of transformers differ
+_SUFFIX = re.compile(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$")
+_UNSUPPORTED = ("do_flip_channel_order", "do_pad", "keep_aspect_ratio", "do_center_pad")  # settings that are not false
+_TIMM_SETTINGS = {"mean", "std", "crop_pct", "interpolation"}  # timm's train.py keeps all, also where they are None
 _CONVNEXT, _CONVNEXT_CROP, _CONVNEXT_SQUASHED = "ConvNext", 224 / 256, 384  # the crop below this side alone
 
 
@@ -77,8 +79,40 @@ def from_timm_config(config: Config) -> PreprocessValues:
     }
 
 
-def from_hugging_face_config(config: Config) -> PreprocessValues:
+def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str]:
+    """(preprocessing that the settings of a training state, the program that keeps them; "" if one is not known).
+
+    Args:
+        settings: settings in a checkpoint.
+        base: timm's configuration of the network, which timm's train.py takes where a setting is None; {}: unknown.
+
+    Raises:
+        ValueError: a setting is not what the program would write.
+    """
+    given = {key: value for key, value in settings.items() if value is not None}
+    if settings.keys() >= _TIMM_SETTINGS:
+        size = given.get("input_size") or [given.get("img_size") or base.get("input_size", (3, 224, 224))[-1]]
+        known = {key: given[key] for key in (*_TIMM_SETTINGS, "crop_mode") if key in given}
+        for key in ("mean", "std"):
+            if len(known.get(key, ())) == 1:
+                known[key] = [*known[key]] * 3
+        return from_timm_config({**base, **known, "input_size": (3, size[-1], size[-1])}), "timm's train.py"
+    if {"val_resize_size", "val_crop_size"} <= given.keys():
+        crop = _fraction(given["val_crop_size"] / given["val_resize_size"])
+        word = _interpolation(given.get("interpolation", "bilinear"))
+        return {**IMAGENET, "interpolation": word, "crop_fraction": crop}, "torchvision's train.py"
+    values: PreprocessValues = {}
+    if "mean" in given and "std" in given and max(*_three(given["mean"]), *_three(given["std"])) <= 1:
+        values = {"mean": _three(given["mean"]), "std": _three(given["std"])}
+    return values, ""
+
+
+def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
     """A preprocessor_config.json of transformers.
+
+    Args:
+        config: its content.
+        model_type: type of the model in the config.json beside it, which tells the class of old files of ViTs.
 
     Raises:
         ValueError: pixels are scaled in a way that mean and standard deviation cannot express, pictures are padded, or
@@ -90,9 +124,9 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
         raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
     if not config.get("do_rescale", True):
         raise ValueError("do_rescale is false, and only pixels from 0 to 1 are supported")
-    kind = _kind(config)
-    if kind.startswith(_OTHERS) or config.get("do_flip_channel_order"):
-        raise ValueError(f"{kind or 'the processor'} resizes or normalizes in a way that is not supported")
+    kind = _kind(config) or ("ViT" if model_type == "vit" else "")
+    if _SUFFIX.sub("", kind) not in _PROCESSORS or any(config.get(key) for key in _UNSUPPORTED):
+        raise ValueError(f"{kind or 'the processor'} resizes, pads or normalizes in a way that is not supported")
     normalized = config.get("do_normalize", True)
     size = _stated(config, "size") if config.get("do_resize", True) else config.get("size")
     resized = size.get("shortest_edge") or size.get("height") if isinstance(size, Mapping) else size
@@ -105,7 +139,7 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
     return {
         "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
         "std": _three(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
-        "interpolation": _interpolation(config.get("resample", 2)),
+        "interpolation": _interpolation(_resample(config, _SUFFIX.sub("", kind))),
         "crop_fraction": crop_fraction,
         "resize_mode": mode,
     }
@@ -119,6 +153,13 @@ def _stated(config: Config, key: str) -> Any:
             f"it into the file, as AutoImageProcessor.from_pretrained(FOLDER).save_pretrained(FOLDER) does"
         )
     return config[key]
+
+
+def _resample(config: Config, kind: str) -> Any:
+    """The number of Pillow's filter. Each class of processors has its own default."""
+    if config.get("resample") is not None or kind in _EITHER:
+        return _stated(config, "resample") if config.get("do_resize", True) else 2
+    return 2 if kind in _BILINEAR else 3
 
 
 def _kind(config: Config) -> str:

@@ -1,10 +1,10 @@
 """Pretrained weights with everything that is known of them, and the network that they fill"""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
@@ -17,14 +17,14 @@ from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import Classes, LoadReport, adapt, fill
-from vit.weights.formats.shapes import shown_network
+from vit.weights.formats.shapes import ShownNetwork, UndecidedError, shown_network
 from vit.weights.formats.weight_format import Weights
 from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
-_FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
 IMAGENET = 1000  # classes
 _WORDNET = re.compile(r"n\d{8}")  # a folder of ImageNet
+PREPROCESSING = ("mean", "std", "crop_fraction", "interpolation")
 _COMPUTED = ("num_heads", "activation", "norm_placement", "pos_embed")  # tensors of the same shapes fit all values
 
 
@@ -81,6 +81,8 @@ class Pretrained:
         temperature: divisor of the logits, fitted to the network that the weights are for.
         validation_scores: what that network gave its validation images; None: unknown.
         licence: licence of the weights; "not stated" where it is unknown.
+        choice: which set of weights was taken of a file that holds several, in words; "": it holds one.
+        guessed: values of `preprocess`, and "class_names", that nothing states.
     """
 
     source: str
@@ -99,6 +101,47 @@ class Pretrained:
     temperature: float = 1.0
     validation_scores: ValidationScores | None = None
     licence: str = UNKNOWN
+    choice: str = ""
+    guessed: tuple[str, ...] = ()
+
+    def guesses(self, given: Set[str] = frozenset()) -> str:
+        """What is guessed of the network, its preprocessing and its classes, in words; "" where all is stated.
+
+        Args:
+            given: names that the user has given values for: "num_heads", "mean", "class_names", ...
+        """
+        told: list[str] = []
+        if self.network is None and "num_heads" not in given:
+            with suppress(CheckpointError):
+                told += [guess] if (guess := self._shown({}).guess) else []
+        words = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: the list differs'})"}
+        told += [words.get(name, name) for name in self.guessed if name not in given]
+        return ", ".join(told)
+
+    def guesses_of_training(self, network: Network, used: Preprocess) -> str:
+        """`guesses` of a training from these weights, without what the user has replaced."""
+        given = {name for name, value in self.preprocess.items() if getattr(used, name) != value} | {"class_names"}
+        if isinstance(network, VisionTransformer) and self.network is None:
+            with suppress(CheckpointError):  # nothing is guessed where the user had to give it
+                is_usual = self.own_network().options["num_heads"] == network.config.num_heads
+                given |= set() if is_usual else {"num_heads"}
+        return self.guesses(given)
+
+    def with_preprocess(self, given: Mapping[str, object]) -> "Pretrained":
+        """The same weights with values of `Preprocess` that the user gives.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
+        for name, values in given.items():
+            numbers = values if isinstance(values, tuple) else (values,)
+            limits = {"mean": (0, 1), "std": (1e-6, 1), "crop_fraction": (1e-6, 1)}.get(name)
+            if limits is not None and not all(limits[0] <= float(str(number)) <= limits[1] for number in numbers):
+                raise UsageError(f"--{name} {_short(values)} is not between 0 and 1", "give fractions of 1")
+        values = cast(PreprocessValues, {**self.preprocess, **given})
+        source = f"{self.preprocess_from}, but for {' and '.join(given)}"
+        guessed = tuple(name for name in self.guessed if name not in given)
+        return replace(self, preprocess=values, preprocess_from=source, guessed=guessed)
 
     def facts(self, used: Preprocess | None = None) -> list[tuple[str, str]]:
         """Names and values for the terminal.
@@ -113,6 +156,7 @@ class Pretrained:
         whose = f"{self.preprocess_from}, but for {given}" if given else self.preprocess_from
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
+        facts += [("taken", self.choice)] if self.choice else []
         return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
@@ -127,16 +171,23 @@ class Pretrained:
         given = given or {}
         if self.network is not None:
             return OwnNetwork(self.network.name, self.network.image_size, {**self.network.options, **given})
+        shown = self._shown(given)
+        stated = None if "pos_embed" in self.weights else self.image_size
+        return OwnNetwork(_catalog_name(shown.options), stated or shown.image_size, shown.options)
+
+    def _shown(self, given: Options) -> ShownNetwork:
+        """The ViT that shapes, config and user show. CheckpointError: they do not show enough."""
         known = {**self.options, **given}
         missing = [name for name in self.undecided if name not in known]
         if missing:
-            raise CheckpointError(f"{self.source}: names and shapes do not show its {' and '.join(missing)}", _FIX)
+            problem = f"{self.source}: names and shapes do not show its {' and '.join(missing)}"
+            raise CheckpointError(problem, _deciding(missing))
         try:
-            shown = shown_network(self.weights, known)
+            return shown_network(self.weights, known)
+        except UndecidedError as error:
+            raise CheckpointError(f"{self.source}: {error}", _deciding([error.option])) from error
         except Exception as error:  # an untrusted file may hold tensors of any shape
-            raise CheckpointError(f"{self.source}: {first_line(error)}", _FIX) from error
-        stated = None if "pos_embed" in self.weights else self.image_size
-        return OwnNetwork(_catalog_name(shown.options), stated or shown.image_size, shown.options)
+            raise CheckpointError(f"{self.source}: {first_line(error)}", "give the weights of a plain ViT") from error
 
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
         """The network that these weights are for, filled with them.
@@ -173,7 +224,7 @@ class Pretrained:
         old = self.class_names
         if new is None or old is None or old == imagenet_classes(self.num_classes):
             return None
-        is_of_folders = len(new) == IMAGENET and _are_numbers(new) and not _are_numbers(old)
+        is_of_folders = len(new) == IMAGENET and are_numbers(new) and not are_numbers(old)
         return None if is_of_folders else Classes(old, new)
 
     def check_fit(
@@ -223,7 +274,14 @@ class Pretrained:
         return f"leave --network and --image_size out, and the weights choose {own.name} of {own.image_size} pixels"
 
 
-def _are_numbers(class_names: Sequence[str]) -> bool:
+def _deciding(options: Sequence[str]) -> str:
+    """How to give options that nothing shows."""
+    ours, short = (" ".join(f"--{prefix}{name}" for name in options) for prefix in ("model.network.", ""))
+    return f"give {ours} ('vit convert': {short}), or rename the file as timm names the model"
+
+
+def are_numbers(class_names: Sequence[str]) -> bool:
+    """Whether all names are WordNet's numbers, as those of ImageNet's folders are."""
     return all(map(_WORDNET.fullmatch, class_names))
 
 

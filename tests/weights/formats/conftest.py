@@ -32,7 +32,7 @@ def ours() -> Callable[..., nn.Module]:
     """`ours(weights, name, config, image_size, **given)`: our network from foreign weights of a format."""
 
     def make(weights, name, config=None, image_size=None, **given):
-        found, converted = convert_weights(dict(weights), config or {})
+        found, converted, _ = convert_weights(dict(weights), config or {})
         assert found.name == name
         shown = shown_network(converted.weights, {**converted.options, **given})
         num_classes = len(converted.weights["head.weight"]) if "head.weight" in converted.weights else 3

@@ -99,5 +99,5 @@ def test_an_activation_that_ours_do_not_have_is_refused(values):
 def test_other_rotary_networks_of_timm_are_not_taken_for_dinov3():
     theirs = timm.create_model("vit_small_patch16_rope_224", depth=1, embed_dim=96, num_heads=3, img_size=64)
     assert options_of_model(theirs) is None
-    _, converted = convert_weights({**theirs.state_dict(), "reg_token": torch.zeros(1, 4, 96)}, {})
+    _, converted, _ = convert_weights({**theirs.state_dict(), "reg_token": torch.zeros(1, 4, 96)}, {})
     assert converted.doubt  # a file of such weights needs a name or a config

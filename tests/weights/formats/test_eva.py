@@ -56,7 +56,7 @@ def test_other_networks_of_the_class_are_left_to_timm(name):
 
 def test_the_names_alone_do_not_decide():
     theirs = timm.create_model(OURS[0], **SMALL)
-    _, converted = convert_weights(theirs.state_dict(), {})
+    _, converted, _ = convert_weights(theirs.state_dict(), {})
     assert converted.doubt  # a file of such weights needs a name or a config
 
 

@@ -85,7 +85,7 @@ def test_logits_are_those_of_timms_loader(case, ours, same, tmp_path):
     theirs = timm.create_model("vit_base_patch16_224", **SMALL, **options).eval()
     with torch.no_grad():
         theirs.load_pretrained(str(tmp_path / "a.npz"))
-    read = read_weights_file(tmp_path / "a.npz")
+    read = read_weights_file(tmp_path / "a.npz").weights
     assert convert_weights(read, {})[1].options["activation"] == "gelu_tanh"
     same(theirs, ours(read, "JAX"), SIDE)
     theirs.set_input_size(img_size=80)
@@ -108,7 +108,7 @@ def test_a_classifier_that_reads_pre_logits_is_dropped_with_it(big_vision, scale
     weights = {f"params/{name}": torch.from_numpy(value) for name, value in layout(big_vision).items()}
     weights["params/head/kernel"] *= scale
     layer = {"params/pre_logits/kernel": torch.ones(D, D), "params/pre_logits/bias": torch.ones(D)}
-    _, converted = convert_weights({**weights, **layer}, {})
+    _, converted, _ = convert_weights({**weights, **layer}, {})
     assert ("head.weight" in converted.weights) == has_head and layer.keys() <= converted.dropped.keys()
     assert ("reads pre_logits" in converted.dropped.get("params/head/kernel", "")) != has_head
     assert "head.weight" in convert_weights(weights, {})[1].weights

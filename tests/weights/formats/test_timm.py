@@ -102,7 +102,7 @@ def test_a_classifier_that_reads_pre_logits_is_dropped_with_it(scale, has_head):
     weights = timm.create_model("vit_tiny_patch16_224", **small).state_dict()
     weights["head.weight"] = scale * torch.ones(7, 96)
     layer = {"pre_logits.fc.weight": torch.ones(96, 96), "pre_logits.fc.bias": torch.ones(96)}
-    _, converted = convert_weights({**weights, **layer}, {})
+    _, converted, _ = convert_weights({**weights, **layer}, {})
     assert ("head.weight" in converted.weights) == has_head and layer.keys() <= converted.dropped.keys()
     assert ("reads pre_logits" in converted.dropped.get("head.weight", "")) != has_head
     assert "head.weight" in convert_weights(weights, {})[1].weights

@@ -7,6 +7,7 @@ from vit.data.preprocess import COLORS, Preprocess, Window, is_window
 from vit.data.samples import Samples, Source
 from vit.errors import UsageError
 from vit.models.network import Network
+from vit.models.network_names import OWN
 from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
 from vit.training.lora import layers_to_adapt
@@ -76,7 +77,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     not_of_weights = ("window", "channels", "color_profiles")
     is_open = any(value is None for key, value in vars(model.preprocess).items() if key not in not_of_weights)
     if model.init_from is not None and (name == AUTO or is_open):
-        pretrained = open_pretrained(model.init_from)  # a run's config.yaml has everything filled in
+        pretrained = open_pretrained(model.init_from, network_of_weights(model))  # config.yaml has all values filled in
     if model.init_from is None:
         _check_lengths(model.preprocess, model.preprocess.channels or COLORS)
     if name != AUTO:
@@ -87,6 +88,12 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     image_size = image_size or own.image_size
     spec = _checked(own.name, own.options, image_size, model.lora)
     return WantedNetwork(spec, image_size, own.options, pretrained)
+
+
+def network_of_weights(model: ModelConfig) -> str | None:
+    """The network of timm that a recipe names, for files of weights that name none. Our own ViTs show by shapes."""
+    name = str(model.network.get("name", AUTO))
+    return None if name == AUTO or name in OWN else name
 
 
 def _checked(name: str, options: Options, image_size: int | None, lora: int | None) -> NetworkSpec:

@@ -4,7 +4,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 from vit.weights.formats import clip, dinov3, eva, huggingface, jax, meta, openclip, timm, torchvision
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, below, by_prefix
+from vit.weights.trainer_file import State, chosen
 
 FORMATS: tuple[WeightFormat, ...] = (
     eva.FORMAT,
@@ -19,7 +20,6 @@ FORMATS: tuple[WeightFormat, ...] = (
     openclip.FORMAT,
     jax.FORMAT,
 )
-_WRAPPERS = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.", "visual_encoder.")
 _SHOWN = 4
 _PE = "timm:vit_pe_core_tiny_patch16_384, timm:vit_pe_core_base_patch16_224, ..."
 
@@ -38,41 +38,49 @@ class NetworkOfTimmError(ValueError):
 
 def check_ours(names: Set[str]) -> None:
     """Raise NetworkOfTimmError for names that only timm converts."""
-    for tower in ("", "visual.", "module.visual."):
-        is_residual = {f"{tower}conv1.weight", f"{tower}transformer.resblocks.0.ln_1.weight"} <= names
-        if is_residual and (f"{tower}attn_pool.probe" in names or f"{tower}ln_post.weight" not in names):
-            raise NetworkOfTimmError("Meta's Perception Encoder", _PE)  # CLIP has the last norm, and no probe
+    is_residual = {"conv1.weight", "transformer.resblocks.0.ln_1.weight"} <= names
+    if is_residual and ("attn_pool.probe" in names or "ln_post.weight" not in names):
+        raise NetworkOfTimmError("Meta's Perception Encoder", _PE)  # CLIP has the last norm, and no probe
     if any(name.endswith(("rope.freqs_cos", "mlp.ffn_ln.weight", "attn.inner_attn_ln.weight")) for name in names):
         raise NetworkOfTimmError("EVA-02's authors", "timm:eva02_tiny_patch14_224, ...")
 
 
-def convert_weights(weights: Weights, config: Config) -> tuple[WeightFormat, Converted]:
-    """The format of foreign weights, and the weights in our names.
+def convert_weights(
+    weights: Weights, config: Config, state: State | None = None
+) -> tuple[WeightFormat, Converted, str] | None:
+    """The format of foreign weights, the weights in our names, and the prefix below which they stand.
 
-    Prefixes that training puts around a network (`module.`, `backbone.`) are taken off. Names outside are dropped.
+    A prefix that training puts around a network (`module.`, `backbone.`) is one below which the names are of a format.
+    Names outside are dropped. None: no known format has these names.
+
+    Args:
+        config: the config.json beside them, or {}.
+        state: average or raw weights, where both are there below different prefixes.
 
     Raises:
-        ValueError: no known format has these names, or a tensor is not of the shape that its format gives it.
+        ValueError: several networks could be meant, or a tensor is not of the shape that its format gives it.
         NetworkOfTimmError: the names are those of a network's authors, which only timm converts.
     """
-    check_ours(weights.keys())
-    outside: dict[str, str] = {}
-    for _ in range(4):  # module.backbone. and the like
-        found = next((each for each in FORMATS if each.matches(weights.keys())), None)
-        if found is not None:
-            try:
-                converted = found.convert(weights, config)
-            except Exception as error:  # tensors of any shape
-                raise ValueError(
-                    f"{found.name} weights that cannot be read ({type(error).__name__}: {error})"
-                ) from error
-            return found, replace(converted, dropped=outside | converted.dropped)
-        wrapper = next((w for w in _WRAPPERS if any(name.startswith(w) for name in weights)), None)
-        if wrapper is None:
-            break
-        outside |= {name: f"not below {wrapper}" for name in weights if not name.startswith(wrapper)}
-        weights = {name.removeprefix(wrapper): value for name, value in weights.items() if name.startswith(wrapper)}
+    groups = by_prefix(weights)
+    found: dict[str, WeightFormat] = {}
+    for prefix, names in groups.items():
+        check_ours(names)
+        own = next((each for each in FORMATS if each.matches(names)), None)
+        if own is not None and not any(prefix.startswith(outer) for outer in found):
+            found[prefix] = own
+    if not found:
+        return None
+    prefix = chosen({prefix: below(weights, prefix)[0] for prefix in found}, state)
+    weights, outside = below(weights, prefix)
+    try:
+        converted = found[prefix].convert(weights, config)
+    except Exception as error:  # tensors of any shape
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{found[prefix].name} weights that cannot be read ({why})") from error
+    return found[prefix], replace(converted, dropped=outside | converted.dropped), prefix
+
+
+def describe_names(weights: Weights) -> str:
+    """The first names of weights, for an error."""
     first = ", ".join(sorted(weights)[:_SHOWN])
-    raise ValueError(
-        f"its {len(weights):,} names are of no ViT that is known: {first}{', ...' * (len(weights) > _SHOWN)}"
-    )
+    return f"its {len(weights):,} names ({first}{', ...' * (len(weights) > _SHOWN)})"

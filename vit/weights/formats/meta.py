@@ -9,6 +9,7 @@ from collections.abc import Set
 from vit.models.options import Options
 from vit.weights.formats import timm
 from vit.weights.formats.huggingface import with_position_in_class_token
+from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed, without
 from vit.weights.preprocess_config import IMAGENET
 
@@ -23,6 +24,7 @@ _LEFT_OUT = {
     r"decoder_.*": "paints pixels in pretraining alone",
     r"(dino_head|ibot_head|head\.(mlp|last_layer))\b.*": "a head for pretraining alone",
 }
+_RELEASED = (192, 384, 512, 768, 1024, 1280, 1536)  # widths of the released networks
 _ROTARY = "timm's ViTs with rotary positions (vit_base_patch16_rope_224)"
 
 
@@ -37,9 +39,10 @@ def convert(weights: Weights, config: Config) -> Converted:
     doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
     weights, dropped = without(weights, _LEFT_OUT)
     weights = renamed(weights, _RULES)
-    options: Options = {}
+    width = weights["blocks.0.attn.qkv.weight"].shape[-1]
+    options: Options = {"num_heads": published_heads(width)} if width in _RELEASED else {}
     if "reg_token" in weights:
-        weights, options = with_position_in_class_token(weights), {"prefix_positions": False}
+        weights, options = with_position_in_class_token(weights), {**options, "prefix_positions": False}
     return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
 
 

@@ -6,7 +6,9 @@ The map into the common space of images and texts is left out, because it is not
 
 from collections.abc import Set
 
-from vit.models.options import Options
+import torch
+
+from vit.models.options import Value
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed, without
 from vit.weights.preprocess_config import CLIP
 
@@ -28,6 +30,12 @@ _LEFT_OUT = {
     r"visual\.proj": "the map into CLIP's common space of images and texts",
     r"(?!visual\.).*": "the text tower",
 }
+# What a config states, and a tower of ours computes with any value of it, or with this value alone
+_ANY = {"layers", "width", "head_width", "mlp_ratio", "patch_size", "image_size", "ls_init_value", "patch_dropout",
+        "no_ln_pre", "output_tokens", "pool_type", "final_ln_after_pool", "norm_kwargs", "act_kwargs"}  # fmt: skip
+_ONLY = {"pos_embed_type": ("learnable", "sin_cos_2d"), "block_type": (None, "default")}
+_POOLS = ("tok", "avg")
+_WIDTH, _HEAD_WIDTH = 768, 64  # OpenCLIP's defaults
 _OPENAI = {"input_resolution", "context_length", "vocab_size"}  # only in OpenAI's files, which use quick GELU
 
 
@@ -37,17 +45,56 @@ def matches(names: Set[str]) -> bool:
 
 
 def convert(weights: Weights, config: Config) -> Converted:
-    """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config."""
+    """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config.
+
+    Raises:
+        ValueError: the config states something that a ViT of ours does not compute.
+    """
     openai = names_openai(weights)
-    quick = openai or bool(config.get("model_cfg", config).get("quick_gelu", False))
+    model = config.get("model_cfg", config)
+    quick = openai or bool(model.get("quick_gelu", False))
+    stated, pool, follows_pool = _tower_options(model.get("vision_cfg") or {})
     weights, dropped = without(weights, _LEFT_OUT)
     weights = renamed(weights, _RULES)
     for name, axes in (("cls_token", 2), ("pos_embed", 1)):
         if name in weights:
             weights[name] = weights[name].reshape((1,) * axes + tuple(weights[name].shape))
-    options: Options = {"norm_eps": 1e-5} | ({"activation": "quick_gelu"} if quick else {})
+    if "norm_pre.weight" not in weights:  # ours has a bias where no norm follows
+        weights["patch_embed.proj.bias"] = torch.zeros(len(weights["patch_embed.proj.weight"]))
+    if follows_pool:
+        weights = renamed(weights, {r"norm\.(.*)": r"fc_norm.\1"})
+    options: dict[str, Value] = {"norm_eps": 1e-5, **({"activation": "quick_gelu"} if quick else {}), **stated}
+    if pool == "avg":
+        options["pool"] = "patch_mean"
+    if openai:
+        options["num_heads"] = len(weights["cls_token"][0, 0]) // _HEAD_WIDTH
     undecided = () if openai or config else ("activation",)
     return Converted(weights, options, dropped, {**CLIP, "interpolation": "bicubic"}, undecided)
+
+
+def _tower_options(tower: Config) -> tuple[dict[str, Value], str, bool]:
+    """(options that a `vision_cfg` states, its pooling, whether the last norm follows the mean).
+
+    Raises:
+        ValueError: it states something that a ViT of ours does not compute.
+    """
+    for name, value in tower.items():
+        accepted = name in _ANY or value in _ONLY.get(name, (None, False, "")) or name.startswith("timm_")
+        if not (accepted or (name.startswith("attn_pooler_") and not tower.get("attentional_pool"))):
+            raise ValueError(f"vision_cfg: {name} {value!r} is not supported")
+    pool, norm, activation = (tower.get(name) for name in ("pool_type", "norm_kwargs", "act_kwargs"))
+    if (pool or "tok") not in _POOLS:
+        raise ValueError(f"vision_cfg: pool_type {pool!r} is not one of {', '.join(_POOLS)}")
+    if (norm or {}).keys() - {"eps"} or (activation or {}).keys() - {"approximate"}:
+        raise ValueError(f"vision_cfg: norm_kwargs {norm!r} and act_kwargs {activation!r} are not supported")
+    options: dict[str, Value] = {}
+    if tower:
+        options["num_heads"] = int(tower.get("width", _WIDTH)) // int(tower.get("head_width", _HEAD_WIDTH))
+    if norm:
+        options["norm_eps"] = float(norm["eps"])
+    if activation and activation["approximate"] == "tanh":
+        options["activation"] = "gelu_tanh"
+    return options, pool or "tok", pool == "avg" and bool(tower.get("final_ln_after_pool"))
 
 
 def names_openai(weights: Weights) -> bool:

@@ -8,11 +8,25 @@ from vit.models.options import Options, Value
 from vit.weights.formats.weight_format import Weights
 
 _DEFAULT_SIZE = 224  # of images, where no positions show it
-_HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}  # SigLIP so400m, ViT-H, ViT-g, ViT-G; in all others a head has 64
+_HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16, 1792: 16}  # SigLIP so400m, ViT-H, g, G, e; others have 64 channels
 _NARROW = 192  # the width of ViT-Ti; narrower networks have heads of any width
+_SEVERAL = {384: "6 (DeiT-S, DINO) or 12 (MoCo v3)"}  # heads of published networks that have the same shapes
+_OLD_SMALL = 768, 8  # width and blocks of timm's ViT-S before version 0.3, which has 8 heads
 _PLAIN: Options = {
     "qkv_bias": True, "pool": "cls", "activation": "gelu", "pos_embed": "learned", "prefix_positions": True
 }  # fmt: skip
+
+
+class UndecidedError(ValueError):
+    """An option of the network that names and shapes do not show.
+
+    Attributes:
+        option: its name.
+    """
+
+    def __init__(self, problem: str, option: str) -> None:
+        super().__init__(problem)
+        self.option = option
 
 
 @dataclass(frozen=True)
@@ -22,10 +36,12 @@ class ShownNetwork:
     Attributes:
         image_size: side of its images, in pixels.
         options: its options, without those that are as the constructor has them.
+        guess: how the number of heads was guessed; "": it is known.
     """
 
     image_size: int
     options: Options
+    guess: str = ""
 
 
 def shown_network(weights: Weights, known: Options) -> ShownNetwork:
@@ -36,7 +52,8 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         known: options that shapes do not show, or that stand above what shapes show.
 
     Raises:
-        ValueError: the weights are not a ViT's, or `num_heads` must be given.
+        ValueError: the weights are not a ViT's.
+        UndecidedError: an option must be given.
     """
     for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
         if name not in weights:
@@ -49,7 +66,11 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
     num_registers = weights["reg_token"].shape[1] if "reg_token" in weights else 0
     sizes: dict[str, Value] = {"patch_size": P, "embed_dim": D, "depth": _depth(weights)}
     sizes["mlp_ratio"] = hidden / D if int(D * (hidden / D)) == hidden else (hidden + 0.5) / D
-    sizes["num_heads"] = known.get("num_heads") or _num_heads(weights, D)
+    guess = ""
+    if not known.get("num_heads"):
+        sizes["num_heads"] = _normed_heads(weights, D) or _guessed_heads(weights, D)
+        if not _normed_heads(weights, D):
+            guess = f"{sizes['num_heads']} heads, usual for a width of {D}"
     shown: dict[str, Value] = {
         "qkv_bias": "blocks.0.attn.qkv.bias" in weights,
         "qk_norm": "blocks.0.attn.q_norm.weight" in weights,
@@ -69,7 +90,7 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         grid, shown["prefix_positions"] = _grid(weights["pos_embed"].shape[1], num_prefix, told)
         image_size = grid * P
     others = {name: value for name, value in shown.items() if value != _PLAIN.get(name, type(value)())}
-    return ShownNetwork(image_size, {**sizes, **others, **known})
+    return ShownNetwork(image_size, {**sizes, **others, **known}, guess)
 
 
 def _depth(weights: Weights) -> int:
@@ -79,11 +100,24 @@ def _depth(weights: Weights) -> int:
     return len(numbers)
 
 
-def _num_heads(weights: Weights, embed_dim: int) -> int:
-    if "blocks.0.attn.q_norm.weight" in weights:
-        return embed_dim // len(weights["blocks.0.attn.q_norm.weight"])
-    if (embed_dim % 64 and embed_dim not in _HEADS) or embed_dim < _NARROW:
-        raise ValueError(f"nothing says how many heads attention of width {embed_dim} has: give num_heads")
+def _normed_heads(weights: Weights, embed_dim: int) -> int:
+    """The number of heads where each head normalizes its queries; else 0."""
+    norm = weights.get("blocks.0.attn.q_norm.weight")
+    return 0 if norm is None else embed_dim // len(norm)
+
+
+def _guessed_heads(weights: Weights, embed_dim: int) -> int:
+    """The usual number of heads of a width. ValueError: there is none, or published networks differ."""
+    is_several = embed_dim in _SEVERAL and "blocks.0.ls1.gamma" not in weights  # DeiT III and DINOv2 have 6
+    is_unusual = (embed_dim % 64 and embed_dim not in _HEADS) or embed_dim < _NARROW
+    if is_unusual or is_several or (embed_dim, _depth(weights)) == _OLD_SMALL:
+        usual = f"; published networks have {_SEVERAL[embed_dim]}" if is_several else ""
+        raise UndecidedError(f"nothing says how many heads attention of width {embed_dim} has{usual}", "num_heads")
+    return published_heads(embed_dim)
+
+
+def published_heads(embed_dim: int) -> int:
+    """The number of heads of a width in the usual sizes: 64 channels each, but for the largest networks."""
     return _HEADS.get(embed_dim, embed_dim // 64)
 
 
@@ -101,9 +135,10 @@ def _grid(num_positions: int, num_prefix: int, told: Value | None) -> tuple[int,
         raise ValueError(f"pos_embed has {num_positions} positions, which are not a square of patches")
     if len(grids) > 1:
         every, fewer = grids[False], grids[True]
-        raise ValueError(
+        raise UndecidedError(
             f"pos_embed has {num_positions} positions, of {every} x {every} patches alone, or of {fewer} x {fewer} "
-            f"patches and {num_prefix} tokens in front of them: nothing says which, so give prefix_positions"
+            f"patches and {num_prefix} tokens in front of them: nothing says which",
+            "prefix_positions",
         )
     ((prefix_positions, grid),) = grids.items()
     return grid, prefix_positions

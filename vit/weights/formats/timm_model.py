@@ -6,9 +6,25 @@ from dataclasses import dataclass
 import torch
 
 from vit.models.options import Options
-from vit.weights.formats.weight_format import Config, Weights
+from vit.weights.formats.weight_format import Config, Weights, below, by_prefix
+from vit.weights.trainer_file import State, chosen
 
-_WRAPPERS = ("", "module.", "_orig_mod.", "model.", "timm_model.", "backbone.", "visual.trunk.")
+
+@dataclass(frozen=True)
+class TimmWeights:
+    """Tensors of a file in the names of a model of timm.
+
+    Attributes:
+        weights: tensors by name.
+        num_classes: outputs of their classifier; 0: they have none.
+        dropped: names outside the model, each with the reason.
+        prefix: prefix below which the model stands in the file.
+    """
+
+    weights: Weights
+    num_classes: int
+    dropped: dict[str, str]
+    prefix: str
 
 
 @dataclass(frozen=True)
@@ -29,16 +45,23 @@ class TimmModel:
     image_size: int
     shapes: Mapping[str, torch.Size]
 
-    def weights_of(self, weights: Weights) -> tuple[Weights, int]:
-        """(tensors of a file in this model's names, outputs of their classifier; 0: they have none).
+    def weights_of(self, weights: Weights, state: State | None = None) -> TimmWeights:
+        """Tensors of a file in this model's names.
+
+        Args:
+            state: average or raw weights, where both are there below different prefixes.
 
         Raises:
-            ValueError: a tensor is missing, unexpected or of another shape, and is not the classifier's.
+            ValueError: a tensor is missing, unexpected or of another shape, and is not the classifier's; or several
+                networks could be meant.
         """
         heads = self.config.get("classifier") or ()
         heads = (heads,) if isinstance(heads, str) else tuple(heads)
-        outer = max(_WRAPPERS, key=lambda w: sum(f"{w}{name}" in weights for name in self.shapes))
-        own = {name.removeprefix(outer): value for name, value in weights.items() if name.startswith(outer)}
+        known = {prefix: len(names & self.shapes.keys()) for prefix, names in by_prefix(weights).items()}
+        most = max(known.values(), default=0)
+        places = {prefix: below(weights, prefix)[0] for prefix, count in known.items() if count == most > 0}
+        prefix = chosen(places, state) if places else ""
+        own, dropped = below(weights, prefix)
         counters = (name for name in self.shapes if name.endswith(".num_batches_tracked"))
         own = {name: torch.tensor(0) for name in counters} | own  # old files lack them: 0, as in BatchNorm2d
         body = {
@@ -56,4 +79,4 @@ class TimmModel:
             more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
             raise ValueError("; ".join(sorted(wrong)[:3]) + more)
         rows = [own[f"{head}.weight"] for head in heads if f"{head}.weight" in own]
-        return own, len(rows[0]) if rows else 0
+        return TimmWeights(own, len(rows[0]) if rows else 0, dropped, prefix)

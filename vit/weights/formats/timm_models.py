@@ -20,15 +20,20 @@ from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.timm_model import TimmModel
 
+_POOLS_OF_VIT = ("token", "avg", "")
 _POOLS = {"token": "cls", "": "cls", "map": "map"}
 _ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu"}
 
 
-def timm_model(name: str, image_size: int | None = None) -> TimmModel | None:
+def timm_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:
     """The model of that name, with or without the tag of its weights; None when timm does not have it.
 
     Args:
         image_size: side of its images in pixels; None: as timm builds it.
+        global_pool: how it pools before the classifier, in timm's words; None: as timm builds it.
+
+    Raises:
+        ValueError: it pools in another way than timm builds it, and is not a plain ViT.
     """
     if not timm.is_model(name):
         return None
@@ -43,10 +48,28 @@ def timm_model(name: str, image_size: int | None = None) -> TimmModel | None:
             model = timm.create_model(name, pretrained=False, **size)
         except TypeError:  # a network without a fixed size
             model = timm.create_model(name, pretrained=False)
+    own_pool, options = _global_pool(model), options_of_model(model)
+    if global_pool not in (None, own_pool):
+        changed = None
+        if options is not None and global_pool in _POOLS_OF_VIT:
+            with torch.device("meta"):
+                changed = timm.create_model(name, pretrained=False, global_pool=global_pool, **size)
+        options = None if changed is None else options_of_model(changed)
+        if changed is None or options is None:
+            raise ValueError(f"it pools by {global_pool!r}, and timm's {name} by {own_pool!r}")
+        model = changed
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     told = {} if config is None else config.to_dict()
     side = image_size or int(told.get("input_size", (3, 224, 224))[-1])
-    return TimmModel(name.split(".")[0], told, options_of_model(model), side, shapes)
+    return TimmModel(name.split(".")[0], told, options, side, shapes)
+
+
+def _global_pool(model: Any) -> str:
+    """The kind of timm's pooling before the classifier, as its hub folders state it; "" where it has another form."""
+    head = getattr(model, "head", None)
+    pools = (getattr(head, "global_pool", None), getattr(head, "pool_type", None), getattr(model, "global_pool", None))
+    kinds = [getattr(pool, "pool_type", pool) for pool in pools]
+    return next((kind for kind in kinds if isinstance(kind, str)), "")
 
 
 def options_of_model(model: Any) -> Options | None:
@@ -118,7 +141,10 @@ def _fits(model: nn.Module, options: Options) -> bool:
         name: torch.empty_like(value, device="meta") for name, value in model.state_dict().items()
     }
     try:
-        _, converted = convert_weights(weights, {})
+        found = convert_weights(weights, {})
+        if found is None:
+            return False
+        converted = found[1]
         others = {name: value for name, value in options.items() if name != "embed_dim"}
         shown = shown_network(converted.weights, {**converted.options, **others})
         if shown.options["embed_dim"] != options["embed_dim"]:

@@ -1,7 +1,7 @@
 """The contract of a weight format: which files are of it, and their tensors in our names"""
 
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from vit.weights.preprocess_config import PreprocessValues
 
 Weights = dict[str, Tensor]
 Config = Mapping[str, Any]  # JSON from elsewhere
+_LEVELS = 5  # of wrappers around a network: module._orig_mod.model.net.backbone.
 READS_PRE_LOGITS = "it reads pre_logits, a layer that the networks here do not have"
 
 
@@ -50,6 +51,26 @@ class WeightFormat:
     name: str
     matches: Callable[[Set[str]], bool]
     convert: Callable[[Weights, Config], Converted]
+
+
+def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
+    """The names below each dotted prefix, without it: {"": all, "module.": ..., "module.backbone.": ...}.
+
+    Programs put a network into others under any names. A prefix below which the names fit is the network's place.
+    """
+    found: dict[str, set[str]] = {}
+    for name in names:
+        parts = name.split(".")
+        for level in range(min(_LEVELS + 1, len(parts))):
+            prefix = "".join(f"{part}." for part in parts[:level])
+            found.setdefault(prefix, set()).add(name.removeprefix(prefix))
+    return dict(sorted(found.items(), key=lambda group: group[0].count(".")))
+
+
+def below(weights: Weights, prefix: str) -> tuple[Weights, dict[str, str]]:
+    """(weights below a prefix, without it; {name: reason} of the others)."""
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    return own, {name: f"not below {prefix}" for name in weights if not name.startswith(prefix)}
 
 
 def renamed(weights: Weights, rules: Mapping[str, str]) -> Weights:

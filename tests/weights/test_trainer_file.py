@@ -1,0 +1,288 @@
+"""Checkpoints of training programs: which weights are taken, and what the files state of them."""
+
+import argparse
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from timm.models._hub import save_for_hf
+from timm.utils import CheckpointSaver, ModelEmaV3
+
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.data.preprocess import Preprocess
+from vit.errors import CheckpointError
+from vit.models.spec import NetworkSpec, create_network
+from vit.weights.open import open_pretrained
+from vit.weights.pretrained import PREPROCESSING, imagenet_classes
+
+VIT, CNN = "vit_tiny_patch16_224", "resnet18"
+SETTINGS = {"mean": [0.5], "std": [0.25] * 3, "crop_pct": 0.9, "interpolation": "bilinear", "img_size": None}
+
+
+def drawn(model, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(torch.randn(value.shape, generator=generator) * 0.03)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def small_vit():
+    return drawn(timm.create_model(VIT, depth=1, num_classes=5))
+
+
+@pytest.fixture(scope="module")
+def cnn():
+    return drawn(timm.create_model(CNN, num_classes=7))
+
+
+def logits(source, side=64, **options):
+    found = open_pretrained(str(source), **options)
+    filled = found.build(found.num_classes, side)
+    assert not filled.report.initialized
+    images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        return found, filled.network.eval()(images), images
+
+
+def computes(model, source, **options):
+    found, ours, images = logits(source, **options)
+    with torch.no_grad():
+        assert torch.allclose(ours, model(images), atol=1e-5)
+    return found
+
+
+@pytest.mark.faults("P6")
+@pytest.mark.parametrize("name", [VIT, CNN])
+def test_timms_train_py(name, tmp_path):
+    """timm takes the average for itself, and the settings of its train.py."""
+    model = drawn(timm.create_model(name, num_classes=5))
+    average = drawn(ModelEmaV3(model), seed=1)
+    saver = CheckpointSaver(model, torch.optim.SGD(model.parameters()), args=argparse.Namespace(model=name, **SETTINGS),
+                            model_ema=average, checkpoint_dir=str(tmp_path), recovery_dir=str(tmp_path))  # fmt: skip
+    saver.save_checkpoint(0, 1.0)
+    theirs = timm.create_model(name, num_classes=5, checkpoint_path=str(tmp_path / "model_best.pth.tar")).eval()
+    taken, raw = (open_pretrained(str(tmp_path / "model_best.pth.tar"), state=state) for state in (None, "raw"))
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        assert torch.allclose(taken.build(5).network.eval()(images), theirs(images), atol=1e-5)
+        assert torch.allclose(raw.build(5).network.eval()(images), model(images), atol=1e-5)
+    assert "state_dict_ema" in dict(taken.facts())["taken"] and "--weights raw" in taken.choice
+    assert raw.choice == "state_dict, and not state_dict_ema"
+    for found in (taken, raw):
+        values = found.preprocess
+        assert (values["mean"], values["std"]) == ((0.5,) * 3, (0.25,) * 3) and found.guesses() == ""
+        assert (values["interpolation"], values["crop_fraction"]) == ("bilinear", 224 / 248)
+        assert found.licence == "not stated", "a training of one's own is not under the license of timm's weights"
+
+
+@pytest.mark.faults("P7")
+@pytest.mark.parametrize("prefix", ["", "net.", "vit.", "model.module._orig_mod.", "anything_at_all."])
+@pytest.mark.parametrize("wrapper", [None, "model_state_dict", "state_dict", "weights_of_mine"])
+def test_prefixes_and_wrappers_are_found_by_their_shape(wrapper, prefix, cnn, tmp_path):
+    state = {f"{prefix}{name}": value for name, value in cnn.state_dict().items()}
+    beside = {"optimizer_state_dict": {"state": {0: {"exp_avg": torch.ones(9, 9)}}}, "epoch": 3}
+    torch.save(state if wrapper is None else {**beside, wrapper: state}, tmp_path / "mine.pth")
+    assert computes(cnn, tmp_path / "mine.pth", network=CNN).num_classes == 7
+    with pytest.raises(CheckpointError, match=r"resnet18 of timm would fit; name it: --network resnet18"):
+        open_pretrained(str(tmp_path / "mine.pth"))
+    with pytest.raises(CheckpointError, match="not those of resnet34, which --network names"):
+        open_pretrained(str(tmp_path / "mine.pth"), network="resnet34")
+
+
+@pytest.mark.parametrize("ending", ["pth", "pth.tar", "ckpt", "pt"])
+def test_a_cnn_by_what_its_file_states(ending, cnn, tmp_path):
+    """Lightning's and the PyTorch examples' checkpoints, with settings and numbers of usual types beside them."""
+    wrapped = {f"model.{name}": value for name, value in cnn.state_dict().items()}
+    beside = {"pytorch-lightning_version": "2.5.0", "loops": {}, "best_acc1": np.float32(71.5)}
+    for number, stated in enumerate([
+        {"arch": CNN}, {"hyper_parameters": {"model_name": f"timm/{CNN}.a1_in1k", "lr": 0.1}},
+        {"args": argparse.Namespace(model=CNN, output=pathlib.Path("x"))},
+    ]):  # fmt: skip
+        path = tmp_path / f"{number}.{ending}"
+        names = {"class_to_idx": {f"kind {k}": k for k in range(7)}}
+        torch.save({"state_dict": {**wrapped, "criterion.weight": torch.ones(7)}, **beside, **stated, **names}, path)
+        found = computes(cnn, path)
+        assert found.dropped == {"criterion.weight": "not below model."}
+        assert found.class_names == tuple(f"kind {k}" for k in range(7))
+        assert found.guessed == PREPROCESSING, "timm has several sets of weights for a ResNet-18"
+
+
+@pytest.mark.faults("P6")
+def test_several_networks_in_one_file(small_vit, tmp_path):
+    state, other = small_vit.state_dict(), drawn(timm.create_model(VIT, depth=1, num_classes=5), seed=2)
+    average = {f"ema_model.{name}": value for name, value in other.state_dict().items()}
+    torch.save({"state_dict": {f"model.{name}": v for name, v in state.items()} | average}, tmp_path / "two.ckpt")
+    named = {"network": VIT, "side": 224}
+    assert "ema_model." in computes(other, tmp_path / "two.ckpt", **named).choice
+    assert computes(small_vit, tmp_path / "two.ckpt", state="raw", **named).choice == ""
+    torch.save(
+        {"current_model_state": state, "state_dict": other.state_dict(), "averaging_state": {}}, tmp_path / "w.ckpt"
+    )
+    computes(other, tmp_path / "w.ckpt", **named)  # of Lightning's WeightAveraging
+    torch.save({"state_dict": state}, tmp_path / "one.pth")
+    with pytest.raises(CheckpointError, match=r"holds no averaged weights \(EMA\)"):
+        open_pretrained(str(tmp_path / "one.pth"), network=VIT, state="ema")
+    sides = {f"{side}.{name}": value.clone() for side in ("left", "right") for name, value in state.items()}
+    for content in ({"encoder_q": state, "encoder_k": other.state_dict()}, sides):
+        torch.save(content, tmp_path / "both.pth")
+        with pytest.raises(CheckpointError, match="several networks"):
+            open_pretrained(str(tmp_path / "both.pth"), network=VIT)
+    teacher = timm.create_model(CNN).state_dict()  # of another network: it is no average
+    torch.save({"model": state, "teacher": dict(teacher)}, tmp_path / "kd.pth")
+    with pytest.raises(CheckpointError):
+        open_pretrained(str(tmp_path / "kd.pth"), network=VIT, state="ema")
+
+
+def test_vits_checkpoint_is_known_whatever_its_name(tmp_path):
+    spec = NetworkSpec.named("vit_nano_patch2_8", 2)
+    content = checkpoint_content(Description(("a", "b"), spec, Preprocess(8)), spec.build(8).state_dict())
+    torch.save(content, tmp_path / "renamed.pth")
+    found = open_pretrained(str(tmp_path / "renamed.pth"))
+    assert found.class_names == ("a", "b") and found.own_network().options["num_heads"] == 4
+
+
+@pytest.mark.faults("P5")
+@pytest.mark.parametrize(("width", "depth", "is_refused"), [(384, 12, True), (768, 8, True), (768, 2, False)])
+def test_heads_that_published_networks_differ_in(width, depth, is_refused, tmp_path):
+    """MoCo v3's ViT-S has 12 heads where DeiT-S has 6; both have the same names and shapes."""
+    model = timm.models.VisionTransformer(img_size=32, embed_dim=width, depth=depth, num_heads=12, num_classes=3)
+    torch.save({"arch": "vit_small", "state_dict": {f"module.{k}": v for k, v in model.state_dict().items()}},
+               tmp_path / "linear-vit-s-300ep.pth.tar")  # fmt: skip
+    found = open_pretrained(str(tmp_path / "linear-vit-s-300ep.pth.tar"))
+    if is_refused:
+        with pytest.raises(CheckpointError, match=r"heads.*--model.network.num_heads \('vit convert': --num_heads\)"):
+            found.own_network()
+        assert found.own_network({"num_heads": 12}).options["num_heads"] == 12
+    else:
+        assert "12 heads, usual for a width of 768" in found.guesses() and "heads" not in found.guesses({"num_heads"})
+    assert found.guesses({"num_heads"}) == ", ".join(PREPROCESSING)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("resnet50-11ad3fa6.pth", ("bilinear", 224 / 232, "bsd-3-clause")),  # torchvision's
+        ("resnet50-0676ba61.pth", ("bilinear", 0.875, "bsd-3-clause")),
+        ("resnet50_a1_0-14fe96d1.pth", ("bicubic", 224 / 235, "apache-2.0")),  # timm's
+    ],
+)
+def test_a_file_that_a_library_publishes_has_the_preprocessing_of_that_library(file, expected, tmp_path):
+    torch.save(timm.create_model("resnet50").state_dict(), tmp_path / file)
+    found = open_pretrained(str(tmp_path / file))
+    assert (found.preprocess["interpolation"], found.preprocess["crop_fraction"], found.licence) == expected
+    assert found.guesses() == "" and found.class_names == imagenet_classes(1000)
+
+
+def test_folders_of_timms_hub(tmp_path):
+    names = [f"bird {number}" for number in range(1000)]
+    for name, options in ((VIT, {}), (CNN, {}), (VIT, {"global_pool": "avg"})):
+        model = drawn(timm.create_model(name, **options))
+        folder = tmp_path / f"{name}{len(options)}"
+        save_for_hf(model, str(folder), safe_serialization=True, model_config={"label_names": names})
+        config = json.loads((folder / "config.json").read_text())
+        assert {"num_classes", "in_chans", "global_pool"} <= config["model_args"].keys()
+        found = computes(model, folder, side=224)
+        assert found.class_names == tuple(names) and found.guesses() == ""
+        config["model_args"]["global_pool"] = "max"
+        (folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(CheckpointError, match="pools by 'max'"):
+            open_pretrained(str(folder))
+    config["model_args"]["global_pool"] = "avg"
+    (folder / "config.json").write_text(json.dumps({**config, "label_names": names[:5]}))
+    found = open_pretrained(str(folder))
+    assert found.class_names is None and "class names (numbers" in found.guesses()
+
+
+def test_class_names_of_imagenet_are_assumed_where_nothing_says_so(tmp_path):
+    network = create_network("vit_nano_patch2_8", 1000, 8, qk_norm=True)
+    save_file(network.state_dict(), tmp_path / "x.safetensors")
+    found = open_pretrained(str(tmp_path / "x.safetensors"))
+    assert found.class_names == imagenet_classes(1000) and "class names (of ImageNet)" in found.guesses()
+
+
+def test_a_million_tensors_are_refused_quickly(tmp_path):
+    header = json.dumps({f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(60_000)})
+    (tmp_path / "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header.encode())
+    with pytest.raises(CheckpointError, match="60,000 tensors; the limit is 50,000"):
+        open_pretrained(str(tmp_path / "x.safetensors"))
+
+
+def openclip(tower, width=96):
+    """An image tower as OpenCLIP names it, of random weights."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {
+        "class_embedding": (width,), "positional_embedding": (5, width), "conv1.weight": (width, 3, 8, 8),
+        "proj": (width, 16), "ln_post.weight": (width,), "ln_post.bias": (width,),
+        **({} if tower.get("no_ln_pre") else {"ln_pre.weight": (width,), "ln_pre.bias": (width,)}),
+    }  # fmt: skip
+    block = {"ln_1.weight": (width,), "ln_1.bias": (width,), "ln_2.weight": (width,), "ln_2.bias": (width,),
+             "attn.in_proj_weight": (3 * width, width), "attn.in_proj_bias": (3 * width,),
+             "attn.out_proj.weight": (width, width), "attn.out_proj.bias": (width,),
+             "mlp.c_fc.weight": (4 * width, width), "mlp.c_fc.bias": (4 * width,),
+             "mlp.c_proj.weight": (width, 4 * width), "mlp.c_proj.bias": (width,)}  # fmt: skip
+    shapes |= {f"transformer.resblocks.{n}.{name}": shape for n in range(2) for name, shape in block.items()}
+    return {f"visual.{name}": torch.randn(shape, generator=generator) * 0.3 for name, shape in shapes.items()}
+
+
+def reference(weights, tower, images):
+    """What open_clip 3.3's VisionTransformer computes before its projection, written with torch alone."""
+    w = {name.removeprefix("visual."): value for name, value in weights.items()}
+    eps = (tower.get("norm_kwargs") or {}).get("eps", 1e-5)
+    norm = lambda x, name: torch.nn.functional.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"], eps)  # noqa: E731
+    width = len(w["class_embedding"])
+    x = torch.nn.functional.conv2d(images, w["conv1.weight"], stride=8).flatten(2).transpose(1, 2)
+    x = torch.cat([w["class_embedding"].expand(len(x), 1, width), x], dim=1) + w["positional_embedding"]
+    x = x if tower.get("no_ln_pre") else norm(x, "ln_pre")
+    for n in range(2):
+        p = f"transformer.resblocks.{n}."
+        attention = torch.nn.MultiheadAttention(width, width // tower.get("head_width", 64), batch_first=True)
+        attention.load_state_dict({name: w[f"{p}attn.{name}"] for name in attention.state_dict()})
+        y = norm(x, f"{p}ln_1")
+        x = x + attention(y, y, y, need_weights=False)[0]
+        hidden = norm(x, f"{p}ln_2") @ w[f"{p}mlp.c_fc.weight"].T + w[f"{p}mlp.c_fc.bias"]
+        hidden = torch.nn.functional.gelu(hidden, **(tower.get("act_kwargs") or {}))
+        x = x + hidden @ w[f"{p}mlp.c_proj.weight"].T + w[f"{p}mlp.c_proj.bias"]
+    if tower.get("pool_type") == "avg":
+        means = x[:, 1:].mean(1) if tower.get("final_ln_after_pool") else norm(x, "ln_post")[:, 1:].mean(1)
+        return norm(means, "ln_post") if tower.get("final_ln_after_pool") else means
+    return norm(x, "ln_post")[:, 0]
+
+
+@pytest.mark.parametrize(
+    "tower",
+    [
+        {"head_width": 48}, {"head_width": 32, "norm_kwargs": {"eps": 0.1}},
+        {"head_width": 32, "act_kwargs": {"approximate": "tanh"}}, {"head_width": 32, "pool_type": "avg"},
+        {"head_width": 32, "pool_type": "avg", "final_ln_after_pool": True}, {"head_width": 32, "no_ln_pre": True},
+    ],
+)  # fmt: skip
+def test_what_the_folder_of_an_openclip_tower_states(tower, tmp_path):
+    weights = openclip(tower)
+    save_file(weights, tmp_path / "open_clip_model.safetensors")
+    about = {"vision_cfg": {"width": 96, "layers": 2, "image_size": 16, "patch_size": 8, **tower}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": about}))
+    network = open_pretrained(str(tmp_path)).build(96).network.eval()
+    torch.nn.init.eye_(network.head.weight)
+    torch.nn.init.zeros_(network.head.bias)
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.allclose(network(images), reference(weights, tower, images), atol=2e-4)
+
+
+@pytest.mark.faults("P8")
+@pytest.mark.parametrize(
+    "stated", [{"attentional_pool": True}, {"pool_type": "none"}, {"qk_norm": True}, {"new_thing": 3},
+               {"norm_kwargs": {"bias": False}}, {"block_type": "custom"}]
+)  # fmt: skip
+def test_what_a_tower_of_ours_does_not_compute_is_refused(stated, tmp_path):
+    save_file(openclip({}), tmp_path / "open_clip_model.safetensors")
+    about = {"vision_cfg": {"width": 96, "head_width": 32, **stated}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": about}))
+    with pytest.raises(CheckpointError, match=f"vision_cfg: {next(iter(stated))}"):
+        open_pretrained(str(tmp_path))
