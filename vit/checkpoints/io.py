@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vit.atomic_files import partial_name
-from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content
+from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, STATE, Content
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.novelty import Novelty
@@ -86,22 +86,29 @@ def read_checkpoint(path: Path) -> Content:
         content = load_plain(path)
     except ValueError as error:
         raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", FIX) from error
-    state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
+    state = content.get(STATE) if isinstance(content, dict) and KEY in content else None
     if not are_weights(state, path.stat().st_size):
         raise CheckpointError(f"{path} holds weights that vit did not write", FIX)
     return dict(content)
 
 
 def store_calibration(
-    path: Path, temperature: float, scores: ValidationScores | None, novelty: Novelty | None = None
+    path: Path,
+    temperature: float,
+    scores: ValidationScores | None,
+    novelty: Novelty | None = None,
+    keep_state: bool = False,
 ) -> None:
-    """Write the fitted temperature, the scores of the validation images, and the novelty into a checkpoint.
+    """Write the fitted temperature, the scores of the validation images, and the novelty into a finished checkpoint.
+
+    Args:
+        keep_state: whether the state of the training stays in the file, which the weights alone do not need.
 
     Raises:
         CheckpointError: as `read_checkpoint`.
         ResourceError: as `write_checkpoint`.
     """
-    content = read_checkpoint(path)
+    content = _finished(path, keep_state)
     content[KEY]["temperature"] = temperature
     if scores is not None:
         content[KEY]["validation_scores"] = scores.to_plain()
@@ -110,16 +117,19 @@ def store_calibration(
     write_checkpoint(content, path)
 
 
-def store_label_rules(path: Path, rules: LabelRules) -> None:
-    """Write the fitted temperatures and thresholds of labels into a checkpoint's description.
-
-    Raises:
-        CheckpointError: as `read_checkpoint`.
-        ResourceError: as `write_checkpoint`.
-    """
-    content = read_checkpoint(path)
+def store_label_rules(path: Path, rules: LabelRules, keep_state: bool = False) -> None:
+    """Write the fitted temperatures and thresholds of labels into a finished checkpoint, as `store_calibration`."""
+    content = _finished(path, keep_state)
     content[KEY]["multilabel"] = rules.to_plain()
     write_checkpoint(content, path)
+
+
+def _finished(path: Path, keep_state: bool) -> Content:
+    """The content of the checkpoint of a training that has ended; without what only a resumed training needs."""
+    content = read_checkpoint(path)
+    content[KEY].pop("unfinished", None)
+    kept = content if keep_state else (KEY, STATE, NOVELTY_KEY)
+    return {key: content[key] for key in kept if key in content}
 
 
 def load_plain(path: Path) -> Any:

@@ -16,13 +16,18 @@ def check_local(path: Path) -> None:
         raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
 
 
-def check_model(name: str) -> None:
-    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint."""
-    path = _existing(name)
-    if path.is_dir():
-        from vit.checkpoints.run import checkpoint_of  # needs numpy, which --help does not wait for
+def check_model(name: str, unfinished: bool = True) -> None:
+    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint.
 
+    UsageError if its training is not finished, and `unfinished` is false; a file of its own is asked when it is loaded.
+    """
+    path = _existing(name)
+
+    from vit.checkpoints.run import check_finished, checkpoint_of  # need numpy, which --help does not wait for
+
+    if path.is_dir():
         checkpoint_of(path)
+    check_finished(path, unfinished)
 
 
 def check_weights(source: str) -> None:

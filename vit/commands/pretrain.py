@@ -165,7 +165,8 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
         progress.close()
     if not found.fit.is_first_process:
         return
-    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker))
+    keep_state = plan.recipe.trainer.keep_state
+    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker), keep_state)
     show_pretrain_result(reporter, run, found.fit.result, plan)
 
 

@@ -42,6 +42,7 @@ SHORT = {
     "--num_nodes": "--trainer.num_nodes",
     "--strategy": "--trainer.strategy",
     "--checkpoint_every": "--trainer.checkpoint_every",
+    "--keep_state": "--trainer.keep_state",
 }
 SECTIONS: dict[str, type] = {
     "data": DataConfig,

@@ -164,7 +164,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
         write_classes(run, fitted, plan.source.class_names)
         _draw(reporter, run, plan, fitted, tracker)
 
-    finish(run, fitted, tracker, write_others)
+    finish(run, fitted, tracker, write_others, plan.recipe.trainer.keep_state)
     show_result(reporter, run, fitted.result)
 
 

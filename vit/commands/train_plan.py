@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.tracker_plan import tracker_facts
@@ -185,8 +186,16 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
         keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
         said = FITTED_FIRST * is_fitted + KEPT_STATS * keeps
-        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said)]
+        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said), *_unfinished(Path(weights))]
     return [("start", f"random weights: {why}")] if why else []
+
+
+def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
+    """A note where the training of a teacher, or of the weights to start from, is not finished."""
+    from vit.checkpoints.run import check_finished, unfinished_words
+
+    lacks = check_finished(model, True, of_file)
+    return [("note", f"{model}: {unfinished_words(lacks)}")] if lacks else []
 
 
 def _teacher(plan: "Plan") -> list[tuple[str, str]]:
@@ -205,6 +214,7 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     )
     return [
         ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
+        *_unfinished(teacher.path, teacher.description.unfinished),
         ("teaches", f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"),
     ]
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
+from vit.checkpoints.format import Description
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
-from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores, fitted_words
 from vit.data.image_bytes import ImageError, ImageReader
@@ -43,6 +44,7 @@ class Predictor:
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
         licence: licence of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
+        lacks: what the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class Predictor:
         novelty: Novelty | None = None,
         licence: str | None = None,
         is_exported: bool = False,
+        lacks: str = "",
     ) -> None:
-        self.engine, self.licence, self.is_exported = engine, licence, is_exported
+        self.engine, self.licence, self.is_exported, self.lacks = engine, licence, is_exported, lacks
         self.class_names = class_names
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
@@ -230,6 +233,7 @@ def load(
     engine: EngineName = "auto",
     num_images: int = 1,
     tta: Tta | None = None,
+    unfinished: bool = False,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
 
@@ -242,6 +246,7 @@ def load(
         num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
         tta: test-time augmentation: "flip" averages each image and its mirror image, "crops" five crops. Temperature
             and validation scores are then those that `vit evaluate --tta` fitted, if it did.
+        unfinished: whether to load a model whose training is not finished, as it is.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be used.
@@ -249,24 +254,26 @@ def load(
             precision or the engine.
     """
     if tta is not None:
-        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta])
+        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta], unfinished=unfinished)
         assert not isinstance(plain.engine, AugmentedEngine)
-        return _augmented(plain.engine, plain.class_names, tta, checkpoint_of(Path(path)))
+        augmented = _augmented(plain.engine, plain.class_names, tta, checkpoint_of(Path(path)))
+        augmented.lacks = plain.lacks
+        return augmented
     path = Path(path)
     check_engine(engine, path, device)
     if path.suffix == ONNX:
-        return _load_onnx(path, precision)
+        return _load_onnx(path, precision, unfinished)
     if path.suffix == OPENVINO:
         exported = OpenVinoEngine(read_openvino(path), precision, path)
-        told = exported.description
-        return Predictor(exported, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)
+        return _exported(exported, exported.description, path, unfinished)
     file = checkpoint_of(path)
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     job = Job(file, Trained(network, description), device, precision, num_images)
-    scores = description.validation_scores
-    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, description.licence)
+    lacks = check_finished(path, unfinished, description.unfinished)
+    scores, licence = description.validation_scores, description.licence
+    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, licence, lacks=lacks)
 
 
 def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: Path) -> Predictor:
@@ -276,12 +283,16 @@ def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: 
     return Predictor(AugmentedEngine(engine, tta, fitted.temperature), class_names, fitted.scores)
 
 
-def _load_onnx(path: Path, precision: str) -> Predictor:
+def _load_onnx(path: Path, precision: str, unfinished: bool) -> Predictor:
     if precision not in ("auto", "32-true"):
         raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
     engine = OnnxEngine(path)
-    told = engine.description
-    return Predictor(engine, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)
+    return _exported(engine, engine.description, path, unfinished)
+
+
+def _exported(engine: AnyEngine, about: Description, path: Path, unfinished: bool) -> Predictor:
+    lacks = check_finished(path, unfinished, about.unfinished)
+    return Predictor(engine, about.class_names, about.validation_scores, None, about.licence, True, lacks)
 
 
 def _check_counts(**counts: int) -> None:

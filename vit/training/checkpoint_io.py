@@ -7,6 +7,7 @@ from typing import Any
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from vit.checkpoints.io import read_checkpoint, write_checkpoint
+from vit.checkpoints.run import RunDirectory
 from vit.errors import CheckpointError
 from vit.training.distributed.meeting import readable_by_all
 
@@ -29,8 +30,20 @@ class DurableCheckpointIO(TorchCheckpointIO):
         super().__init__()
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
+        self._run = None if last is None else RunDirectory(last.parent.parent)
+        self._began_in = self._folder()
+
+    def _folder(self) -> tuple[int, int] | None:
+        """What tells the run folder from another one of the same name."""
+        try:
+            found = None if self._run is None else self._run.path.stat()
+        except FileNotFoundError:
+            return None
+        return None if found is None else (found.st_dev, found.st_ino)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
+        if self._run is not None and self._began_in is not None and self._folder() != self._began_in:
+            raise self._run.gone()
         is_last = Path(path) == self.last
         keeps = is_last and not self._last_is_broken
         write_checkpoint(checkpoint, Path(path), self.previous if keeps else None)
