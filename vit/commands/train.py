@@ -100,6 +100,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     start = find_start(options, reporter)
 
     from vit.checkpoints.run import RunDirectory
+    from vit.training.beginning import check_unchanged
     from vit.training.distributed.meeting import Meeting
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
@@ -126,6 +127,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
         def decide() -> str:
             assert contents is not None
+            if options.parent is not None:
+                check_unchanged(RunDirectory(options.parent), plan.source, contents, may_have_moved=True)
             return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
         run = RunDirectory(Path(meeting.decided("run", decide)))
