@@ -4,7 +4,9 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Self
 
 from rich.cells import cell_len
@@ -18,6 +20,7 @@ LOG_WIDTH = 160  # characters
 LEAST_WIDTH = 20  # of the text beside a name, in a narrow terminal
 PATH_INDENT = 4  # of a path that is too long beside its name
 HEAD_EVERY = 20  # rows between two heads of a table that grows
+_SILENT = ContextVar("silent", default=False)
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
 
@@ -30,6 +33,16 @@ def harmless(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
 
+@contextmanager
+def silenced(is_silent: bool = True) -> Iterator[None]:
+    """While entered: new reporters print warnings alone."""
+    token = _SILENT.set(is_silent or _SILENT.get())
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
 class Reporter:
     """Prints results to standard output, and notices and progress to standard error.
 
@@ -38,8 +51,10 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self.out = _console(sys.stdout.isatty(), quiet)
-        self.err = _console(sys.stderr.isatty(), quiet, stderr=True)
+        silent = quiet or _SILENT.get()
+        self.out = _console(sys.stdout.isatty(), silent)
+        self.err = _console(sys.stderr.isatty(), silent, stderr=True)
+        self._warnings = _console(sys.stderr.isatty(), quiet, stderr=True)
 
     def line(self, text: str = "") -> None:
         """Print a line of the result. A line break at the start of the text gives an empty line."""
@@ -47,7 +62,7 @@ class Reporter:
 
     def notice(self, text: str) -> None:
         """Print a message that is not part of the result."""
-        _print(self.err, text)
+        _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
 
     def table(
         self,

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from vit.errors import CheckpointError
+from vit.errors import CheckpointError, path_beside
 
 LIBRARIES = ("timm", "torchvision", "hf")  # LIBRARY:NAME
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path makes one slash of two
@@ -41,7 +41,7 @@ def _existing(name: str) -> Path:
     check_local(path)
     if not path.exists():
         what = "file" if path.suffix not in ("", ".ckpt") else "checkpoint"
-        raise CheckpointError(f"there is no {what} {path}", _FIX)
+        raise CheckpointError(f"there is no {what} {path}{path_beside(path)}", _FIX)
     return path
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
@@ -166,6 +167,30 @@ class RunDirectory(RunLayout):
                 f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
             )
         return run
+
+
+if TYPE_CHECKING:
+    _Path = Path
+else:
+    _Path = type(Path())  # Python 3.11 lets nobody inherit from Path itself
+
+
+class RunPath(_Path):
+    """The run folder that a training from Python leaves: a path, which every function of vit takes."""
+
+    @property
+    def result(self) -> RunResult:
+        """What the training found; `result.accuracy` is the accuracy on the test images.
+
+        Raises:
+            UsageError: the training is not finished.
+            DataError: the file is damaged.
+        """
+        run = RunDirectory(self)
+        found = run.read_result()
+        if found is None:
+            raise run.unfinished()
+        return found
 
 
 def missing_fit(is_multilabel: bool) -> str:

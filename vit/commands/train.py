@@ -24,7 +24,7 @@ from vit.launch import is_first
 from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
-    from vit.checkpoints.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory, RunPath
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -36,7 +36,7 @@ def train(
     config: StrPath | Sequence[StrPath] | None = None,
     resume: StrPath | None = None,
     **options: object,
-) -> Path:
+) -> "RunPath":
     """Train a classifier on labeled images, and leave a run folder with checkpoints, result and report.
 
     Args:
@@ -49,7 +49,7 @@ def train(
             started the program.
 
     Returns:
-        The run folder, which `vit.load` takes.
+        The run folder, which `vit.load` takes, as a path whose `result` is what the training found.
 
     Raises:
         VitError: an option, the data or the machine does not allow the training, or the training ended early.
@@ -60,7 +60,10 @@ def train(
     run = run_training(in_one_process(read_values(data, config, resume, options)))
     if run is None:
         raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
-    return run.path
+
+    from vit.checkpoints.run import RunPath
+
+    return RunPath(run.path)
 
 
 def main(words: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vit.data.formats import has_image_extension
-from vit.errors import DataError, UsageError, nearest
+from vit.errors import DataError, UsageError, nearest, path_beside
 
 DIGITS = "digits"
 TORCHVISION = frozenset(
@@ -178,5 +178,6 @@ def check_data(data: str) -> None:
     if path.is_dir() or path.is_file() or data in KNOWN:
         return
     if os.sep in data or path.suffix:
-        raise DataError(f"there is no {data}", LAYOUT)
-    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set", nearest(data, KNOWN))
+        raise DataError(f"there is no {data}{path_beside(path)}", LAYOUT)
+    beside = path_beside(path)
+    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set{beside}", nearest(data, KNOWN))

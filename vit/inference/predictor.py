@@ -32,8 +32,10 @@ from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
 from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
+from vit.models.network import Network
 
 BATCH_SIZE = 64
+_SHOWN = 5  # class names
 
 
 class Predictor:
@@ -63,6 +65,19 @@ class Predictor:
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
         self._rule = AnswerRule()
+
+    def __repr__(self) -> str:
+        names, side = self.class_names, self.preprocess.image_size
+        shown = ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
+        where = f"{self.engine.device.type}, {self.engine.precision}, {self.engine.name}"
+        lacks = f"; not finished: {self.lacks}" * bool(self.lacks)
+        return f"<Predictor of {len(names):,} classes ({shown}), {side} x {side} pixels, {where}{lacks}>"
+
+    @property
+    def network(self) -> Network | None:
+        """The network in evaluation mode; None where another library than torch computes."""
+        engine = self.engine.engine if isinstance(self.engine, AugmentedEngine) else self.engine
+        return engine.network if isinstance(engine, Engine) else None
 
     @property
     def rule(self) -> AnswerRule:
