@@ -16,7 +16,7 @@ from torch import Tensor
 from vit.atomic_files import partial_name
 from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, STATE, Content
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.model_path import check_local
+from vit.checkpoints.model_path import check_local, kind_of
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import CheckpointError, ResourceError
@@ -175,14 +175,8 @@ def are_weights(state: object, limit: int) -> bool:
 
 def _guess(path: Path, error: Exception) -> str:
     """What a file that cannot be loaded seems to be."""
-    with open(path, "rb") as file:
-        start = file.read(64)
-    if start.startswith(b"version https://git-lfs"):
-        return "it looks like a git-lfs pointer"
-    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
-        return "it is an HTML page"
-    if not start.startswith(b"PK"):
-        return "it is not a PyTorch file"
+    if kind := kind_of(path):
+        return kind
     if "weights_only" in str(error) or "Unsupported" in str(error):
         return "it holds objects that would run code"
     return "it is damaged or cut short"
