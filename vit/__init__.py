@@ -8,7 +8,9 @@
 ...     print(prediction.path, prediction.label, prediction.probability)
 
 A command of the command line is the function of the same name: `vit predict RUN IMAGES --top_k 3` is
-`vit.predict(run, images, top_k=3)`. Each takes `quiet=True`, and then prints warnings alone. Not so `data`, `demo`, `models`, `runs` and `serve`, which have no function here.
+`vit.predict(run, images, top_k=3)`. Each takes `quiet=True`, and then prints warnings alone. Not so `data`, `demo`,
+`models`, `runs` and `serve`, which have no function here. The run folder that `vit.train` returns is a path, whose
+`result` is what the training found.
 """
 
 import sys

@@ -92,7 +92,9 @@ class Reporter:
             table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
             table.add_row(*map(Text, row))
-        self.out.print(table, soft_wrap=False)
+        with self.out.capture() as drawn:
+            self.out.print(table, soft_wrap=False)
+        print("\n".join(map(str.rstrip, drawn.get().split("\n"))), end="", file=self.out.file)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
         """Print names and values, one pair per line."""
@@ -282,9 +284,9 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def count_of(number: int, thing: str) -> str:
+def count_of(number: int, thing: str, things: str = "") -> str:
     """A number of things: "1 image", "2,000 images"."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def p_value(value: float) -> str:

@@ -36,7 +36,7 @@ def check_model(name: str, unfinished: bool = True) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """What a file that PyTorch did not write seems to be, by its first bytes; "" for a file that it may have written."""
+    """What a file that PyTorch did not write seems to be, by its first bytes; "" for any other file."""
     with open(path, "rb") as file:
         start = file.read(64)
     if start.startswith(b"version https://git-lfs"):

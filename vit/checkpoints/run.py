@@ -211,7 +211,11 @@ def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> 
     Raises:
         UsageError: the training is not finished, and `unfinished` is false.
     """
-    run = RunDirectory.around(path) if path.expanduser().is_dir() or path.suffix == RunLayout(path).best_path.suffix else None
+    run = (
+        RunDirectory.around(path)
+        if path.expanduser().is_dir() or path.suffix == RunLayout(path).best_path.suffix
+        else None
+    )
     lacks = (of_file or "") if run is None else run.lacking
     if lacks and not unfinished:
         fix = "finish the training" if run is None else run._how_to_finish

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Model, PositiveInt, warn_of_unfinished
 from vit.commands.demo_facts import Example, Heading, examples_of, heading_of
-from vit.console import Reporter, harmless
+from vit.console import Reporter, count_of, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def demo(
         heading = heading_of(Path(model).expanduser(), predictor)
         examples = examples_of(Path(model).expanduser(), Path(uploads)) if host == HERE else []  # others see no images
         page, address = launch(Page(predictor, top_k, heading, examples), host, port, Path(uploads))
-        reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser; Ctrl-C ends the page")
+        classes = count_of(len(predictor.class_names), "class", "classes")
+        reporter.line(f"{classes}; open {address} in a browser; Ctrl-C ends the page")
         if host != HERE:
             reporter.notice("WARNING: everyone who can reach this machine can use the page, because it has no password")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES --gallery")

@@ -170,7 +170,9 @@ def evaluate(
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         if files.report_path.is_file():
             reporter.line(f"page in {files.report_path}")
-        reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES" + " --unfinished" * bool(found.unfinished))
+        reporter.next_command(
+            f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES" + " --unfinished" * bool(found.unfinished)
+        )
         _check_all_readable(found)
     return found
 

@@ -105,17 +105,21 @@ def explain(
     warn_of_unfinished(predictor.lacks, reporter)
     explainer = Explainer(predictor, method, label, layers, faithfulness)
     folder = new_folder(wanted, Path("explanations"))
-    reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
+    reporter.notice(
+        f"{count_of(len(files), 'file')}, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}"
+    )
     if listed.not_read:
         reporter.notice(listed.not_read)
-    page = ExplainPage(f"Explanations of {count_of(len(files), 'file')}", list(explainer.methods), lacks=predictor.lacks)
+    page = ExplainPage(
+        f"Explanations of {count_of(len(files), 'file')}", list(explainer.methods), lacks=predictor.lacks
+    )
     unreadable = _explain_all(explainer, files, folder, page, reporter)
     page_file = ExplanationsLayout(folder).page_path
     page.write(page_file, unreadable)
     _show(reporter, page.scores(), unreadable)
     if not page.cards:
         raise DataError(f"none of {len(files)} files is an image that can be read", f"see {page_file}")
-    reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {page_file}")
+    reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
     reporter.next_command(_next(explainer, model, path_list(images), recursive))
     return ExplanationSummary(folder, page_file, len(page.cards), dict(unreadable), page.scores())
 

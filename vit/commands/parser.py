@@ -146,7 +146,9 @@ class Parser(ArgumentParser):
     def _nearest(self, given: str, dashed: bool) -> str:
         """The option that is spelled almost as a word, whole or after its last dot; else where all options are."""
         options, word = self._options(dashed), given.removeprefix("--").rpartition(".")[2]
-        ends = {option.removeprefix("--").rpartition(".")[2]: option for option in sorted(options, key=len, reverse=True)}
+        ends = {
+            option.removeprefix("--").rpartition(".")[2]: option for option in sorted(options, key=len, reverse=True)
+        }
         wanted = SAME.get(word, word)
         close = ends.get(wanted) or close_name(given, {*options} - {given}) or ends.get(close_name(word, ends) or "")
         return f"see 'vit {self.command} --help'" if close in (None, given) else f"did you mean {close!r}?"

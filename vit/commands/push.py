@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Model, shell_command, warn_of_unfinished
 from vit.commands.command_line import Metavar
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _export(model: Path, trained: "Trained", format: str, name: str, folder: Pat
 def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     total = sum(path.stat().st_size for path in files)
-    reporter.line(f"hf:{name}: {len(files)} files, {total / 1e6:.1f} MB")
+    reporter.line(f"hf:{name}: {count_of(len(files), 'file')}, {total / 1e6:.1f} MB")
     rows = [(path.relative_to(folder).as_posix(), f"{path.stat().st_size:,}") for path in files]
     reporter.table(("file", "bytes"), rows)
 

@@ -112,7 +112,8 @@ def card_text(facts: CardFacts) -> str:
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
         code=f"{_IMPORTS[facts.format]}\n{facts.code}",
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
-        unfinished="" if description.unfinished is None
+        unfinished=""
+        if description.unfinished is None
         else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**",
         data=_data(origin),
         results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
