@@ -34,7 +34,7 @@ def harmless(text: str) -> str:
 
 
 @contextmanager
-def silenced(is_silent: bool = True) -> Iterator[None]:
+def silenced(is_silent: bool) -> Iterator[None]:
     """While entered: new reporters print warnings alone."""
     token = _SILENT.set(is_silent or _SILENT.get())
     try:

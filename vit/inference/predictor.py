@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
-from vit.checkpoints.format import Description
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
@@ -67,11 +66,11 @@ class Predictor:
         self._rule = AnswerRule()
 
     def __repr__(self) -> str:
-        names, side = self.class_names, self.preprocess.image_size
+        names, side, engine = self.class_names, self.preprocess.image_size, self.engine
         shown = ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
-        where = f"{self.engine.device.type}, {self.engine.precision}, {self.engine.name}"
         lacks = f"; not finished: {self.lacks}" * bool(self.lacks)
-        return f"<Predictor of {len(names):,} classes ({shown}), {side} x {side} pixels, {where}{lacks}>"
+        where = f"{side} x {side} pixels, {engine.device.type}, {engine.precision}, {engine.name}"
+        return f"<Predictor of {len(names):,} classes ({shown}), {where}{lacks}>"
 
     @property
     def network(self) -> Network | None:
@@ -271,16 +270,11 @@ def load(
     if tta is not None:
         plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta], unfinished=unfinished)
         assert not isinstance(plain.engine, AugmentedEngine)
-        augmented = _augmented(plain.engine, plain.class_names, tta, checkpoint_of(Path(path)))
-        augmented.lacks = plain.lacks
-        return augmented
+        return _augmented(plain, plain.engine, tta, checkpoint_of(Path(path)))
     path = Path(path)
     check_engine(engine, path, device)
-    if path.suffix == ONNX:
-        return _load_onnx(path, precision, unfinished)
-    if path.suffix == OPENVINO:
-        exported = OpenVinoEngine(read_openvino(path), precision, path)
-        return _exported(exported, exported.description, path, unfinished)
+    if path.suffix in (ONNX, OPENVINO):
+        return _exported(path, precision, unfinished)
     file = checkpoint_of(path)
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
@@ -291,21 +285,18 @@ def load(
     return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, licence, lacks=lacks)
 
 
-def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: Path) -> Predictor:
-    fitted = FittedTta.read(file, tta, len(class_names))
+def _augmented(plain: Predictor, engine: AnyEngine, tta: Tta, file: Path) -> Predictor:
+    fitted, names, lacks = FittedTta.read(file, tta, len(plain.class_names)), plain.class_names, plain.lacks
     if fitted is None:
-        return Predictor(AugmentedEngine(engine, tta), class_names, None)
-    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), class_names, fitted.scores)
+        return Predictor(AugmentedEngine(engine, tta), names, None, lacks=lacks)
+    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), names, fitted.scores, lacks=lacks)
 
 
-def _load_onnx(path: Path, precision: str, unfinished: bool) -> Predictor:
-    if precision not in ("auto", "32-true"):
+def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:
+    if path.suffix == ONNX and precision not in ("auto", "32-true"):
         raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
-    engine = OnnxEngine(path)
-    return _exported(engine, engine.description, path, unfinished)
-
-
-def _exported(engine: AnyEngine, about: Description, path: Path, unfinished: bool) -> Predictor:
+    engine = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read_openvino(path), precision, path)
+    about = engine.description
     lacks = check_finished(path, unfinished, about.unfinished)
     return Predictor(engine, about.class_names, about.validation_scores, None, about.licence, True, lacks)
 
