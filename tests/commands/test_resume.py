@@ -72,7 +72,7 @@ def checkpoint(run, name="last"):
 
 def timeless(run):
     result = json.loads((run / "result.json").read_text())
-    return {key: value for key, value in result.items() if "second" not in key and key != "image_wait"}
+    return {key: value for key, value in result.items() if "second" not in key and key not in ("image_wait", "mfu")}
 
 
 def same_end(run, other):

@@ -148,10 +148,10 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
 
 def _few(plan: "Plan") -> list[tuple[str, str]]:
     """A warning where classes have so few images in all that nothing reliable follows for them."""
-    from numpy import bincount
+    import numpy as np
 
     names, splits = plan.source.class_names, plan.source.splits.values()
-    counts = sum(bincount(samples.labels, minlength=len(names)) for samples in splits)
+    counts = np.bincount(np.concatenate([samples.labels for samples in splits]), minlength=len(names))
     few = [number for number, count in enumerate(counts) if count < FEW_OF_CLASS]
     if not few:
         return []
