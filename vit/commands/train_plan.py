@@ -151,7 +151,8 @@ def _few(plan: "Plan") -> list[tuple[str, str]]:
     import numpy as np
 
     names, splits = plan.source.class_names, plan.source.splits.values()
-    counts = np.bincount(np.concatenate([samples.labels for samples in splits]), minlength=len(names))
+    labels = np.concatenate([samples.labels for samples in splits])
+    counts = np.bincount(labels[labels >= 0], minlength=len(names))
     few = [number for number, count in enumerate(counts) if count < FEW_OF_CLASS]
     if not few:
         return []
