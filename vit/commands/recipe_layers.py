@@ -56,8 +56,7 @@ class Given:
         """The run folder that is given as DATA, which is to be trained further; None: DATA are images."""
         source = _value(self.options, "data.source")
         run = RunLayout(Path(str(source)).expanduser())
-        is_run = source is not None and run.config_path.is_file() and run.splits_path.is_file()
-        return run.path if is_run else None
+        return run.path if source is not None and run.is_run else None
 
     @property
     def has_length(self) -> bool:

@@ -145,8 +145,7 @@ def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list
     """The files that one input names. Folders in it that are not read are counted in `skipped_folders`."""
     name = os.path.expanduser(given)
     if os.path.isdir(name):
-        run = RunLayout(Path(name))
-        if run.config_path.is_file() and run.splits_path.is_file():
+        if RunLayout(Path(name)).is_run:
             raise UsageError(f"{given} is a run folder, not a folder of images", "give one model, then images")
         files, skipped = _in_folder(name, recursive)
         if skipped:
