@@ -195,7 +195,11 @@ def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit,
     assert answer.code == 0, answer.err
     assert contents(first) == before
     (second,) = [path.parent for path in (tmp_path / "runs" / "splits").glob("**/result.json")]
-    assert rows(second / "splits.csv") == table  # the CSV of a run is its data again
+    again = rows(second / "splits.csv")
+    assert [row.pop("name") for row in again] == [row["path"] for row in table]  # a CSV names whole paths
+    assert again == [{name: cell for name, cell in row.items() if name != "name"} for row in table]
+    predicted = {row["path"] for row in rows(first / "predictions" / "test.csv")}
+    assert predicted == {row["name"] for row in table if row["split"] == "test"}  # the tables join
     known = [json.loads((run / "result.json").read_text()) for run in (first, second)]
     assert known[0]["images"] == known[1]["images"] == {"train": 30, "validation": 3, "test": 9}
     assert known[0]["metrics"]["acc1"] == known[1]["metrics"]["acc1"]
