@@ -159,6 +159,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("W8", "secrets and machine names in the upload", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training continues without it"),
         Fault("W11", "a sweep of W&B, which gives a run its id", "the kept id is the run's own"),
+        Fault("W12", "a study offline, with a run of W&B in every cell", "one line uploads the runs of all cells"),
         Fault("W10", "a training on private photographs by a user who is logged in",
               "pictures, file names and weights stay local unless `--tracker_media` or `--tracker_model` asks for "
               "them"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
 from vit.commands.reading import read_images
-from vit.commands.resuming import newest_for_all
+from vit.commands.resuming import further_recipe, newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
@@ -96,7 +96,9 @@ def main(words: Sequence[str]) -> int:
 def run_training(options: TrainOptions) -> "RunDirectory | None":
     """Carry a training out; None where it was only to be shown."""
     if options.print_config:
-        print(dump(options.given.recipe()), end="")
+        parent = options.parent
+        recipe = options.given.recipe() if parent is None else further_recipe(parent, options.given)
+        print(dump(recipe), end="")
         return None
     began = time.monotonic()
     reporter = Reporter(quiet=not is_first())

@@ -30,19 +30,11 @@ class DurableCheckpointIO(TorchCheckpointIO):
         super().__init__()
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
-        self._run = None if last is None else RunDirectory(last.parent.parent)
-        self._began_in = self._folder()
-
-    def _folder(self) -> tuple[int, int] | None:
-        """What tells the run folder from another one of the same name."""
-        try:
-            found = None if self._run is None else self._run.path.stat()
-        except FileNotFoundError:
-            return None
-        return None if found is None else (found.st_dev, found.st_ino)
+        run = None if last is None else RunDirectory(last.parent.parent)
+        self._run = run if run is not None and run.config_path.is_file() else None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
-        if self._run is not None and self._began_in is not None and self._folder() != self._began_in:
+        if self._run is not None and not self._run.config_path.is_file():
             raise self._run.gone()
         is_last = Path(path) == self.last
         keeps = is_last and not self._last_is_broken
