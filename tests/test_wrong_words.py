@@ -53,7 +53,7 @@ WRONG = [
     ("data check no/thing", 3, "there is no no/thing"),
     ("predict mine.csv empty", 4, "mine.csv (4 bytes) is not a checkpoint: it is not a PyTorch file"),
     ("evaluate m.ckp empty", 4, "there is no file m.ckp, did you mean 'm.ckpt'?"),
-    ("train digits --network vit_tiny_patch16_224 --image_size 95", 2, "patch_size 16, as 80 and 96 would be"),
+    ("train empty --network vit_tiny_patch16_224 --image_size 95", 2, "patch_size 16, as 80 and 96 would be"),
     ("train emty/", 3, "did you mean 'empty'?"),
     ("train digits --patience 3", 2, "there is no early stopping"),
     ("train digits --resize_mode squash", 2, "did you mean '--model.preprocess.resize_mode'?"),
