@@ -121,7 +121,20 @@ def hash_byte(name: str, channel: int) -> int:
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A ViT trained on digits for two epochs, once for all tests. Tests must not write to the folder."""
     out = tmp_path_factory.mktemp("digits_run")
-    options = ("--epochs", 2, "--batch_size", 128, "--optim.warmup", 0, "--seed", 3, "--wandb", "off")
+    options = (
+        "--epochs",
+        2,
+        "--batch_size",
+        128,
+        "--optim.warmup",
+        0,
+        "--seed",
+        3,
+        "--keep_state",
+        "true",
+        "--wandb",
+        "off",
+    )
     answer = ask("train", "digits", *options, "--out", out, drawn=True)
     assert answer.code == 0, answer.err
     (config,) = out.glob("**/config.yaml")

@@ -148,6 +148,21 @@ def test_wrong_values_are_refused_as_by_the_command(here):
     assert not list(here.iterdir())
 
 
+def test_a_notebook_sees_what_there_is(tmp_path, colors, capfd):
+    assert set(vit.__all__) <= set(dir(vit)) and "import_module" not in dir(vit)
+    options = {"network": "vit_nano_patch2_8", "epochs": 1, "wandb": "off", "quiet": True, "data.num_workers": 0}
+    run = vit.train(colors, out=tmp_path, **options)
+    found = vit.evaluate(run, quiet=True)
+    assert run.result.accuracy == found.measurement.metrics.acc1.value and (run / "result.json").is_file()
+    assert capfd.readouterr().out == ""
+    predictor = vit.load(run)
+    assert repr(predictor).startswith("<Predictor of 3 classes (blue, green, red), 8 x 8 pixels, cpu, ")
+    assert predictor.network.num_classes == 3
+    assert inspect.signature(vit.predict).parameters["quiet"].default is False
+    with pytest.raises(UsageError, match="has not finished"):
+        type(run)(tmp_path / "nothing").result  # noqa: B018
+
+
 def test_type_checkers_read_our_types():
     """PEP 561: without this file mypy takes everything of an installed package as Any."""
     assert Path(vit.__file__).with_name("py.typed").is_file()

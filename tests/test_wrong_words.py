@@ -51,6 +51,16 @@ WRONG = [
     ("convert nothing.pth --output x.ckpt", 4, "there is no file nothing.pth"),
     ("demo nothing", 4, "there is no checkpoint nothing"),
     ("data check no/thing", 3, "there is no no/thing"),
+    ("predict mine.csv empty", 4, "mine.csv (4 bytes) is not a checkpoint: it is not a PyTorch file"),
+    ("evaluate m.ckp empty", 4, "there is no file m.ckp, did you mean 'm.ckpt'?"),
+    ("train empty --network vit_tiny_patch16_224 --image_size 95", 2, "patch_size 16, as 80 and 96 would be"),
+    ("train emty/", 3, "did you mean 'empty'?"),
+    ("train digits --patience 3", 2, "there is no early stopping"),
+    ("train digits --resize_mode squash", 2, "did you mean '--model.preprocess.resize_mode'?"),
+    ("train digits --imgsz 32", 2, "did you mean '--image_size'?"),
+    ("train digits --nothing_like_it 3", 2, "no option --nothing_like_it; see 'vit train --help'"),
+    ("predict m.ckpt empty --sort", 2, "no option --sort; see 'vit predict --help'"),
+    ("version", 2, "there is no command 'version'; choose one of"),
     ("models vit_tny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),
 ]
 
@@ -58,7 +68,7 @@ WRONG = [
 @pytest.mark.faults("K1")
 def test_it_is_refused_without_torch(here):
     (here / "empty").mkdir()
-    (here / "m.ckpt").touch()
+    (here / "m.ckpt").write_bytes(b"PK")
     (here / "mine.csv").write_text("mine")
     done = subprocess.run(
         [sys.executable, "-c", ALL_IN_ONE], input="\n".join(line for line, _, _ in WRONG),

@@ -8,7 +8,9 @@
 ...     print(prediction.path, prediction.label, prediction.probability)
 
 A command of the command line is the function of the same name: `vit predict RUN IMAGES --top_k 3` is
-`vit.predict(run, images, top_k=3)`. Not so `data`, `demo`, `env`, `models`, `runs` and `serve`, which have no function here.
+`vit.predict(run, images, top_k=3)`. Each takes `quiet=True`, and then prints warnings alone. Not so `data`, `demo`,
+`env`, `models`, `runs` and `serve`, which have no function here. The run folder that `vit.train` returns is a path,
+whose `result` is what the training found.
 """
 
 import sys
@@ -76,12 +78,15 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name not in _COMMANDS:
         raise AttributeError(f"module 'vit' has no attribute {name!r}")
-    from vit.commands.command_line import checked
+    from vit.commands.command_line import checked, quietable
 
     function = getattr(import_module(f"vit.commands.{name}"), name)
-    return (
-        function if name in ("train", "pretrain", "crossval", "study") else checked(function)
-    )  # these check their options themselves
+    checks_itself = name in ("train", "pretrain", "crossval", "study")
+    return quietable(function if checks_itself else checked(function))
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, "__version__"))
 
 
 class _Package(ModuleType):

@@ -4,7 +4,9 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Self
 
 from rich.cells import cell_len
@@ -18,6 +20,7 @@ LOG_WIDTH = 160  # characters
 LEAST_WIDTH = 20  # of the text beside a name, in a narrow terminal
 PATH_INDENT = 4  # of a path that is too long beside its name
 HEAD_EVERY = 20  # rows between two heads of a table that grows
+_SILENT = ContextVar("silent", default=False)
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
 
@@ -30,6 +33,16 @@ def harmless(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
 
+@contextmanager
+def silenced(is_silent: bool) -> Iterator[None]:
+    """While entered: new reporters print warnings alone."""
+    token = _SILENT.set(is_silent or _SILENT.get())
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
 class Reporter:
     """Prints results to standard output, and notices and progress to standard error.
 
@@ -38,8 +51,10 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self.out = _console(sys.stdout.isatty(), quiet)
-        self.err = _console(sys.stderr.isatty(), quiet, stderr=True)
+        silent = quiet or _SILENT.get()
+        self.out = _console(sys.stdout.isatty(), silent)
+        self.err = _console(sys.stderr.isatty(), silent, stderr=True)
+        self._warnings = _console(sys.stderr.isatty(), quiet, stderr=True)
 
     def line(self, text: str = "") -> None:
         """Print a line of the result. A line break at the start of the text gives an empty line."""
@@ -47,7 +62,7 @@ class Reporter:
 
     def notice(self, text: str) -> None:
         """Print a message that is not part of the result."""
-        _print(self.err, text)
+        _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
 
     def table(
         self,
@@ -77,7 +92,9 @@ class Reporter:
             table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
             table.add_row(*map(Text, row))
-        self.out.print(table, soft_wrap=False)
+        with self.out.capture() as drawn:
+            self.out.print(table, soft_wrap=False)
+        print("\n".join(map(str.rstrip, drawn.get().split("\n"))), end="", file=self.out.file)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
         """Print names and values, one pair per line."""
@@ -267,9 +284,9 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def count_of(number: int, thing: str) -> str:
+def count_of(number: int, thing: str, things: str = "") -> str:
     """A number of things: "1 image", "2,000 images"."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def p_value(value: float) -> str:

@@ -17,6 +17,8 @@ _OF_MACHINE = frozenset(
     if hasattr(errno, name)
 )  # fmt: skip
 TOO_MANY_FILES = ("too many open files", "raise the limit with 'ulimit -n 4096', or give fewer --data.num_workers")
+_CLOSE = 0.7  # least likeness of a name that is suggested, from 0 to 1
+_PREFIX = 4  # letters of a beginning that is completed
 
 
 class VitError(Exception):
@@ -152,7 +154,25 @@ def install(extra: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """'did you mean X?' for the nearest known name, else a list of names; for the `fix` of an error."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    close = close_name(name, names)
+    if close is not None:
+        return f"did you mean {close!r}?"
     return f"choose one of {', '.join(names[:_SHOWN])}" + ", ..." * (len(names) > _SHOWN)
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is spelled almost as a name, or begins with it; None: none is near enough to suggest."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=_CLOSE)
+    longer = [one for one in names if len(name) >= _PREFIX and one.startswith(name)]
+    return next(iter([*close, *longer]), None)
+
+
+def path_beside(path: Path) -> str:
+    """'did you mean X?' with a space before, for a path that is not there, where a name beside it is close; else ""."""
+    try:
+        beside = [one.name for one in path.expanduser().absolute().parent.iterdir()]
+    except OSError:
+        return ""
+    close = close_name(path.name, beside)
+    return "" if close is None else f", did you mean {str(path.with_name(close))!r}?"

@@ -99,7 +99,8 @@ def test_the_own_images_of_a_run_are_measured_with_a_warning(vit, run, here, spl
 
 
 def test_a_run_without_test_images_is_measured_with_a_warning(vit, data, here):
-    assert vit("train", data, *QUICK, "--data.test", 0, "--epochs", 1, "--out", "runs").code == 0
+    options = ("--data.test", 0, "--epochs", 1, "--keep_state", "true")
+    assert vit("train", data, *QUICK, *options, "--out", "runs").code == 0
     run = run_folder(here / "runs")
     answer = vit("evaluate", run)
     assert (

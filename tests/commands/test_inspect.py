@@ -25,7 +25,7 @@ def test_a_run_is_inspected_over_its_own_images(vit, digits_run, here):
     network, description = load(digits_run.best)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     assert f"{parameters:,}" in html and html.count("<img ") == 4 and "over 5 images" in html
-    assert "mean attention distance over 5 images; all alike: " in answer.out
+    assert "mean attention distance over 5 images; " in answer.out
     assert "quadratic in the 16 patches" in answer.out
     assert answer.out.strip().splitlines()[-1] == f"Next: vit explain {digits_run.path} IMAGES"
     assert vit("inspect", digits_run.path, "--limit", 1).code == 0 and (here / "inspection-2").is_dir()
@@ -104,7 +104,7 @@ def test_how_far_the_heads_of_deit_tiny_look(vit, here):
     """
     answer = vit("inspect", os.environ["VIT_DEIT_WEIGHTS"], os.environ["VIT_PHOTOS"], "--limit", 50)
     assert answer.code == 0, answer.err
-    (uniform,) = re.findall(r"all alike: ([\d.]+) pixels", answer.out)
+    (uniform,) = re.findall(r"images?; ([\d.]+) pixels if every", answer.out)
     assert float(uniform) == pytest.approx(116.5, abs=0.05)
     table = {
         int(block): (float(nearest), float(farthest))

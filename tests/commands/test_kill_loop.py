@@ -18,7 +18,7 @@ OPTIONS = (
     "--network", "vit_nano_patch2_8", "--model.network.drop_path_rate", "0.2", "--augment", "strong",
     "--batch_size", "8", "--optim.accumulate", "2", "--optim.ema_decay", "0.9", "--optim.optimizer", "muon",
     "--optim.on_nan", "skip", "--data.cache", "none", "--data.num_workers", "2", "--precision", "32-true",
-    "--checkpoint_every", "0s", "--wandb", "off",
+    "--checkpoint_every", "0s", "--keep_state", "true", "--wandb", "off",
 )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ def limited(classifier, batch):
 Classifier.batch_loss = limited
 """
 OPTIONS = ("digits", "--network", "vit_nano_patch2_8", "--optim.steps", 2, "--batch_size", 1024, "--precision",
-           "32-true", "--optim.optimizer", "sgd", "--lr", 0.1, "--wandb", "off")  # fmt: skip
+           "32-true", "--optim.optimizer", "sgd", "--lr", 0.1, "--keep_state", "true",
+           "--wandb", "off")  # fmt: skip
 
 
 def weights(run):

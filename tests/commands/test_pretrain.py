@@ -26,7 +26,7 @@ from vit.weights.open import open_pretrained
 OPTIONS = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--model.network.drop_path_rate", 0.2,
     "--epochs", 3, "--batch_size", 8, "--optim.accumulate", 2, "--precision", "32-true", "--data.num_workers", 0,
-    "--wandb", "off",
+    "--wandb", "off", "--keep_state", "true",
 )  # fmt: skip
 
 

@@ -29,18 +29,18 @@ from vit.training.optim import make_schedule
 DEMANDING = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--model.network.drop_path_rate", 0.2,
     "--augment", "strong", "--epochs", 4, "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9,
-    "--optim.optimizer", "muon", "--precision", "32-true", "--wandb", "off",
+    "--optim.optimizer", "muon", "--precision", "32-true", "--wandb", "off", "--keep_state", "true",
 )  # fmt: skip
 
 CNN = (
     "--network", "resnet10_small", "--model.network.widths", "[8,8,16,16]", "--image_size", 8, "--augment", "strong",
     "--epochs", 3, "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--optim.optimizer", "sgd",
     "--optim.momentum", 0.9, "--lr", 0.01, "--data.cache", "none", "--data.num_workers", 2, "--precision", "32-true",
-    "--wandb", "off",
+    "--wandb", "off", "--keep_state", "true",
 )  # fmt: skip
 STEPS = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--optim.steps", 13, "--batch_size", 10,
-    "--precision", "32-true", "--wandb", "off",
+    "--precision", "32-true", "--wandb", "off", "--keep_state", "true",
 )  # fmt: skip
 ALWAYS = ("--checkpoint_every", "0s")
 
@@ -72,7 +72,7 @@ def checkpoint(run, name="last"):
 
 def timeless(run):
     result = json.loads((run / "result.json").read_text())
-    return {key: value for key, value in result.items() if "second" not in key and key != "image_wait"}
+    return {key: value for key, value in result.items() if "second" not in key and key not in ("image_wait", "mfu")}
 
 
 def same_end(run, other):

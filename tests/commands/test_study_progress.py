@@ -1,5 +1,6 @@
 """The time that a study has left."""
 
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -58,3 +59,16 @@ def test_epochs_count_where_they_are_the_length(cells, tmp_path, monkeypatch):
 def test_a_last_cell_that_was_killed_before_its_result_has_a_share(cells, tmp_path, monkeypatch):
     metrics = "epoch,step,seconds\n49,100,90.5\n"
     assert shares(tmp_path, cells[:1], monkeypatch, metrics) == pytest.approx([0, 1])
+
+
+@pytest.mark.faults("W12")
+def test_one_line_uploads_the_offline_runs_of_all_cells(cells, tmp_path, capsys):
+    study = tmp_path / "my study"
+    for number, cell in enumerate(cells):
+        (study / cell.folder / "wandb" / f"offline-run-{number}").mkdir(parents=True)
+    StudyProgress(Reporter(), study, cells, {"train": 100, "test": 10}, cells).close()
+    said = capsys.readouterr().err
+    assert "has 2 offline runs of cells; upload with: wandb sync " in said
+    named = said.split("wandb sync ")[1].strip()
+    listed = subprocess.run(["sh", "-c", f"ls -d {named}"], capture_output=True, text=True, check=True).stdout
+    assert sorted(listed.splitlines()) == sorted(map(str, study.glob("cells/**/offline-run-*")))

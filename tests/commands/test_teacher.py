@@ -16,6 +16,7 @@ from vit.checkpoints.io import read_checkpoint
 OPTIONS = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--optim.steps", 5,
     "--batch_size", 8, "--precision", "32-true", "--data.num_workers", 0, "--wandb", "off",
+    "--keep_state", "true",
 )  # fmt: skip
 
 

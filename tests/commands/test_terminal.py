@@ -13,7 +13,7 @@ from tests.terminal import Terminal
 ROOT = Path(__file__).parents[2]
 COLOR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10\d)[;\d]*m")
 ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
-TIME_LEFT = re.compile(r"([\d,]+)/120 loss (\d\.\d{3}), [\d,]+ images/s +(\d+) s left")
+TIME_LEFT = re.compile(r"([\d,]+)/120 recent loss (\d\.\d{3}), [\d,]+ images/s +(\d+) s left")
 STEPS = """
 import time
 from vit.commands.train_progress import TrainProgress
@@ -83,18 +83,18 @@ def test_no_color_is_respected(here):
 def test_a_terminal_without_a_cursor_gets_lines(here, variables):
     lines = ran(STEPS, here, **variables).text.strip().splitlines()
     assert "epoch 1/1000  train loss 1.500  val loss 1.250  val acc 50.00 %  balanced_acc" in lines
-    assert any(line.startswith("step 60/120  loss 2.000") for line in lines)
+    assert any(line.startswith("step 60/120  recent loss 2.000") for line in lines)
 
 
 def test_a_log_has_the_same_as_lines(here):
     values = "train loss 1.500  val loss 1.250  val acc 50.00 %  balanced_acc 43.75 %"
     assert in_a_log(STEPS, here) == [
-        "step 30/120  loss 2.500, 12,346 images/s  45 s left",
+        "step 30/120  recent loss 2.500, 12,346 images/s  45 s left",
         f"epoch 1/1000  {values}",
-        "step 60/120  loss 2.000, 12,346 images/s  30 s left",
+        "step 60/120  recent loss 2.000, 12,346 images/s  30 s left",
         f"epoch 2/1000  {values}",
-        "step 90/120  loss 1.500, 12,346 images/s  15 s left",
-        "step 120/120  loss 1.000, 12,346 images/s  0 s left",
+        "step 90/120  recent loss 1.500, 12,346 images/s  15 s left",
+        "step 120/120  recent loss 1.000, 12,346 images/s  0 s left",
         f"epoch 3/1000  {values}",
     ]
 

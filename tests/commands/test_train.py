@@ -106,9 +106,10 @@ def test_metrics_have_a_row_per_epoch(digits_run):
     epochs = [row for row in table if row["val/loss"]]
     assert [(row["epoch"], row["step"]) for row in epochs] == [("0", "9"), ("1", "18")]
     for row in epochs:
-        assert all(math.isfinite(float(value)) for value in row.values())
+        assert all(math.isfinite(float(value)) for name, value in row.items() if name != "train/smoothed_loss")
     for row in table:
-        assert all(math.isfinite(float(row[name])) for name in ("step", "lr", "train/loss", "seconds"))
+        assert all(math.isfinite(float(row[name])) for name in ("step", "lr", "seconds"))
+        assert bool(row["train/loss"]) != bool(row["train/smoothed_loss"])  # one quantity a column
     assert float(epochs[1]["train/loss"]) < float(epochs[0]["train/loss"])
 
 
@@ -194,7 +195,11 @@ def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit,
     assert answer.code == 0, answer.err
     assert contents(first) == before
     (second,) = [path.parent for path in (tmp_path / "runs" / "splits").glob("**/result.json")]
-    assert rows(second / "splits.csv") == table  # the CSV of a run is its data again
+    again = rows(second / "splits.csv")
+    assert [row.pop("name") for row in again] == [row["path"] for row in table]  # a CSV names whole paths
+    assert again == [{name: cell for name, cell in row.items() if name != "name"} for row in table]
+    predicted = {row["path"] for row in rows(first / "predictions" / "test.csv")}
+    assert predicted == {row["name"] for row in table if row["split"] == "test"}  # the tables join
     known = [json.loads((run / "result.json").read_text()) for run in (first, second)]
     assert known[0]["images"] == known[1]["images"] == {"train": 30, "validation": 4, "test": 8}
     assert known[0]["metrics"]["acc1"] == known[1]["metrics"]["acc1"]

@@ -47,7 +47,8 @@ def test_a_part_of_empty_class_folders(vit, draw_classes, tmp_path, part):
 
 def test_steps_in_parts_are_the_same_steps(vit, colors, tmp_path):
     """30 images in batches of 9: 3 steps, whether a step is computed at once or in 3 parts."""
-    options = ("--network", "vit_nano_patch2_8", "--batch_size", 9, "--precision", "32-true", "--seed", 5)
+    options = ("--network", "vit_nano_patch2_8", "--batch_size", 9, "--precision", "32-true", "--seed", 5,
+               "--keep_state", "true")  # fmt: skip
     found = []
     for parts in (1, 3):
         out = tmp_path / str(parts)

@@ -16,7 +16,7 @@ from vit.training.classifier import Classifier
 from vit.training.trials import clock
 
 OPTIONS = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--augment", "strong",
-           "--model.network.drop_path_rate", 0.2, "--wandb", "off")  # fmt: skip
+           "--model.network.drop_path_rate", 0.2, "--keep_state", "true", "--wandb", "off")  # fmt: skip
 
 
 @pytest.fixture

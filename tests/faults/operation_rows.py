@@ -94,6 +94,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "folder of its own", 2),
         Fault("R16", "a study of photographs that began from published weights, which can no longer be had",
               "refused with their names and the reason; without weights it would be another study", 2),
+        Fault("R20", "a run whose training is not finished: evaluate, predict, explain, export, push, serve, demo",
+              "refused unless `--unfinished` is given; then the output, metrics.json, pages, card and export say what "
+              "the training lacks, wherever its checkpoint or export lies", 2),
+        Fault("R21", "more epochs for a finished run, with other images, another network, or no length",
+              "a new run from its best weights, with its own recipe; the refusal of `--resume` names the command; "
+              "changed images: 3", 2),
+        Fault("R22", "a finished run keeps the state of its optimizer: seven times its weights",
+              "best.ckpt keeps the weights alone, and last.ckpt is removed, unless `--keep_state` asks for both"),
     ),
     "Processes": (
         Fault("X1", "a number of images that the processes do not divide, or fewer images than processes",
@@ -161,6 +169,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "one warning, and training continues; if checkpoints are on the same disk, F2 applies"),
         Fault("W8", "secrets and machine names in the upload", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training continues without it"),
+        Fault("W11", "a sweep of W&B, which gives a run its id", "the kept id is the run's own"),
+        Fault("W12", "a study offline, with a run of W&B in every cell", "one line uploads the runs of all cells"),
         Fault("W10", "a training on private photographs by a user who is logged in",
               "pictures, file names and weights stay local unless `--tracker_media` or `--tracker_model` asks for "
               "them"),
@@ -194,6 +204,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "removed when the run is resumed, or by the next export"),
         Fault("F8", "a file that another program makes under the name of an output while rows are computed, or a link",
               "the file is kept, the rows stay in NAME.partial, and no link is followed", 7),
+        Fault("F9", "a run folder that is removed, renamed or replaced during its training",
+              "one line; no checkpoint, table or result is written into a new folder of its name", 7),
     ),
     "Shards": (
         Fault("A14", "a pack that fails or is killed",

@@ -10,6 +10,7 @@ from tests.runs import run_folder
 SHORT = (
     "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,
     "--optim.optimizer", "sgd", "--lr", 0.01, "--precision", "32-true", "--wandb", "off",
+    "--keep_state", "true",
 )  # fmt: skip
 ENDED = """
 import os, signal

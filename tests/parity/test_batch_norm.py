@@ -7,6 +7,7 @@ from tests.processes import TWO, finish, start
 
 FOUR_STEPS = (
     "--config", "digits_cnn", "--optim.steps", 4, "--batch_size", 32, "--seed", 5, "--wandb", "off",
+    "--keep_state", "true",
     "--model.network.widths", "[8,16,32,64]",
 )  # fmt: skip
 

@@ -153,7 +153,7 @@ def test_its_pictures_are_the_images_in_the_right_place(make):
     run, source = make()
     page = page_of(run, source)
     cells, worst, doubtful = 6, 6, 6
-    assert len(pictures(page)) == cells + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 3
+    assert len(pictures(page)) == cells + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 2
     for image in pictures(page):
         with Image.open(io.BytesIO(base64.b64decode(image["src"].partition(",")[2]))) as picture:
             index = int(image["alt"].removesuffix(".png"))

@@ -20,7 +20,7 @@ from vit.commands import train_progress
 from vit.models.spec import create_network
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 
-QUICK = ("--precision", "32-true", "--wandb", "off")
+QUICK = ("--precision", "32-true", "--keep_state", "true", "--wandb", "off")
 
 
 @pytest.fixture

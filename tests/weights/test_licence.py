@@ -85,7 +85,7 @@ def trained(vit, digits_run, tmp_path_factory):
     exported = vit("export", digits_run.path, "--format", "safetensors", "--output", file)
     assert exported.code == 0 and "licence of the first weights" not in exported.out + exported.err
     (folder / "hub" / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
-    options = ("--epochs", 1, "--precision", "32-true", "--wandb", "off", "--out", folder)
+    options = ("--epochs", 1, "--precision", "32-true", "--keep_state", "true", "--wandb", "off", "--out", folder)
     answer = vit("train", "digits", "--init_from", folder / "hub", "--model.network.num_heads", 4, *options, drawn=True)
     assert answer.code == 0, answer.err
     return run_folder(folder), answer

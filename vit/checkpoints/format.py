@@ -10,6 +10,7 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           validation_scores: {labels, own, above, highest, groups: base64, split: text},           (optional; groups
                                                                                      where images have some)
           licence: text,                                              (optional: of the weights that it started from)
+          unfinished: text,                                     (optional: what the training lacks; "7 of 60 epochs")
           multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an unfinished epoch, for resuming
@@ -53,9 +54,11 @@ FORMAT = 4  # the newest, with several labels for an image
 SINGLE_LABEL_FORMAT = 3  # of all other checkpoints: earlier programs read them
 KEY = "vit"
 NOVELTY_KEY = "novelty"
+STATE = "state_dict"
 PREFIX = "network."
 MAX_SIDE = 4096
-_MAX_LICENCE = 1000
+_TEXTS = ("licence", "unfinished")  # attributes of a description that a file may lack
+_MAX_TEXT = 1000
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 Content = dict[str, Any]  # Lightning's dictionary
@@ -77,6 +80,7 @@ class Description:
         validation_scores: what the network gave the validation images; None where it has none.
         multilabel: rules of the labels if the network gives several labels for an image; None: one class for an image.
         licence: licence of the weights that the training started from; None: random weights, or not stated.
+        unfinished: what the training lacks, such as "7 of 60 epochs, no temperature"; None: it is finished.
     """
 
     class_names: tuple[str, ...]
@@ -89,6 +93,7 @@ class Description:
     validation_scores: ValidationScores | None = None
     multilabel: LabelRules | None = None
     licence: str | None = None
+    unfinished: str | None = None
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""
@@ -110,8 +115,7 @@ class Description:
             plain["validation_scores"] = self.validation_scores.to_plain()
         if self.multilabel is not None:
             plain["multilabel"] = self.multilabel.to_plain()
-        if self.licence is not None:
-            plain["licence"] = self.licence
+        plain |= {name: text for name in _TEXTS if (text := getattr(self, name)) is not None}
         result: Content = json.loads(json.dumps(plain))
         return result
 
@@ -137,9 +141,10 @@ class Description:
             raise ValueError("rules of labels belong to format 4, and format 4 has them")
         if rules is not None and temperature != 1:
             raise ValueError("several labels have a temperature each, and none for all")
-        licence = plain.get("licence")
-        if licence is not None and not (isinstance(licence, str) and 0 < len(licence) <= _MAX_LICENCE):
-            raise ValueError(f"licence is {str(licence)[:80]!r}")
+        texts = {name: plain.get(name) for name in _TEXTS}
+        for name, text in texts.items():
+            if text is not None and not (isinstance(text, str) and 0 < len(text) <= _MAX_TEXT):
+                raise ValueError(f"{name} is {str(text)[:80]!r}")
         network = dict(plain["network"])
         if plain["format"] < 3:
             network = _without_repeated_facts(network, len(class_names), preprocess.image_size)
@@ -153,7 +158,7 @@ class Description:
             {str(key): str(value) for key, value in plain["versions"].items()},
             None if scores is None else ValidationScores.from_plain(scores, len(class_names)),
             None if rules is None else LabelRules.from_plain(rules, len(class_names)),
-            licence,
+            **texts,
         )
 
 
@@ -228,10 +233,10 @@ def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
 
 def checkpoint_content(description: Description, weights: Mapping[str, Tensor]) -> Content:
     """The least that a checkpoint holds: a description, and the weights of its network."""
-    return {KEY: description.to_dict(), "state_dict": {f"{PREFIX}{name}": value for name, value in weights.items()}}
+    return {KEY: description.to_dict(), STATE: {f"{PREFIX}{name}": value for name, value in weights.items()}}
 
 
 def weights_of(content: Content) -> dict[str, Tensor]:
     """The weights in a checkpoint's content, by the network's own names."""
-    state: dict[str, Tensor] = content["state_dict"]
+    state: dict[str, Tensor] = content[STATE]
     return {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from vit.atomic_files import partial_name, why_unwritable
-from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content
+from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, STATE, Content
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.model_path import check_local
+from vit.checkpoints.model_path import check_local, kind_of
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import CheckpointError, ResourceError
@@ -88,7 +88,7 @@ def read_checkpoint(path: Path) -> Content:
         content = load_plain(path)
     except ValueError as error:
         raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", FIX) from error
-    state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
+    state = content.get(STATE) if isinstance(content, dict) and KEY in content else None
     if not are_weights(state, path.stat().st_size):
         raise CheckpointError(
             f"{path} holds weights that vit did not write",
@@ -98,15 +98,22 @@ def read_checkpoint(path: Path) -> Content:
 
 
 def store_calibration(
-    path: Path, temperature: float, scores: ValidationScores | None, novelty: Novelty | None = None
+    path: Path,
+    temperature: float,
+    scores: ValidationScores | None,
+    novelty: Novelty | None = None,
+    keep_state: bool = False,
 ) -> None:
-    """Write the fitted temperature, the scores of the validation images, and the novelty into a checkpoint.
+    """Write the fitted temperature, the scores of the validation images, and the novelty into a finished checkpoint.
+
+    Args:
+        keep_state: whether the state of the training stays in the file, which the weights alone do not need.
 
     Raises:
         CheckpointError: as `read_checkpoint`.
         ResourceError: as `write_checkpoint`.
     """
-    content = read_checkpoint(path)
+    content = _finished(path, keep_state)
     content[KEY]["temperature"] = temperature
     if scores is not None:
         content[KEY]["validation_scores"] = scores.to_plain()
@@ -115,16 +122,19 @@ def store_calibration(
     write_checkpoint(content, path)
 
 
-def store_label_rules(path: Path, rules: LabelRules) -> None:
-    """Write the fitted temperatures and thresholds of labels into a checkpoint's description.
-
-    Raises:
-        CheckpointError: as `read_checkpoint`.
-        ResourceError: as `write_checkpoint`.
-    """
-    content = read_checkpoint(path)
+def store_label_rules(path: Path, rules: LabelRules, keep_state: bool = False) -> None:
+    """Write the fitted temperatures and thresholds of labels into a finished checkpoint, as `store_calibration`."""
+    content = _finished(path, keep_state)
     content[KEY]["multilabel"] = rules.to_plain()
     write_checkpoint(content, path)
+
+
+def _finished(path: Path, keep_state: bool) -> Content:
+    """The content of the checkpoint of a training that has ended; without what only a resumed training needs."""
+    content = read_checkpoint(path)
+    content[KEY].pop("unfinished", None)
+    kept = content if keep_state else (KEY, STATE, NOVELTY_KEY)
+    return {key: content[key] for key in kept if key in content}
 
 
 def load_plain(path: Path) -> Any:
@@ -170,14 +180,8 @@ def are_weights(state: object, limit: int) -> bool:
 
 def _guess(path: Path, error: Exception) -> str:
     """What a file that cannot be loaded seems to be."""
-    with open(path, "rb") as file:
-        start = file.read(64)
-    if start.startswith(b"version https://git-lfs"):
-        return "it looks like a git-lfs pointer"
-    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
-        return "it is an HTML page"
-    if not start.startswith(b"PK"):
-        return "it is not a PyTorch file"
+    if kind := kind_of(path):
+        return kind
     if "weights_only" in str(error) or "Unsupported" in str(error):
         return "it holds objects that would run code"
     return "it is damaged or cut short"

@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
-from vit.errors import CheckpointError
+from vit.errors import CheckpointError, path_beside
 
 LIBRARIES = ("timm", "torchvision", "hf")  # LIBRARY:NAME
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path makes one slash of two
+_EXPORTS = (".onnx", ".xml")
 _FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
@@ -16,13 +17,33 @@ def check_local(path: Path) -> None:
         raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
 
 
-def check_model(name: str) -> None:
-    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint."""
-    path = _existing(name)
-    if path.is_dir():
-        from vit.checkpoints.run import checkpoint_of  # needs numpy, which --help does not wait for
+def check_model(name: str, unfinished: bool = True) -> None:
+    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint.
 
+    UsageError if its training is not finished, and `unfinished` is false; a file of its own is asked when it is loaded.
+    """
+    path = _existing(name)
+    if path.is_file() and path.suffix not in _EXPORTS:
+        kind = kind_of(path)
+        if kind:
+            raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {kind}", _FIX)
+
+    from vit.checkpoints.run import check_finished, checkpoint_of  # need numpy, which --help does not wait for
+
+    if path.is_dir():
         checkpoint_of(path)
+    check_finished(path, unfinished)
+
+
+def kind_of(path: Path) -> str:
+    """What a file that PyTorch did not write seems to be, by its first bytes; "" for any other file."""
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if start.startswith(b"version https://git-lfs"):
+        return "it looks like a git-lfs pointer"
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "it is an HTML page"
+    return "" if start.startswith(b"PK") else "it is not a PyTorch file"
 
 
 def check_weights(source: str) -> None:
@@ -36,7 +57,7 @@ def _existing(name: str) -> Path:
     check_local(path)
     if not path.exists():
         what = "file" if path.suffix not in ("", ".ckpt") else "checkpoint"
-        raise CheckpointError(f"there is no {what} {path}", _FIX)
+        raise CheckpointError(f"there is no {what} {path}{path_beside(path)}", _FIX)
     return path
 
 

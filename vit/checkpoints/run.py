@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
+from vit.console import count_of
+from vit.csv_files import records
 from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.layout import RunLayout, is_of_pretraining
 from vit.plain_files import read_text
@@ -58,13 +61,43 @@ class RunDirectory(RunLayout):
 
     def unfinished(self) -> UsageError:
         """The error of a command that needs the result of this run before there is one."""
+        problem = f"{self.path} has no {self.result_path.name}: its training has not finished"
+        return UsageError(problem, self._how_to_finish)
+
+    @property
+    def _how_to_finish(self) -> str:
         if self.is_held():
-            fix = "wait for it: it is being trained"
-        elif self.can_resume:
-            fix = f"finish it with '{self.how_to_resume}'"
-        else:
-            fix = "start it again as a new run: it has no checkpoint"
-        return UsageError(f"{self.path} has no {self.result_path.name}: its training has not finished", fix)
+            return "wait for it: it is being trained"
+        if self.can_resume:
+            return f"finish it with '{self.how_to_resume}'"
+        return "start it again as a new run: it has no checkpoint"
+
+    @property
+    def lacking(self) -> str:
+        """What the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished."""
+        if self.result_path.is_file():
+            return ""
+
+        import yaml
+
+        try:
+            optim = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))["optim"]
+            rows = records(self.metrics_path) if self.metrics_path.is_file() else []
+            if optim["steps"] is None:
+                validated = [int(row["epoch"]) + 1 for row in rows if row["val/loss"]]
+                done, total, unit = max(validated, default=0), optim["epochs"], "epoch"
+            else:
+                done, total, unit = max((int(row["step"]) for row in rows), default=0), optim["steps"], "step"
+            if done >= total:
+                return f"all {count_of(total, unit)}, but no result"
+            return f"{done:,} of {count_of(total, unit)}, {missing_fit('val/map' in (rows or [{}])[0])}"
+        except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+            return "nothing says how many epochs are trained"
+
+    def gone(self) -> ResourceError:
+        """The error of a training whose folder is not there any more; its files are never made again by halves."""
+        problem = f"{self.path} is gone: it was removed, renamed or replaced during the training"
+        return ResourceError(problem, "start the training again as a new run")
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
@@ -86,6 +119,10 @@ class RunDirectory(RunLayout):
                 remove_partial(folder)
             try:
                 yield
+            except (OSError, ResourceError) as error:
+                if not self.lock_path.is_file():
+                    raise self.gone() from error
+                raise
             finally:
                 self.lock_path.unlink(missing_ok=True)
 
@@ -131,6 +168,65 @@ class RunDirectory(RunLayout):
                 f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
             )
         return run
+
+
+if TYPE_CHECKING:
+    _Path = Path
+else:
+    _Path = type(Path())  # Python 3.11 lets nobody inherit from Path itself
+
+
+class RunPath(_Path):
+    """The run folder that a training from Python leaves: a path, which every function of vit takes."""
+
+    @property
+    def result(self) -> RunResult:
+        """What the training found; `result.accuracy` is the accuracy on the test images.
+
+        Raises:
+            UsageError: the training is not finished.
+            DataError: the file is damaged.
+        """
+        run = RunDirectory(self)
+        found = run.read_result()
+        if found is None:
+            raise run.unfinished()
+        return found
+
+
+def missing_fit(is_multilabel: bool) -> str:
+    """What only the end of a training fits, in words."""
+    return "no temperatures, no thresholds" if is_multilabel else "no temperature"
+
+
+def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> str:
+    """What the training of a model lacks, in words; "" where it is finished, or where nothing says that it is not.
+
+    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt.
+
+    Args:
+        path: run folder, checkpoint or export.
+        unfinished: whether such a model is wanted.
+        of_file: `unfinished` of the file's description, where it has been read.
+
+    Raises:
+        UsageError: the training is not finished, and `unfinished` is false.
+    """
+    run = (
+        RunDirectory.around(path)
+        if path.expanduser().is_dir() or path.suffix == RunLayout(path).best_path.suffix
+        else None
+    )
+    lacks = (of_file or "") if run is None else run.lacking
+    if lacks and not unfinished:
+        fix = "finish the training" if run is None else run._how_to_finish
+        raise UsageError(f"the training of {path} is not finished ({lacks})", f"{fix}, or give --unfinished")
+    return lacks
+
+
+def unfinished_words(lacks: str) -> str:
+    """The warning of a model whose training lacks something."""
+    return f"the training is not finished: {lacks}"
 
 
 def has_no_classes(path: Path) -> UsageError:

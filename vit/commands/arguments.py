@@ -10,6 +10,8 @@ from vit.commands.command_line import Metavar
 from vit.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
+    from vit.console import Reporter
+
     PositiveInt = int
 else:
     from jsonargparse.typing import PositiveInt as PositiveInt
@@ -90,6 +92,14 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
     except OSError as error:
         raise ResourceError(f"cannot make {wanted or default}: {error.strerror}", "choose another --output") from error
     return wanted
+
+
+def warn_of_unfinished(lacks: str, reporter: "Reporter") -> None:
+    """Warn where the training of a model lacks something."""
+    if lacks:
+        from vit.checkpoints.run import unfinished_words
+
+        reporter.notice(f"WARNING: {unfinished_words(lacks)}")
 
 
 def with_dry_run(words: Sequence[str]) -> list[str]:

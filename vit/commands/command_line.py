@@ -15,6 +15,7 @@ from operator import or_
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from vit.commands.parser import Parser
+from vit.console import silenced
 from vit.errors import UsageError, nearest
 
 P = ParamSpec("P")
@@ -62,6 +63,21 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         command_parser(function).parse_object(values)
         return function(*args, **kwargs)
 
+    return call
+
+
+def quietable(function: Callable[..., R]) -> Callable[..., R]:
+    """The same function with one more argument, `quiet`: print warnings alone."""
+
+    @wraps(function)
+    def call(*args: Any, quiet: bool = False, **kwargs: Any) -> R:
+        with silenced(quiet):
+            return function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    mine = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+    parameters = sorted([*signature.parameters.values(), mine], key=lambda one: one.kind)
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
 
 

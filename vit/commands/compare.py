@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.arguments import StrPath, new_file, path_text
 from vit.commands.command_line import Metavar
-from vit.console import Reporter, interval, p_value, percent
+from vit.console import Reporter, count_of, interval, p_value, percent
 from vit.csv_files import new_table
 from vit.errors import ResourceError, VitError
 from vit.study.finished_runs import FinishedRun, read_runs
@@ -84,7 +84,7 @@ def compare(
     in_order = sorted(found.disagreements)
     if list_file is not None:
         _write(list_file, finished, in_order)
-        reporter.line(f"\n{len(in_order):,} rows in {list_file}")
+        reporter.line(f"\n{count_of(len(in_order), 'row')} in {list_file}")
     if page_file is not None:
         _write_page(reporter, page_file, found, path_text(root))
         reporter.line(f"\npage in {page_file}")

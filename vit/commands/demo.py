@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, PositiveInt, trusted_hosts
+from vit.commands.arguments import Model, PositiveInt, trusted_hosts, warn_of_unfinished
 from vit.commands.demo_facts import Example, Heading, examples_of, heading_of
-from vit.console import Reporter, harmless
+from vit.console import Reporter, count_of, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def demo(
     port: PositiveInt | None = None,
     top_k: PositiveInt = 5,
     device: str = "auto",
+    unfinished: bool = False,
 ) -> None:
     """Serve a page on this machine that labels dropped images, until Ctrl-C.
 
@@ -47,6 +48,7 @@ def demo(
         port: null: the first free port from 7860
         top_k: number of classes shown; of several labels, all labels of an image are shown
         device: cpu, cuda or mps; auto: an accelerator if there is one
+        unfinished: whether a model whose training is not finished may be used, as it is
 
     Raises:
         VitError: the model cannot be used, gradio is not installed, or the port is taken.
@@ -55,19 +57,21 @@ def demo(
         vit demo runs/photos/vit_tiny_patch16_224/20260101-120000
     """
     model = os.fspath(model)
-    check_model(model)
+    check_model(model, unfinished)
     if find_spec("gradio") is None:
         raise UsageError("the page needs gradio", install("demo"))
 
     from vit.inference.predictor import load
 
-    predictor = load(model, device)
+    predictor = load(model, device, unfinished=unfinished)
     reporter = Reporter()
+    warn_of_unfinished(predictor.lacks, reporter)
     with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # dropped images are removed at the end
         heading = heading_of(Path(model).expanduser(), predictor)
         examples = examples_of(Path(model).expanduser(), Path(uploads)) if host == HERE else []  # others see no images
         page, address = launch(Page(predictor, top_k, heading, examples), host, port, Path(uploads))
-        reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser; Ctrl-C ends the page")
+        classes = count_of(len(predictor.class_names), "class", "classes")
+        reporter.line(f"{classes}; open {address} in a browser; Ctrl-C ends the page")
         if host != HERE:
             reporter.notice("WARNING: everyone who can reach this machine can use the page, because it has no password")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES --gallery")

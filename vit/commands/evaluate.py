@@ -4,12 +4,12 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
+from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text, warn_of_unfinished
 from vit.commands.multilabel_evaluation import MeasuredLabels, measured_labels
 from vit.commands.single_label_evaluation import MeasuredImages
 from vit.commands.tta_options import fit_tta, warn_of_mirror
@@ -45,6 +45,7 @@ class Evaluation:
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
         tta: the test-time augmentation; None: one view of each image.
         scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
+        unfinished: what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished.
     """
 
     folder: Path
@@ -54,6 +55,7 @@ class Evaluation:
     engine: str
     tta: Literal["flip", "crops"] | None = None
     scored_although_seen: dict[str, int] = field(default_factory=dict)
+    unfinished: str = ""
 
 
 def evaluate(
@@ -71,6 +73,7 @@ def evaluate(
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
+    unfinished: bool = False,
 ) -> Evaluation:
     """Measure a trained model on labeled images: the test images of its run, or the images of DATA.
 
@@ -95,6 +98,7 @@ def evaluate(
         precision: auto: the precision of training, where the hardware has it
         engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
             to be faster, torch otherwise
+        unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
         The folder of the results, and the metrics.
@@ -107,12 +111,13 @@ def evaluate(
         vit evaluate runs/photos/vit_tiny_patch16_224/20260101-120000 more_photos/
     """
     model, data = os.fspath(model), path_text(data)
-    check_model(model)
+    check_model(model, unfinished)
     check_engine(engine, Path(model), device)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
     wanted = None if output is None else _own_folder(output)
 
+    from vit.checkpoints.run import unfinished_words
     from vit.commands.measured_images import (
         choose_split,
         images_words,
@@ -131,12 +136,15 @@ def evaluate(
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
-        predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
+        predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta, unfinished)
+        warn_of_unfinished(predictor.lacks, reporter)
         source = of_same_task(source, predictor.multilabel is not None)
         warn_of_mirror(model, tta, reporter)
         if tta is not None:
             fit_tta(model, predictor, path_text(root), reporter)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
+        if predictor.lacks:
+            seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, images_words(source.name, shown), samples, reporter)
     measured: MeasuredImages | MeasuredLabels
@@ -155,6 +163,7 @@ def evaluate(
         predictor.engine.name,
         tta,
         dict(seen.scored),
+        predictor.lacks,
     )
     if rank == 0:
         with _writing(found.folder):
@@ -167,7 +176,9 @@ def evaluate(
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         if files.report_path.is_file():
             reporter.line(f"page in {files.report_path}")
-        reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES")
+        reporter.next_command(
+            f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES" + " --unfinished" * bool(found.unfinished)
+        )
         _check_all_readable(found)
     return found
 
@@ -288,6 +299,7 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
         "left_out": {**named(found.seen), "unreadable": found.unreadable},
         "scored_although_seen": named(found.scored_although_seen),
         "warning": warning or None,
+        "unfinished": found.unfinished or None,
         "classes": list(class_names),
     }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})

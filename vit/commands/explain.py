@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, Paths, StrPath, new_file, new_folder, path_list, shell_command
-from vit.console import ProgressReport, Reporter
+from vit.commands.arguments import (
+    Model,
+    Paths,
+    StrPath,
+    new_file,
+    new_folder,
+    path_list,
+    shell_command,
+    warn_of_unfinished,
+)
+from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import Cell, new_table
 from vit.errors import DataError
 from vit.inference.files import list_files
@@ -56,6 +65,7 @@ def explain(
     recursive: bool = False,
     output: StrPath | None = None,
     device: str = "auto",
+    unfinished: bool = False,
 ) -> ExplanationSummary:
     """Show which parts of an image speak for its class, by several methods, and measure whether each one beats chance.
 
@@ -70,6 +80,7 @@ def explain(
         recursive: also read the folders inside folders
         output: a new folder; null: explanations, or explanations-2, ...
         device: cpu, cuda or mps; auto: an accelerator if there is one
+        unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
         The folder, and the scores of each method.
@@ -82,7 +93,7 @@ def explain(
     """
     model = os.fspath(model)
     wanted = None if output is None else new_file(output)
-    check_model(model)
+    check_model(model, unfinished)
     listed = list_files(path_list(images), recursive)
     files = listed.paths
 
@@ -90,20 +101,25 @@ def explain(
     from vit.inference.predictor import load
     from vit.report.explain_page import ExplainPage
 
-    explainer = Explainer(load(model, device), method, label, layers, faithfulness)
+    predictor, reporter = load(model, device, unfinished=unfinished), Reporter()
+    warn_of_unfinished(predictor.lacks, reporter)
+    explainer = Explainer(predictor, method, label, layers, faithfulness)
     folder = new_folder(wanted, Path("explanations"))
-    reporter = Reporter()
-    reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
+    reporter.notice(
+        f"{count_of(len(files), 'file')}, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}"
+    )
     if listed.not_read:
         reporter.notice(listed.not_read)
-    page = ExplainPage(f"Explanations of {len(files)} file{'s' * (len(files) != 1)}", list(explainer.methods))
+    page = ExplainPage(
+        f"Explanations of {count_of(len(files), 'file')}", list(explainer.methods), lacks=predictor.lacks
+    )
     unreadable = _explain_all(explainer, files, folder, page, reporter)
     page_file = ExplanationsLayout(folder).page_path
     page.write(page_file, unreadable)
     _show(reporter, page.scores(), unreadable)
     if not page.cards:
         raise DataError(f"none of {len(files)} files is an image that can be read", f"see {page_file}")
-    reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {page_file}")
+    reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
     reporter.next_command(_next(explainer, model, path_list(images), recursive))
     return ExplanationSummary(folder, page_file, len(page.cards), dict(unreadable), page.scores())
 
@@ -194,5 +210,7 @@ def _next(explainer: "Explainer", model: str, images: Sequence[StrPath], recursi
     from vit.models.vision_transformer import VisionTransformer
 
     is_vit = isinstance(explainer.network, VisionTransformer)
-    options = {"recursive": recursive, "gallery": not is_vit}
+    options = {
+        "recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(explainer.predictor.lacks)
+    }  # fmt: skip
     return shell_command("vit", "inspect" if is_vit else "predict", model, *images, options=options)

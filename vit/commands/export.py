@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, StrPath, path_text
+from vit.commands.arguments import Model, StrPath, path_text, warn_of_unfinished
 from vit.commands.command_line import Metavar
 from vit.commands.model_card import check_card, write_card
 from vit.commands.shown_export import (
@@ -48,6 +48,7 @@ def export(
     calibration: Annotated[StrPath | None, Metavar("IMAGES")] = None,
     measure: Annotated[StrPath | None, Metavar("DATA")] = None,
     card: Annotated[StrPath | None, Metavar("FILE")] = None,
+    unfinished: bool = False,
 ) -> Path:
     """Write a trained model for onnxruntime, OpenVINO, Core ML, torch.export, safetensors, timm or transformers.
 
@@ -69,6 +70,7 @@ def export(
             validation images
         card: new file for the model card, in the format of the Hugging Face hub; openvino and hf have theirs in the
             folder, as README.md; null: none beside a single file
+        unfinished: whether a model whose training is not finished may be exported, as it is; the export says so
 
     Returns:
         The file or folder.
@@ -79,17 +81,15 @@ def export(
     Example:
         vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test
     """
-    check_model(os.fspath(model))
+    check_model(os.fspath(model), unfinished)
     _check_images(precision, verify, calibration, measure)
     files = [] if verify is None else list_files([verify], recursive=True).paths
 
-    from vit.checkpoints.load import load
-    from vit.checkpoints.run import checkpoint_of
+    from vit.commands.model_card import trained_model
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
     from vit.export.int8 import int8_format
     from vit.export.verify import Structure
-    from vit.inference.deployed import Trained
 
     if precision == "int8":
         int8_format(format).check_int8_installed(format)
@@ -98,10 +98,10 @@ def export(
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
     card_file = check_card(card, format, has_folder=not FORMATS[format].ending)
-    trained = Trained(*load(checkpoint_of(Path(model))))
+    trained, reporter = trained_model(Path(model), unfinished), Reporter()
+    warn_of_unfinished(trained.description.unfinished or "", reporter)
     mark = "-int8" if precision == "int8" else ""
     path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{FORMATS[format].ending}"))
-    reporter = Reporter()
     difference, int8, exported = None, None, trained
     if precision == "int8":
         int8 = _write_int8(trained, format, path, Path(model), calibration, measure, reporter)
@@ -122,10 +122,12 @@ def export(
     show_size_and_speed(reporter, trained, format, precision, path, runs=not isinstance(difference, Structure))
     show_how_to_load(reporter, exported, format, path)
     if format in NEXT:
-        reporter.next_command(NEXT[format].format(path=shlex.quote(str(path))))
+        following = NEXT[format].format(path=shlex.quote(str(path)))
     else:
         images = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
-        reporter.next_command(f"vit evaluate {shlex.quote(os.fspath(model))}{images}")
+        following = f"vit evaluate {shlex.quote(os.fspath(model))}{images}"
+    is_refused = trained.description.unfinished is not None and not following.startswith("vit train")
+    reporter.next_command(following + " --unfinished" * is_refused)
     return path
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import Paths, PositiveInt, StrPath, new_file, new_folder, path_list
 from vit.commands.command_line import Metavar
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.errors import DataError, UsageError
 from vit.inference.files import ListedImages, list_files
 from vit.layout import InspectionLayout, RunLayout
@@ -89,7 +89,7 @@ def inspect(
     pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
     if licence is not None:
         reporter.notice(f"licence: {licence}")
-    reporter.notice(f"{spec.name}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
+    reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
     if listed.not_read:
         reporter.notice(listed.not_read)
     found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, licence)
@@ -201,7 +201,8 @@ def _show(reporter: Reporter, found: "Inspection") -> None:
 
 def _show_reach(reporter: Reporter, reach: "AttentionSpread") -> None:
     reporter.line(
-        f"\nmean attention distance over {reach.num_images} images; all alike: {reach.uniform_distance:.1f} pixels"
+        f"\nmean attention distance over {count_of(reach.num_images, 'image')}; {reach.uniform_distance:.1f} pixels "
+        "if every patch attended to all patches alike"
     )
     reporter.table(
         ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),

@@ -1,5 +1,6 @@
 """The facts of a model card, from the run folder of a model or from its source, and the card's file"""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,25 @@ def check_card(card: StrPath | None, format: str, has_folder: bool) -> Path | No
     if path.exists():
         raise UsageError(f"--card {path} exists", "give another name, or remove it")
     return path
+
+
+def trained_model(model: Path, unfinished: bool) -> "Trained":
+    """The network of a run or checkpoint, and its description, which says what its training lacks.
+
+    Args:
+        unfinished: whether a model whose training is not finished is wanted.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be used.
+        UsageError: the training is not finished, and `unfinished` is false.
+    """
+    from vit.checkpoints.load import load
+    from vit.checkpoints.run import check_finished, checkpoint_of
+    from vit.inference.deployed import Trained
+
+    network, description = load(checkpoint_of(model))
+    lacks = check_finished(model, unfinished, description.unfinished)
+    return Trained(network, replace(description, unfinished=lacks or None))
 
 
 def write_card(

@@ -7,13 +7,23 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
-from vit.errors import UsageError, nearest
+from vit.errors import UsageError, close_name, nearest
 from vit.training.recipes.values import plain_values
 
 REMOVED = {  # options of earlier versions, and the option to give today
     "optim.warmup_epochs": "give optim.warmup, a fraction of the training: 5 of 50 epochs are 0.1",
     "optim.min_lr": "give optim.min_lr_ratio, with the same value",
 }
+_NO_STOPPING = "there is no early stopping: best.ckpt keeps the best weights of all epochs; give --epochs or --time"
+_ONE_FOLDER = "give one folder DATA, with train/, val/ and test/ in it, or a CSV with the column split"
+OF_OTHERS = {  # options of other programs that have no counterpart here, and what to do
+    "patience": _NO_STOPPING, "early_stopping": _NO_STOPPING,
+    "val_dir": _ONE_FOLDER, "val_data": _ONE_FOLDER, "test_dir": _ONE_FOLDER,
+}  # fmt: skip
+SAME = {  # options of other programs, and their names here
+    "imgsz": "image_size", "img_size": "image_size", "batch": "batch_size", "arch": "network", "model": "network",
+    "pretrained": "init_from", "workers": "num_workers", "output_dir": "out", "val": "validation", "opt": "optimizer",
+}  # fmt: skip
 _UNKNOWN = re.compile(
     r"unrecognized arguments: (\S+)|option '([\w.]+)' is not accepted"
     r"|key ['\"]?([\w.]+)['\"]? is not expected|unexpected key.*?['\"]([\w.]+)['\"]",
@@ -125,13 +135,23 @@ class Parser(ArgumentParser):
 
     def _unknown(self, given: str, dashed: bool) -> UsageError:
         name = given.removeprefix("--")
-        fix = REMOVED.get(name) or nearest(given, {*self._options(dashed)} - {given})
+        fix = REMOVED.get(name) or OF_OTHERS.get(name) or self._nearest(given, dashed)
         dotted = self.short.get(f"--{given}", "").removeprefix("--")
         if dotted:  # a short flag as the key of a file
             *sections, key = dotted.split(".")
             below = " and ".join(f"'{section}:'" for section in sections)
             fix = f"give {dotted}, in a file the key {key!r} below {below}"
         return UsageError(f"vit {self.command} has no option {given}", fix)
+
+    def _nearest(self, given: str, dashed: bool) -> str:
+        """The option that is spelled almost as a word, whole or after its last dot; else where all options are."""
+        options, word = self._options(dashed), given.removeprefix("--").rpartition(".")[2]
+        ends = {
+            option.removeprefix("--").rpartition(".")[2]: option for option in sorted(options, key=len, reverse=True)
+        }
+        wanted = SAME.get(word, word)
+        close = ends.get(wanted) or close_name(given, {*options} - {given}) or ends.get(close_name(word, ends) or "")
+        return f"see 'vit {self.command} --help'" if close in (None, given) else f"did you mean {close!r}?"
 
     def _options(self, dashed: bool) -> list[str]:
         flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]

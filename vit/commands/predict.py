@@ -54,6 +54,7 @@ def predict(
     parts: StrPath | None = None,
     rows_per_part: PositiveInt = 50_000,
     merge: StrPath | None = None,
+    unfinished: bool = False,
     **where: Annotated[Any, ExecutorOptions],
 ) -> PredictionSummary:
     """Label images with a trained model: one row for each file, in a stable order.
@@ -91,6 +92,7 @@ def predict(
         rows_per_part: number of rows of a part
         merge: folder of --parts, in place of a model and images. Checks that every image has exactly one row, and
             writes all rows to --output, if it is given
+        unfinished: whether a model whose training is not finished may be used, as it is
         where: executor="slurm", jobs=4, cluster={"time": "2h"}, with `parts`: tasks of a cluster compute the parts
 
     Returns:
@@ -116,7 +118,7 @@ def predict(
     check_where(on, parts is not None)
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
     columns = TableColumns(image_column)
-    setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine)
+    setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
     if parts is not None:
         if output is not None or gallery:
             raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
@@ -153,7 +155,8 @@ def predict(
         show_predictions(reporter, summary, tally)
         check_labeled(summary, on_bad == "fail")
         labeled = "LABELS.csv" if writer.is_multilabel else "LABELED_FOLDER"
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}")
+        more = " --unfinished" * bool(predictor.lacks)
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}{more}")
     return summary
 
 
@@ -229,4 +232,4 @@ def _write(
 def _gallery(rows_file: Path, predictor: "Predictor", model: str, reader: "ImageReader | None") -> "Gallery":
     from vit.report.gallery import Gallery  # imports jinja2
 
-    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess)
+    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess, predictor.lacks)

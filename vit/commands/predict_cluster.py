@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vit.commands.executor_options import ExecutorOptions
 from vit.commands.predict_parts import PartsJob, check_labeled, merge_command, predict_in_parts
 from vit.commands.prediction_tally import DECIDED, PredictionSummary
-from vit.console import ProgressReport, Reporter
+from vit.console import ProgressReport, Reporter, count_of
 from vit.errors import BadInputsError, UsageError
 from vit.layout import PartsLayout
 from vit.study.cluster import ClusterOptions
@@ -102,7 +102,7 @@ def _follow_tasks(job: PartsJob, manifest: "Manifest", where: ExecutorOptions, f
             f"the tasks have ended, and {num_missing:,} of {manifest.num_parts:,} parts are missing",
             f"see the logs in {files.jobs_dir}; the same command computes what is missing",
         )
-    reporter.line(f"{summary.num_files:,} rows in {job.folder}")
+    reporter.line(f"{count_of(summary.num_files, 'row')} in {job.folder}")
     check_labeled(summary, fail_on_bad)
     reporter.next_command(merge_command(job.folder))
     return summary

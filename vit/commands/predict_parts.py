@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
-from vit.console import ProgressReport, Reporter
+from vit.console import ProgressReport, Reporter, count_of
 from vit.data.dataset_names import HUB, TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, ResourceError, UsageError
 from vit.inference.engines.engine_names import OPENVINO
@@ -189,7 +189,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
         except FileExistsError as error:
             problem = f"another program has made {output} meanwhile; it is kept"
             raise ResourceError(problem, "give another --output") from error
-        reporter.line(f"{found.num_rows:,} rows in {output}")
+        reporter.line(f"{count_of(found.num_rows, 'row')} in {output}")
         labeled = "LABELS.csv" if PROBABILITIES in read_schema(files.part_path(0)).names else "LABELED_FOLDER"
         following = f"vit evaluate MODEL {labeled}"
     check_labeled(summary, fail_on_bad)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.answer_options import AnswerOptions, no_novelty
+from vit.commands.arguments import warn_of_unfinished
 from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import Reporter
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
@@ -24,7 +25,7 @@ class PredictionSetup:
         wanted: rule that decides which images get a label.
         top_k: number of classes in a row.
         probabilities: whether rows have the probability of every class.
-        device, precision, engine: as in `vit.load`.
+        device, precision, engine, unfinished: as in `vit.load`.
     """
 
     model: str
@@ -34,10 +35,11 @@ class PredictionSetup:
     device: str
     precision: str
     engine: EngineName
+    unfinished: bool = False
 
     def check(self) -> None:
         """Raise VitError where the model cannot be what was asked for, before anything heavy is imported."""
-        check_model(self.model)
+        check_model(self.model, self.unfinished)
         check_engine(self.engine, Path(self.model), self.device)
 
     def load(self, num_images: int, reporter: Reporter, is_service: bool = False) -> "Predictor":
@@ -51,7 +53,8 @@ class PredictionSetup:
         is_exported = Path(self.model).suffix in (ONNX, OPENVINO)
         needs_torch = self.wanted.reject_novel and self.engine == "auto" and not is_exported
         engine: EngineName = "torch" if needs_torch else self.engine
-        predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta)
+        predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta, self.unfinished)
+        warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
         warn_of_mirror(self.model, self.wanted.tta, reporter)
         if self.wanted.tta is not None:

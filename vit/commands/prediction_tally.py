@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.console import Reporter, percent
+from vit.console import Reporter, count_of, percent
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
@@ -135,4 +135,4 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         if without > len(tally.bad):
             reporter.notice("  ...")
     page = f", page in {summary.page}" if summary.page else ""
-    reporter.line(f"\n{summary.num_files:,} rows in {summary.output}{page}")
+    reporter.line(f"\n{count_of(summary.num_files, 'row')} in {summary.output}{page}")

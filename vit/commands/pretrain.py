@@ -24,7 +24,7 @@ from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
-    from vit.checkpoints.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory, RunPath
     from vit.data.contents import Contents
     from vit.data.samples import Source
     from vit.training.distributed.meeting import Meeting
@@ -39,7 +39,7 @@ def pretrain(
     config: StrPath | Sequence[StrPath] | None = None,
     resume: StrPath | None = None,
     **options: object,
-) -> Path:
+) -> "RunPath":
     """Learn from images without labels, and leave a run folder with a backbone that trainings start from.
 
     Args:
@@ -64,7 +64,10 @@ def pretrain(
     run = run_pretraining(in_one_process(read_values(data, config, resume, options, PretrainRecipe)))
     if run is None:
         raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
-    return run.path
+
+    from vit.checkpoints.run import RunPath
+
+    return RunPath(run.path)
 
 
 def main(words: Sequence[str]) -> int:
@@ -165,7 +168,8 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
         progress.close()
     if not found.fit.is_first_process:
         return
-    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker))
+    keep_state = plan.recipe.trainer.keep_state
+    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker), keep_state)
     show_pretrain_result(reporter, run, found.fit.result, plan)
 
 

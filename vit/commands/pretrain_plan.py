@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.tracker_plan import tracker_facts
 from vit.commands.train_plan import augment_words, batch_words, length_facts, network_words, start_facts
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 
 if TYPE_CHECKING:
     from vit.training.pretraining.plan import PretrainPlan
@@ -45,7 +45,7 @@ def _data(plan: "PretrainPlan") -> str:
     from vit.training.pretraining.plan import num_labeled
 
     num_images, labeled = len(plan.source.splits["train"]), num_labeled(plan.source)
-    return f"{num_images:,} images to learn from" + (f", {labeled:,} of them with a label" if labeled else "")
+    return f"{count_of(num_images, 'image')} to learn from" + (f", {labeled:,} of them with a label" if labeled else "")
 
 
 def _progress(plan: "PretrainPlan") -> str:

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, shell_command
+from vit.commands.arguments import Model, shell_command, warn_of_unfinished
 from vit.commands.command_line import Metavar
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def push(
     public: bool = False,
     replace: bool = False,
     dry_run: bool = False,
+    unfinished: bool = False,
 ) -> str:
     """Upload a trained model with its model card to the Hugging Face hub, in one commit.
 
@@ -40,6 +41,7 @@ def push(
         public: make a new repository visible to everyone
         replace: replace the files of a repository that holds others, by a new commit; earlier commits stay
         dry_run: show what would be uploaded, and upload nothing
+        unfinished: whether a model whose training is not finished may be uploaded, as it is; its card says so
 
     Returns:
         The address of the model.
@@ -51,19 +53,18 @@ def push(
         vit push runs/photos/vit_tiny_patch16_224/20260101-120000 hf:me/photos-vit --dry_run
     """
     name = _checked(target)
-    check_model(os.fspath(model))
+    check_model(os.fspath(model), unfinished)
 
     from vit.export.hub_upload import address, check_free, check_login, find_repository, upload
 
     reporter = Reporter()
     user = "" if dry_run else check_login(name)  # before the export, which takes a while
 
-    from vit.checkpoints.load import load
-    from vit.checkpoints.run import checkpoint_of
+    from vit.commands.model_card import trained_model
     from vit.commands.shown_export import show_licence
-    from vit.inference.deployed import Trained
 
-    trained = Trained(*load(checkpoint_of(Path(model))))
+    trained = trained_model(Path(model), unfinished)
+    warn_of_unfinished(trained.description.unfinished or "", reporter)
     with TemporaryDirectory() as parent:
         folder = Path(parent) / name.partition("/")[2]
         _export(Path(model), trained, format, name, folder)
@@ -72,7 +73,7 @@ def push(
         show_licence(reporter, trained)
         if dry_run:
             reporter.line("nothing was uploaded (--dry_run)")
-            options = {"format": format, "public": public, "replace": replace}
+            options = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
             reporter.next_command(shell_command("vit", "push", model, target, options=options))
             return address(name)
         repository = find_repository(name)
@@ -119,7 +120,7 @@ def _export(model: Path, trained: "Trained", format: str, name: str, folder: Pat
 def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     total = sum(path.stat().st_size for path in files)
-    reporter.line(f"hf:{name}: {len(files)} files, {total / 1e6:.1f} MB")
+    reporter.line(f"hf:{name}: {count_of(len(files), 'file')}, {total / 1e6:.1f} MB")
     rows = [(path.relative_to(folder).as_posix(), f"{path.stat().st_size:,}") for path in files]
     reporter.table(("file", "bytes"), rows)
 

@@ -11,6 +11,7 @@ from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import OF_SECTION, Parser
 from vit.commands.recipe_options import FROM_RANDOM, SECTIONS, SHORT, kept_parser, to_recipe
 from vit.errors import UsageError
+from vit.layout import RunLayout
 from vit.models.network_names import check_network
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
@@ -44,6 +45,24 @@ class Given:
     def with_option(self, name: str, value: object) -> "Given":
         """The same with one more option, by its dotted name."""
         return replace(self, options=_merged(self.options, nested(name, value)))
+
+    def without_data(self) -> "Given":
+        """The same without DATA."""
+        data = self.options.get("data")
+        kept = {name: value for name, value in data.items() if name != "source"} if isinstance(data, dict) else {}
+        return replace(self, options={**self.options, "data": kept})
+
+    @property
+    def run(self) -> Path | None:
+        """The run folder that is given as DATA, which is to be trained further; None: DATA are images."""
+        source = _value(self.options, "data.source")
+        run = RunLayout(Path(str(source)).expanduser())
+        return run.path if source is not None and run.is_run else None
+
+    @property
+    def has_length(self) -> bool:
+        """Whether epochs, steps or a time are given."""
+        return any(self.says(name) for name in _LENGTHS)
 
     def has_option(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files."""

@@ -14,7 +14,7 @@ from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
 from vit.errors import DataError, UsageError
 from vit.layout import is_of_pretraining
-from vit.models.network_names import check_network
+from vit.models.network_names import check_image_size, check_network
 from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.image_options import AugmentConfig, DataConfig
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
@@ -44,6 +44,7 @@ SHORT = {
     "--num_nodes": "--trainer.num_nodes",
     "--strategy": "--trainer.strategy",
     "--checkpoint_every": "--trainer.checkpoint_every",
+    "--keep_state": "--trainer.keep_state",
 }
 SECTIONS: dict[str, type] = {
     "data": DataConfig,
@@ -210,6 +211,7 @@ def check_names(recipe: Recipe) -> None:
     network = recipe.model.network.get("name", "auto")
     if network != "auto":
         check_network(str(network))
+        check_image_size(recipe.model.network, recipe.model.preprocess.image_size)
     if recipe.model.init_from is not None:
         check_weights(recipe.model.init_from)
     if recipe.distill.teacher is not None:

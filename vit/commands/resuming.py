@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -27,16 +28,21 @@ P = TypeVar("P", bound="Plan")
 _MACHINE = (("trainer", "accelerator"), *UNDECIDING_PARTS)
 
 
-def recipe_for_all(run: Path, given: Given) -> "tuple[Recipe, Meeting]":
-    """`recipe_of`, read by the first of several processes, because the others may not see the run folder.
+def recipe_for_all(
+    run: Path, given: Given, find: Callable[[Path, Given], Recipe] | None = None
+) -> "tuple[Recipe, Meeting]":
+    """A recipe that is found by the first of several processes, because the others may not see the run folder.
+
+    Args:
+        find: function that finds it; None: `recipe_of`.
 
     Raises:
-        UsageError: as `recipe_of`, or the machine or the launcher does not have what the recipe asks for.
+        UsageError: as `find`, or the machine or the launcher does not have what the recipe asks for.
         SystemExit: on the other processes, in place of an error of the first one.
     """
 
     def read() -> tuple[Recipe, int]:
-        recipe = recipe_of(run, given)
+        recipe = (find or recipe_of)(run, given)
 
         from vit.training.distributed.devices import device_and_world_size
 
@@ -69,7 +75,10 @@ def recipe_of(run: Path, given: Given) -> Recipe:
 
     directory = RunDirectory.open(run)
     if directory.result_path.is_file():
-        raise UsageError(f"{run} is finished", f"see {directory.result_path}, or start a new run")
+        further = f"vit train {shlex.quote(str(run))} --epochs N"
+        if directory.is_pretraining:
+            further = f"vit pretrain DATA --init_from {shlex.quote(str(run))}"
+        raise UsageError(f"{run} is finished", f"'{further}' trains it further in a new run")
     if not directory.can_resume:
         raise directory.unfinished()
     recipe = _recipe_of_run(directory.config_path)
@@ -83,6 +92,31 @@ def recipe_of(run: Path, given: Given) -> Recipe:
         recipe = _on_machine_of(wanted, recipe)
         _check_same(run, recipe, wanted)
     return recipe
+
+
+def further_recipe(run: Path, given: Given) -> Recipe:
+    """The recipe that trains a finished run further: its own, with its best weights as the start, and another length.
+
+    The schedule begins again: warm-up to the learning rate of the recipe, then cosine (Loshchilov and Hutter 2017).
+
+    Raises:
+        UsageError: the run is not finished or not of images with labels, there is no length, or an option would change
+            the images or the network.
+    """
+    from vit.checkpoints.run import RunDirectory
+
+    directory, started = RunDirectory.open(run), f"vit train DATA --init_from {shlex.quote(str(run))}"
+    directory.finished_result()
+    recipe = _recipe_of_run(directory.config_path)
+    if recipe.model.freeze == "backbone":
+        raise UsageError(f"{run} is a linear probe, which more steps do not change", f"train all weights: {started}")
+    if not given.has_length:
+        raise UsageError(f"{run} is a run, and no length is given", "give --epochs N to train it for N more epochs")
+    wanted = given.without_data().recipe_above(recipe)
+    fixed, here = ({"data": one["data"], "model": one["model"]} for one in map(_deciding, (recipe, wanted)))
+    for key, old, new in _differences(fixed, here):
+        raise UsageError(f"{run} is trained further as it is: {key} is {old} in it, {new} here", f"or '{started}'")
+    return replace(wanted, model=replace(wanted.model, init_from=str(run.absolute())))
 
 
 def newest_for_all(plan: P, meeting: "Meeting", listed: "Source | None", reporter: Reporter) -> tuple[Path | None, P]:

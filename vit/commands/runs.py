@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.commands.arguments import PositiveInt, StrPath, new_file
-from vit.console import Reporter, duration, interval
+from vit.console import Reporter, count_of, duration, interval
 from vit.csv_files import new_table
 from vit.errors import ResourceError, UsageError, VitError
 from vit.layout import CellsLayout
@@ -101,7 +101,7 @@ def runs(
         reporter.notice(f"WARNING: {run.path} is damaged: {run.problem}")
     if table_file is not None:
         _write(table_file, found)
-        reporter.line(f"\n{len(found):,} rows in {table_file}")
+        reporter.line(f"\n{count_of(len(found), 'row')} in {table_file}")
     if page_file is not None:
         from vit.report.runs_page import write_runs_page
 
@@ -114,7 +114,15 @@ def runs(
 def _row(run: "RunSummary") -> tuple[str, ...]:
     accuracy = run.state if run.accuracy is None else interval(*run.accuracy)
     images = "" if run.images is None else f"{run.images:,}"
-    return run.started, run.data, run.network, images, accuracy, duration(run.seconds or 0.0), str(run.path)
+    return (
+        run.started,
+        run.data,
+        run.network,
+        images,
+        accuracy,
+        "" if run.seconds is None else duration(run.seconds),
+        str(run.path),
+    )
 
 
 def _write(path: Path, found: "Sequence[RunSummary]") -> None:

@@ -36,6 +36,7 @@ def serve(
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
+    unfinished: bool = False,
 ) -> None:
     """Serve a model over HTTP until Ctrl-C or SIGTERM. Answers are the rows that 'vit predict' writes.
 
@@ -61,6 +62,7 @@ def serve(
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: as of 'vit predict'
         engine: as of 'vit predict'
+        unfinished: as of 'vit predict'
 
     Raises:
         VitError: the model cannot be used, a library is missing, or the port is taken.
@@ -72,7 +74,7 @@ def serve(
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
     if not 0 <= batch_window_ms <= 10_000:
         raise UsageError(f"--batch_window_ms {batch_window_ms:g} is not between 0 and 10,000", "give 5")
-    setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine)
+    setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)
     setup.check()
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
         raise UsageError("a service needs fastapi, uvicorn, python-multipart and prometheus-client", install("serve"))

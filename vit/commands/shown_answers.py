@@ -15,10 +15,13 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
 
     known = count_words(answers.num_validation, answers.num_groups)
     reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
-    reporter.table(
-        ("--target_accuracy", "labeled", "accuracy of the labeled"),
-        [(f"{row.target:g}", _proportion(row.kept), _accuracy(row)) for row in answers.thresholds],
-    )
+    if any(row.kept is not None for row in answers.thresholds):
+        reporter.table(
+            ("--target_accuracy", "labeled", "accuracy of the labeled"),
+            [(f"{row.target:g}", _proportion(row.kept), _accuracy(row)) for row in answers.thresholds],
+        )
+    else:
+        reporter.line(f"no accuracy can be guaranteed: {known} are too few")
     reporter.line("\nsets of labels")
     sets = [
         (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath
-from vit.console import Reporter, interval
+from vit.console import Reporter, count_of, interval
 
 if TYPE_CHECKING:
     from vit.export.card_facts import Int8Cost, MeasuredImages
@@ -38,13 +38,13 @@ def show_answers(reporter: Reporter, answers: "Int8Answers", cost: "Int8Cost") -
     points = [100 * value for value in (cost.loss.value, cost.loss.low, cost.loss.high)]
     right = "accuracy" if answers.micro_f1 is None else "exact match"
     facts = [
-        ("calibrated on", f"{answers.num_calibrated:,} images"),
+        ("calibrated on", f"{count_of(answers.num_calibrated, 'image')}"),
         ("measured on", f"{cost.measured_on}; 95 % intervals"),
         (f"{right}, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
         (f"{right}, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
         (f"loss of {right}", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),
         ("images", f"{table.only_first:,} right before alone, {table.only_second:,} right in int8 alone"),
-        ("labels", f"of {answers.num_labels:,} images differ, probabilities by up to {answers.largest:.2g}"),
+        ("labels", f"of {count_of(answers.num_labels, 'image')} differ, probabilities by up to {answers.largest:.2g}"),
     ]
     if answers.micro_f1 is not None:
         facts.append(("micro F1", "{:.3f} in the checkpoint, {:.3f} in int8".format(*answers.micro_f1)))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.recipe_layers import AUTO, Given
 from vit.commands.recipe_options import RANDOM, SHORT, check_names, listed_images, opened_images
-from vit.commands.resuming import newest_of_starts, recipe_for_all
+from vit.commands.resuming import further_recipe, newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
 from vit.data.dataset_names import PHOTOGRAPHS
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
+
+FURTHER = "the best of this run, on its images and with its recipe, whose schedule begins again"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         recipe, meeting = recipe_for_all(options.run, options.given)
         check_names(recipe)
         return Start(recipe, listed_images(recipe), meeting)
+    if options.parent is not None:
+        recipe, meeting = recipe_for_all(options.parent, options.given, further_recipe)
+        check_names(recipe)
+        return Start(recipe, listed_images(recipe), meeting, FURTHER)
     recipe = options.given.recipe()
     if note := options.given.replaced_recipe():
         reporter.notice(note)

@@ -1,12 +1,13 @@
 """The progress of a study on the terminal"""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.console import ProgressReport, Reporter, duration, percent
+from vit.console import ProgressReport, Reporter, count_of, duration, percent
 from vit.csv_files import records
-from vit.layout import RunLayout
+from vit.layout import CELLS, RunLayout
 from vit.training.planning.schedule import choose_schedule
 
 if TYPE_CHECKING:
@@ -69,8 +70,16 @@ class StudyProgress:
         self.progress.update(self.num_done + self.num_failed, self.total, words, share=share)
 
     def close(self) -> None:
-        """Remove the progress bar."""
+        """Remove the progress bar, and say how the offline runs of all cells are uploaded to Weights & Biases."""
         self.progress.close()
+        offline = [run for cell in self.work for run in (self.study / cell / "wandb").glob("offline-run-*")]
+        if offline:
+            found = {"/".join("*" for _ in Path(cell).parts[1:]) for cell in self.work}
+            folders = f"{shlex.quote(str(self.study))}/{CELLS}/{found.pop()}"
+            count = count_of(len(offline), "offline run")
+            self.reporter.notice(
+                f"Weights & Biases has {count} of cells; upload with: wandb sync {folders}/wandb/offline-run-*"
+            )
 
     def _outcome(self, cell: "Cell", event: "Event") -> str:
         from vit.checkpoints.run import RunDirectory

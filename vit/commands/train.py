@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
 from vit.commands.reading import find_bursts, read_images, read_together
-from vit.commands.resuming import newest_for_all
+from vit.commands.resuming import further_recipe, newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
@@ -24,7 +24,7 @@ from vit.launch import is_first
 from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
-    from vit.checkpoints.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory, RunPath
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -36,7 +36,7 @@ def train(
     config: StrPath | Sequence[StrPath] | None = None,
     resume: StrPath | None = None,
     **options: object,
-) -> Path:
+) -> "RunPath":
     """Train a classifier on labeled images, and leave a run folder with checkpoints, result and report.
 
     Args:
@@ -49,7 +49,7 @@ def train(
             started the program.
 
     Returns:
-        The run folder, which `vit.load` takes.
+        The run folder, which `vit.load` takes, as a path whose `result` is what the training found.
 
     Raises:
         VitError: an option, the data or the machine does not allow the training, or the training ended early.
@@ -60,7 +60,10 @@ def train(
     run = run_training(in_one_process(read_values(data, config, resume, options)))
     if run is None:
         raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
-    return run.path
+
+    from vit.checkpoints.run import RunPath
+
+    return RunPath(run.path)
 
 
 def main(words: Sequence[str]) -> int:
@@ -93,13 +96,16 @@ def main(words: Sequence[str]) -> int:
 def run_training(options: TrainOptions) -> "RunDirectory | None":
     """Carry a training out; None where it was only to be shown."""
     if options.print_config:
-        print(dump(options.given.recipe()), end="")
+        parent = options.parent
+        recipe = options.given.recipe() if parent is None else further_recipe(parent, options.given)
+        print(dump(recipe), end="")
         return None
     began = time.monotonic()
     reporter = Reporter(quiet=not is_first())
     start = find_start(options, reporter)
 
     from vit.checkpoints.run import RunDirectory
+    from vit.training.beginning import check_unchanged
     from vit.training.distributed.meeting import Meeting
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
@@ -129,6 +135,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
         def decide() -> str:
             assert contents is not None
+            if options.parent is not None:
+                check_unchanged(RunDirectory(options.parent), plan.source, contents, may_have_moved=True)
             return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
         run = RunDirectory(Path(meeting.decided("run", decide)))
@@ -167,7 +175,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
         write_classes(run, fitted, plan.source.class_names)
         _draw(reporter, run, plan, fitted, tracker)
 
-    finish(run, fitted, tracker, write_others)
+    finish(run, fitted, tracker, write_others, plan.recipe.trainer.keep_state)
     show_result(reporter, run, fitted.result)
 
 

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
-from vit.console import Reporter, duration
+from vit.console import Reporter, count_of, duration
 from vit.training.callbacks.listener import Listener
 from vit.training.recipes.recipe import Recipe
 
@@ -92,4 +92,4 @@ class Estimate(Listener):
         plan, name = self.plan, self.plan.validation_name
         if self._first > plan.steps_per_round:
             return f"the last {total - self._first + 1:,} steps"
-        return f"{plan.rounds:,} epochs" if name == "epoch" else f"{total:,} steps"
+        return count_of(plan.rounds, "epoch") if name == "epoch" else count_of(total, "step")

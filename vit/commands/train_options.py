@@ -46,6 +46,11 @@ class TrainOptions:
         return None if self.resume in (None, AUTO) else Path(str(self.resume)).expanduser()
 
     @property
+    def parent(self) -> Path | None:
+        """The finished run to train further, in a new run; None: DATA are images."""
+        return None if self.run is not None or self.given.kind is not Recipe else self.given.run
+
+    @property
     def names_data(self) -> bool:
         """Whether the training data are named: by an option, a recipe file, or the run to resume."""
         return self.run is not None or self.given.says("data.source")

@@ -2,10 +2,11 @@
 
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.tracker_plan import tracker_facts
-from vit.console import Reporter, percent
+from vit.console import Reporter, count_of, percent
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
 PHOTOGRAPH = 96  # pixels
 SHOWN_CLASSES = 6
+FEW_OF_CLASS = 10  # images in all splits
 KEPT_CHECKPOINTS = 4  # the best, the last, the one before, and the one that is being written
 SCRATCH = (
     "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
@@ -25,7 +27,7 @@ KEPT_STATS = "; batch norms keep their mean and variance"
 
 UNEQUAL = (
     "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
-    "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc (docs/guides/imbalance.md)"
+    "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc"
 )
 FOLLOWS_LOSS = (
     "the validation loss counts common classes more, against the correction; --optim.best_metric balanced_acc counts "
@@ -136,8 +138,9 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
     fewest, most = int(balance.counts[rarest]), int(balance.counts[commonest])
     if balance.is_corrected:
         facts = [("classes", "; ".join(_corrections(plan)))]
-        return facts if metric != "loss" else [*facts, ("note", FOLLOWS_LOSS)]
+        return [*facts, *_few(plan)] if metric != "loss" else [*facts, ("note", FOLLOWS_LOSS), *_few(plan)]
     facts = [] if metric == "loss" else [("classes", _best(metric))]
+    facts += _few(plan)
     if fewest < RARE * most:
         names = balance.class_names
         uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
@@ -147,6 +150,23 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
         words = f"{few} of {len(balance.counts)} classes have" if len(balance.counts) > 1 else "the class has"
         facts.append(("note", f"{words} fewer than {FEW_OF_CLASS} training images, fewest {fewest}: {FEW}"))
     return facts
+
+
+def _few(plan: "Plan") -> list[tuple[str, str]]:
+    """A warning where classes have so few images in all that nothing reliable follows for them."""
+    import numpy as np
+
+    names, splits = plan.source.class_names, plan.source.splits.values()
+    labels = np.concatenate([samples.labels for samples in splits])
+    counts = np.bincount(labels[labels >= 0], minlength=len(names))
+    few = [number for number, count in enumerate(counts) if count < FEW_OF_CLASS]
+    if not few:
+        return []
+    some = ", ".join(f"{names[number]} {counts[number]}" for number in few[:SHOWN_CLASSES]) + ", ..." * (
+        len(few) > SHOWN_CLASSES
+    )
+    what = f"{len(few):,} of {count_of(len(names), 'class', 'classes')} have fewer than {FEW_OF_CLASS} images in all"
+    return [("WARNING", f"{what} ({some}): what is measured of them says little; add images")]
 
 
 def _corrections(plan: "Plan") -> list[str]:
@@ -191,8 +211,16 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
         keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
         said = FITTED_FIRST * is_fitted + KEPT_STATS * keeps
-        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said)]
+        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said), *_unfinished(Path(weights))]
     return [("start", f"random weights: {why}")] if why else []
+
+
+def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
+    """A note where the training of a teacher, or of the weights to start from, is not finished."""
+    from vit.checkpoints.run import check_finished, unfinished_words
+
+    lacks = check_finished(model, True, of_file)
+    return [("note", f"{model}: {unfinished_words(lacks)}")] if lacks else []
 
 
 def _teacher(plan: "Plan") -> list[tuple[str, str]]:
@@ -211,6 +239,7 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     )
     return [
         ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
+        *_unfinished(teacher.path, teacher.description.unfinished),
         ("teaches", f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"),
     ]
 
@@ -235,7 +264,7 @@ def batch_words(plan: "Plan") -> str:
     parts = plan.recipe.optim.accumulate
     micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
     processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
-    return f"{plan.batch_size} images{micro_batches}{processes}"
+    return f"{count_of(plan.batch_size, 'image')}{micro_batches}{processes}"
 
 
 def length_facts(plan: "Plan") -> list[tuple[str, str]]:
@@ -244,6 +273,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if plan.recipe.model.freeze == "backbone":
         how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
         return [("training", how)]
+    epochs = plan.total_steps / plan.steps_per_epoch
 
     from vit.training.optim import LEVELS
 
@@ -251,7 +281,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         f", down to {optim.lr * optim.layer_decay**LEVELS:.2g} in the lowest layer" if optim.layer_decay < 1 else ""
     )
     steps = (
-        f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of {plan.steps_per_epoch:,}), "
+        f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
     )
     if optim.steps is not None and plan.total_steps != optim.steps:

@@ -36,7 +36,7 @@ class TrainProgress(Listener):
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
         """Show that an optimizer step ended."""
-        self.progress.update(done, total, f"loss {loss:.3f}, {images_per_second:,.0f} images/s")
+        self.progress.update(done, total, f"recent loss {loss:.3f}, {images_per_second:,.0f} images/s")
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Show a row of metrics.csv that has validation metrics."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vit.data.formats import has_image_extension
-from vit.errors import DataError, UsageError, nearest
+from vit.errors import DataError, UsageError, nearest, path_beside
+from vit.layout import RunLayout
 
 DIGITS = "digits"
 TORCHVISION = frozenset(
@@ -186,8 +187,11 @@ def check_data(data: str) -> None:
     if "://" in data:
         raise UsageError(f"DATA {data!r} is not a kind of address that vit reads", f"give one of {', '.join(FAR)}")
     path = Path(data).expanduser()
+    if RunLayout(path).is_run:
+        raise UsageError(f"DATA {data} is a run folder, not images", f"'vit train {data} --epochs N' trains it further")
     if path.is_dir() or path.is_file() or data in KNOWN:
         return
     if os.sep in data or path.suffix:
-        raise DataError(f"there is no {data}", LAYOUT)
-    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set", nearest(data, KNOWN))
+        raise DataError(f"there is no {data}{path_beside(path)}", LAYOUT)
+    beside = path_beside(path)
+    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set{beside}", nearest(data, KNOWN))

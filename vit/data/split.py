@@ -18,6 +18,7 @@ from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
+NAME = "name"  # its last column: the path below the folder of the images, as predictions/*.csv have it
 MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
 _MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
 _HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) for more in _MORE)
@@ -127,10 +128,10 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
     more = {} if hashes is None else {CONTENT: "content_hash"}
     if any(samples.groups is not None for samples in source.splits.values()):
         more[GROUP] = "group"
-    with new_table(path, (*columns, *more), mode="x") as table:
+    with new_table(path, (*columns, *more, NAME), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
-            for row in rows:
-                table.row((row.path, row.label, split, *(getattr(row, name) for name in more.values())))
+            for row, name in zip(rows, source.splits[split].paths, strict=True):
+                table.row((row.path, row.label, split, *(getattr(row, one) for one in more.values()), name))
 
 
 def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
@@ -193,7 +194,10 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        if tuple(header) not in _HEADERS or any(len(row) != len(header) for row in rows):
+        is_whole = all(len(row) == len(header) for row in rows)
+        if header[-1:] == [NAME]:  # of runs of this version
+            header, rows = header[:-1], [row[:-1] for row in rows]
+        if tuple(header) not in _HEADERS or not is_whole:
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
         has_groups_alone = tuple(header[len(COLUMNS) :]) == (GROUP,)
         for name, label, split, *others in rows:

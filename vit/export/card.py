@@ -54,7 +54,7 @@ _TEMPLATE = """---
 # {{ title }}
 
 An image classifier: {{ network }}, {{ parameters }} parameters, {{ num_classes }} {{ kind }}, images of
-{{ side }} x {{ side }} pixels. Made with vit-lightning {{ version }}.
+{{ side }} x {{ side }} pixels. Made with vit-lightning {{ version }}.{{ unfinished }}
 
 ## Use
 
@@ -112,6 +112,9 @@ def card_text(facts: CardFacts) -> str:
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
         code=f"{_IMPORTS[facts.format]}\n{facts.code}",
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
+        unfinished=""
+        if description.unfinished is None
+        else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**",
         data=_data(origin),
         results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
         start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),

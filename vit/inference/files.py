@@ -11,6 +11,7 @@ from vit.data.dataset_names import TableColumns, is_far, is_parquet
 from vit.data.image_csv import given_columns, read_image_csv
 from vit.data.image_files import is_folder
 from vit.errors import DataError, UsageError, nearest
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.data.image_bytes import ImageReader
@@ -144,6 +145,8 @@ def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list
     """The files that one input names. Folders in it that are not read are counted in `skipped_folders`."""
     name = os.path.expanduser(given)
     if os.path.isdir(name):
+        if RunLayout(Path(name)).is_run:
+            raise UsageError(f"{given} is a run folder, not a folder of images", "give one model, then images")
         files, skipped = _in_folder(name, recursive)
         if skipped:
             skipped_folders[given] = skipped

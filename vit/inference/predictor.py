@@ -12,7 +12,7 @@ from torch import Tensor
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
-from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores, fitted_words
 from vit.data.image_bytes import ImageError, ImageReader
@@ -31,8 +31,10 @@ from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
 from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
+from vit.models.network import Network
 
 BATCH_SIZE = 64
+_SHOWN = 5  # class names
 
 
 class Predictor:
@@ -43,6 +45,7 @@ class Predictor:
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
         licence: licence of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
+        lacks: what the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished.
     """
 
     def __init__(
@@ -53,13 +56,27 @@ class Predictor:
         novelty: Novelty | None = None,
         licence: str | None = None,
         is_exported: bool = False,
+        lacks: str = "",
     ) -> None:
-        self.engine, self.licence, self.is_exported = engine, licence, is_exported
+        self.engine, self.licence, self.is_exported, self.lacks = engine, licence, is_exported, lacks
         self.class_names = class_names
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
         self._rule = AnswerRule()
+
+    def __repr__(self) -> str:
+        names, side, engine = self.class_names, self.preprocess.image_size, self.engine
+        shown = ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
+        lacks = f"; not finished: {self.lacks}" * bool(self.lacks)
+        where = f"{side} x {side} pixels, {engine.device.type}, {engine.precision}, {engine.name}"
+        return f"<Predictor of {len(names):,} classes ({shown}), {where}{lacks}>"
+
+    @property
+    def network(self) -> Network | None:
+        """The network in evaluation mode; None where another library than torch computes."""
+        engine = self.engine.engine if isinstance(self.engine, AugmentedEngine) else self.engine
+        return engine.network if isinstance(engine, Engine) else None
 
     @property
     def rule(self) -> AnswerRule:
@@ -235,6 +252,7 @@ def load(
     engine: EngineName = "auto",
     num_images: int = 1,
     tta: Tta | None = None,
+    unfinished: bool = False,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
 
@@ -247,6 +265,7 @@ def load(
         num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
         tta: test-time augmentation: "flip" averages each image and its mirror image, "crops" five crops. Temperature
             and validation scores are then those that `vit evaluate --tta` fitted, if it did.
+        unfinished: whether to load a model whose training is not finished, as it is.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be used.
@@ -254,39 +273,37 @@ def load(
             precision or the engine.
     """
     if tta is not None:
-        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta])
+        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta], unfinished=unfinished)
         assert not isinstance(plain.engine, AugmentedEngine)
-        return _augmented(plain.engine, plain.class_names, tta, checkpoint_of(Path(path)))
+        return _augmented(plain, plain.engine, tta, checkpoint_of(Path(path)))
     path = Path(path)
     check_engine(engine, path, device)
-    if path.suffix == ONNX:
-        return _load_onnx(path, precision)
-    if path.suffix == OPENVINO:
-        exported = OpenVinoEngine(read_openvino(path), precision, path)
-        told = exported.description
-        return Predictor(exported, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)
+    if path.suffix in (ONNX, OPENVINO):
+        return _exported(path, precision, unfinished)
     file = checkpoint_of(path)
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     job = Job(file, Trained(network, description), device, precision, num_images)
-    scores = description.validation_scores
-    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, description.licence)
+    lacks = check_finished(path, unfinished, description.unfinished)
+    scores, licence = description.validation_scores, description.licence
+    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, licence, lacks=lacks)
 
 
-def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: Path) -> Predictor:
-    fitted = FittedTta.read(file, tta, len(class_names))
+def _augmented(plain: Predictor, engine: AnyEngine, tta: Tta, file: Path) -> Predictor:
+    fitted, names, lacks = FittedTta.read(file, tta, len(plain.class_names)), plain.class_names, plain.lacks
     if fitted is None:
-        return Predictor(AugmentedEngine(engine, tta), class_names, None)
-    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), class_names, fitted.scores)
+        return Predictor(AugmentedEngine(engine, tta), names, None, lacks=lacks)
+    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), names, fitted.scores, lacks=lacks)
 
 
-def _load_onnx(path: Path, precision: str) -> Predictor:
-    if precision not in ("auto", "32-true"):
+def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:
+    if path.suffix == ONNX and precision not in ("auto", "32-true"):
         raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
-    engine = OnnxEngine(path)
-    told = engine.description
-    return Predictor(engine, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)
+    engine = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read_openvino(path), precision, path)
+    about = engine.description
+    lacks = check_finished(path, unfinished, about.unfinished)
+    return Predictor(engine, about.class_names, about.validation_scores, None, about.licence, True, lacks)
 
 
 def _check_counts(**counts: int) -> None:

@@ -30,6 +30,11 @@ class RunLayout:
         return run if run.config_path.is_file() else None
 
     @property
+    def is_run(self) -> bool:
+        """Whether the folder is that of a training that has begun."""
+        return self.config_path.is_file() and self.splits_path.is_file()
+
+    @property
     def config_path(self) -> Path:
         """The recipe with every value filled in. A folder with this file is a run folder."""
         return self.path / CONFIG

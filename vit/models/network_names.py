@@ -1,7 +1,7 @@
 """Names of networks, without heavy imports: a wrong name is an error before torch is imported."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
@@ -63,6 +63,22 @@ def check_network(name: str, recipes: Iterable[str] = ()) -> None:
     raise UsageError(
         f"no network is called {name!r} (--network)", f"{suggestion(name, own)} 'vit models' lists all networks"
     )
+
+
+def check_image_size(network: Mapping[str, object], image_size: int | None) -> None:
+    """Raise UsageError where the patches of one of our ViTs, as its name or an option says, do not divide an image."""
+    name = str(network["name"])
+    of_name = re.search(r"_patch(\d+)_", name) if name in OWN else None
+    patch_size = network.get("patch_size", of_name and int(of_name[1]))
+    if isinstance(patch_size, int) and patch_size > 0 and image_size is not None and image_size % patch_size:
+        raise UsageError(f"{name}: {undivided(image_size, patch_size)}", "change model.network or --image_size")
+
+
+def undivided(image_size: int, patch_size: int) -> str:
+    """What is wrong with an image size that patches do not divide, and the sizes beside it that they divide."""
+    below = image_size // patch_size * patch_size
+    sizes = " and ".join(str(size) for size in (below, below + patch_size) if size)
+    return f"image_size {image_size} is not divisible by patch_size {patch_size}, as {sizes} would be"
 
 
 def suggestion(name: str, own: Iterable[str] = OWN) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from vit.models.network import NetworkConfig
+from vit.models.network_names import undivided
 
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "swiglu"]
 NormPlacement = Literal["pre", "post"]
@@ -94,7 +95,7 @@ class ViTConfig(NetworkConfig):
         if self.num_registers < 0:
             raise ValueError(f"num_registers is {self.num_registers}, not 0 or more")
         if self.image_size % self.patch_size:
-            raise ValueError(f"image_size {self.image_size} is not divisible by patch_size {self.patch_size}")
+            raise ValueError(undivided(self.image_size, self.patch_size))
         if self.embed_dim % self.num_heads:
             raise ValueError(f"embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}")
         if self.pos_embed == "sincos2d" and self.embed_dim % 4:

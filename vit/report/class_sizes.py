@@ -54,6 +54,11 @@ def class_sizes(
     return found
 
 
+def are_unequal(classes: Sequence[ClassSize]) -> bool:
+    """Whether classes have different numbers of training images, so that recall can depend on them."""
+    return len({one.training_images for one in classes}) > 1
+
+
 def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
     """Recall with its interval against the number of training images."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from vit.checkpoints.run import unfinished_words
 from vit.explain.explainer import Explanation
 from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness
 from vit.explain.method_scores import MethodScore, score_method
@@ -55,10 +56,15 @@ class ExplainedImage:
 
 @dataclass
 class ExplainPage:
-    """Collects explanations as small pictures in memory, and writes them as a page."""
+    """Collects explanations as small pictures in memory, and writes them as a page.
+
+    Attributes:
+        lacks: what the training of the model lacks; "" where it is finished.
+    """
 
     title: str
     methods: Sequence[str]
+    lacks: str = ""
     cards: list[ExplainedImage] = field(default_factory=list)
     found: dict[str, list[Faithfulness]] = field(default_factory=dict)
 
@@ -90,6 +96,7 @@ class ExplainPage:
         """Write the page, whole or not at all; `unreadable` are paths with reasons."""
         content = {
             "title": self.title,
+            "warning": unfinished_words(self.lacks) if self.lacks else "",
             "cards": self.cards,
             "scores": self.scores(),
             "methods": [(name, ABOUT[name]) for name in self.methods],

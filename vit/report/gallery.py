@@ -11,6 +11,7 @@ from typing import Self
 
 from markupsafe import Markup
 
+from vit.checkpoints.run import unfinished_words
 from vit.data.dataset_names import is_far
 from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
@@ -64,12 +65,18 @@ class Gallery:
         model: the model as the user named it.
         reader: reader of images of shards or on other machines; None: files.
         preprocess: the channels and the window that pictures are read with; None: colors of 8 bits.
+        lacks: what the training of the model lacks; "" where it is finished.
     """
 
     def __init__(
-        self, path: Path, model: str, reader: ImageReader | None = None, preprocess: Preprocess | None = None
+        self,
+        path: Path,
+        model: str,
+        reader: ImageReader | None = None,
+        preprocess: Preprocess | None = None,
+        lacks: str = "",
     ) -> None:
-        self.path, self.model = path, model
+        self.path, self.model, self.lacks = path, model, lacks
         self._reader, self._preprocess = reader, preprocess
         self.num_files = 0
         self.statuses: Counter[str] = Counter()
@@ -129,6 +136,7 @@ class Gallery:
         counts = self.labels.most_common()
         content = {
             "model": self.model,
+            "warning": unfinished_words(self.lacks) if self.lacks else "",
             "date": date.today().isoformat(),
             "num_files": self.num_files,
             "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],

@@ -53,8 +53,9 @@ def pretrain_curves(metrics: Path) -> Figure:
     has_accuracy = bool(table) and KNN in table[0]
     figure = Figure(figsize=(9 if has_accuracy else 5.4, 3.2), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, 1 + has_accuracy))
-    smoothed = [row for row in table if row["train/loss"] and not row["train/images_per_second"]]
-    panels[0].plot([int(row["step"]) for row in smoothed], [float(row["train/loss"]) for row in smoothed], color=_LOSS)
+    smoothed = [row for row in table if row["train/smoothed_loss"]]
+    losses = [float(row["train/smoothed_loss"]) for row in smoothed]
+    panels[0].plot([int(row["step"]) for row in smoothed], losses, color=_LOSS)
     panels[0].set(xlabel="optimizer step", ylabel="loss", title="Training loss")
     if has_accuracy:
         measured = [row for row in table if row[KNN]]

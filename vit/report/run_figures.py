@@ -19,7 +19,7 @@ from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
 from vit.plain_files import read_text
-from vit.report.class_sizes import class_sizes, recall_by_size
+from vit.report.class_sizes import are_unequal, class_sizes, recall_by_size
 from vit.report.figures import confusion_matrix, curves, range_curve, reliability, save
 from vit.report.image_grid import displayable, image_grid
 from vit.report.label_mistakes import NotedLabel, label_mistakes
@@ -109,7 +109,8 @@ def _figures(scored: ScoredImages, sizes: Labels, class_names: tuple[str, ...]) 
         counts = confusion(scored.labels, scored.predictions, len(class_names))
         found["confusion_matrix"] = confusion_matrix(counts, class_names)
     classes = class_sizes(sizes, scored.labels, scored.correct, class_names, scored.groups)
-    found["recall_by_size"] = recall_by_size(classes)
+    if are_unequal(classes):
+        found["recall_by_size"] = recall_by_size(classes)
     found["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
     return found
 

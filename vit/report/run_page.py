@@ -19,7 +19,7 @@ from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.plain_files import read_json
 from vit.report.answer_tables import UnsureContent, unsure_content
-from vit.report.class_sizes import class_sizes, recall_by_size
+from vit.report.class_sizes import are_unequal, class_sizes, recall_by_size
 from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confusion_content
 from vit.report.figures import confusion_matrix, reliability
 from vit.report.inline_figure import drawn
@@ -54,7 +54,7 @@ class RunContent:
     fitted_on: str
     has_pictures: bool
     classes: list[ClassRow]
-    recall_by_size: Markup
+    recall_by_size: Markup | None
     num_classes: int
     confusion: Markup | None
     confusions: ConfusionContent
@@ -121,6 +121,7 @@ def _content(
     name = run.scored_path(split).relative_to(run.path).as_posix()
     confusions = confusion_content(tested, class_names, pictures, name, [row.number for row in classes])
     common = common_content(run, result)
+    by_size = class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups)
     return RunContent(
         split=split,
         images=images,
@@ -132,9 +133,7 @@ def _content(
         has_pictures=pictures.pixels is not None,
         common=common,
         classes=classes,
-        recall_by_size=drawn(
-            recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups))
-        ),
+        recall_by_size=drawn(recall_by_size(by_size)) if are_unequal(by_size) else None,
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
         confusions=confusions,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from vit.checkpoints.result import RunResult, rule_words
+from vit.console import count_of
 from vit.inference.intervals import Metric
 from vit.report.confusion_images import CellImages
 from vit.report.run_tables import ClassRow
@@ -55,10 +56,11 @@ def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -
 
 def training_lines(result: RunResult, first_weights: str) -> list[str]:
     """How the run was trained."""
-    images, length = result.num_images.get("train", 0), f"for {result.epochs:,.4g} epochs"
+    images = count_of(result.num_images.get("train", 0), "image")
+    length = f"for {result.epochs:,.4g} epoch{'s' * (result.epochs != 1)}"
     if result.validation_name == "penalty":
         length = "by a linear probe of the last layer"
-    return [f"Trained on {images:,} images {length}, seed {result.seed}; {first_weights} at first"]
+    return [f"Trained on {images} {length}, seed {result.seed}; {first_weights} at first"]
 
 
 def training_advice(result: RunResult, first_weights: str) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.checkpoints.result import RunResult
+from vit.console import count_of
 from vit.data.samples import Labels
 from vit.inference.intervals import Metric, recalls
 from vit.inference.metrics import NAMES, f1_order, per_class
@@ -159,7 +160,8 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
     """How the run was made, in a line each."""
     values = {"image_size": result.image_size, **result.spec.options, "num_classes": result.spec.num_classes}
     network = ", ".join(f"{name} {value}" for name, value in values.items())
-    training = f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"
+    epochs = f"{result.epochs:,.4g} epoch{'s' * (result.epochs != 1)}"
+    training = f"{count_of(result.steps, 'step')} of {count_of(result.batch_size, 'image')} ({epochs})"
     if result.validation_name == "penalty":
         training = f"a linear probe: {result.steps:,} steps of L-BFGS on all images, over {result.rounds} penalties"
     return [

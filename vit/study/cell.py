@@ -115,8 +115,7 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         scored = fitted.scored["test"]
         assert isinstance(scored, ScoredImages)  # folds of several labels are refused
         FoldPredictions.of_fold(scored, test, names, number).write(run.fold_path)
-    finish(run, fitted, tracker, lambda: tracker.summary(values))
-    run.last_path.unlink(missing_ok=True)  # only for resuming; in a study of large networks they would fill a disk
+    finish(run, fitted, tracker, lambda: tracker.summary(values), plan.recipe.trainer.keep_state)
 
 
 def _of_cells(folder: Path) -> Path:

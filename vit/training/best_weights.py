@@ -61,9 +61,9 @@ class MeasuredCheckpoint:
         """What was fitted, for people."""
         return [] if self.fitted is None else [f"temperature {self.fitted.words()}"]
 
-    def store(self, path: Path) -> None:
-        """Write what was fitted into the checkpoint."""
-        store_calibration(path, self.temperature, self.validation_scores, self.novelty)
+    def store(self, path: Path, keep_state: bool) -> None:
+        """Write what was fitted into the checkpoint, as `store_calibration`."""
+        store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state)
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class MeasuredLabels:
         names = self.description.class_names
         return [f"temperatures {self.temperatures.words(names)}", *self.thresholds.words(names)]
 
-    def store(self, path: Path) -> None:
-        """Write what was fitted into the checkpoint."""
-        store_label_rules(path, self.rules)
+    def store(self, path: Path, keep_state: bool) -> None:
+        """Write what was fitted into the checkpoint, as `store_label_rules`."""
+        store_label_rules(path, self.rules, keep_state)
 
 
 Measured = MeasuredCheckpoint | MeasuredLabels

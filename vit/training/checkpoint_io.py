@@ -7,6 +7,7 @@ from typing import Any
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from vit.checkpoints.io import read_checkpoint, write_checkpoint
+from vit.checkpoints.run import RunDirectory
 from vit.errors import CheckpointError
 from vit.training.distributed.meeting import readable_by_all
 
@@ -29,8 +30,12 @@ class DurableCheckpointIO(TorchCheckpointIO):
         super().__init__()
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
+        run = None if last is None else RunDirectory(last.parent.parent)
+        self._run = run if run is not None and run.config_path.is_file() else None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
+        if self._run is not None and not self._run.config_path.is_file():
+            raise self._run.gone()
         is_last = Path(path) == self.last
         keeps = is_last and not self._last_is_broken
         write_checkpoint(checkpoint, Path(path), self.previous if keeps else None)

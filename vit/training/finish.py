@@ -31,12 +31,22 @@ class TrackedRows(Listener):
         self.tracker.configure(plain(recipe))
 
 
-def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others: Callable[[], None]) -> None:
+def finish(
+    run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others: Callable[[], None], keep_state: bool
+) -> None:
     """Write predictions, then what `write_others` writes, then result.json, and close the tracker.
 
     Only the first process calls this. A run with a result.json is complete. A run that ends earlier has a checkpoint.
     `vit train --resume`, or its study, continues it and comes here again.
+
+    Args:
+        keep_state: whether last.ckpt stays, from which a training would resume.
+
+    Raises:
+        ResourceError: the run folder is gone.
     """
+    if not run.config_path.is_file():
+        raise run.gone()
     names = fitted.data.source.class_names
     for split, scored in fitted.scored.items():
         if isinstance(scored, ScoredLabels):
@@ -45,5 +55,9 @@ def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others:
         else:
             write_scored(run.scored_path(split), scored, names)
     write_others()
+    if not run.config_path.is_file():
+        raise run.gone()
     fitted.result.write(run.result_path)
+    if not keep_state:
+        run.last_path.unlink(missing_ok=True)
     tracker.finish()

@@ -62,7 +62,7 @@ def _fit(
     for text in best.words():
         watch.notice(text)
     if stats.is_first_process:
-        best.store(run.best_path)
+        best.store(run.best_path, plan.recipe.trainer.keep_state)
     result = run_result(plan, stats, best)
     if stats.is_first_process:
         run.previous_path.unlink(missing_ok=True)

@@ -78,7 +78,7 @@ class Loop:
         self.module, self.plan, self.run = module, plan, run
         self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners, columns)
         self._unreadable = Unreadable(self.recorder.notice)
-        self._describe = DescribeCheckpoint(description)
+        self._describe = DescribeCheckpoint(description, plan.rounds if plan.validation_name == "epoch" else None)
         self._non_finite = NonFinite(cast(nn.Module, module.trained), skip=optim.on_nan == "skip")
         every = [
             Agreement(deciding_facts(plan)),

@@ -15,9 +15,9 @@ from vit.training.callbacks.metrics_csv import _rows_until, columns_of
 
 HEADER = ",".join(columns_of(is_multilabel=False))
 ROWS = [
-    "0,1,0.001,2.3,,,,,,,,0.1",
-    "0,9,0.002,2.2,100,2.1,0.5,0.9,0.5,0.4,0.1,0.5",
-    "1,18,0.001,2.0,100,1.9,0.6,0.9,0.5,0.4,0.1,1.5",
+    "0,1,0.001,2.3,,,,,,,,,0.1",
+    "0,9,0.002,,2.2,100,2.1,0.5,0.9,0.5,0.4,0.1,0.5",
+    "1,18,0.001,,2.0,100,1.9,0.6,0.9,0.5,0.4,0.1,1.5",
 ]
 
 
@@ -66,7 +66,9 @@ def test_a_training_of_100_steps_shows_100_losses(vit, tmp_path, monkeypatch):
     assert len(set(shown)) > 95  # it stood still for 50 steps
     points = [row for row in rows if not row["val/loss"]]
     assert [int(row["step"]) for row in points] == list(range(1, 101))
-    assert [float(row["train/loss"]) for row in points] == shown
+    assert [float(row["train/smoothed_loss"]) for row in points] == shown
+    assert not any(row["train/loss"] for row in points)  # the mean of an epoch is another quantity
+    assert all(row["train/loss"] and not row["train/smoothed_loss"] for row in rows if row["val/loss"])
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(3600.0, 2), (0.0, 20)])

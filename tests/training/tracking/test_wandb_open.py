@@ -119,6 +119,15 @@ def text_of(folder):
     return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 
+@pytest.mark.faults("W11")
+def test_the_kept_id_is_that_of_a_sweep(folder, notices, monkeypatch):
+    monkeypatch.setenv("WANDB_RUN_ID", "sweeprun1")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
+    begin("offline", folder, notices).finish()
+    (used,) = folder.glob("wandb/offline-run-*")
+    assert used.name.endswith(f"-{(folder / 'wandb_id.txt').read_text().strip()}") and used.name.endswith("-sweeprun1")
+
+
 @pytest.mark.faults("W8")
 def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", KEY)

@@ -14,7 +14,8 @@ from vit.training.trials import learning_rate
 from vit.training.trials.learning_rate import HIGHEST, LOWEST, smoothed, suggested
 
 OPTIONS = ("--network", "vit_nano_patch2_8", "--optim.steps", 3, "--batch_size", 8, "--optim.accumulate", 2,
-           "--precision", "32-true", "--augment", "strong", "--wandb", "off")  # fmt: skip
+           "--precision", "32-true", "--augment", "strong", "--wandb", "off",
+           "--keep_state", "true")  # fmt: skip
 
 
 def test_the_suggestion_is_a_tenth_of_the_rate_with_the_lowest_loss():

@@ -7,6 +7,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.checkpoints.format import KEY, Description
+from vit.checkpoints.run import missing_fit
+from vit.console import count_of
 from vit.data.module import ImageDataModule
 from vit.launch import rank_and_world_size
 from vit.training.distributed.processes import gathered
@@ -30,18 +32,26 @@ class DescribeCheckpoint(Callback):
 
     A resumed training does not open the weights that it started from. Their licence comes from its checkpoint.
 
+    Args:
+        rounds: number of epochs of the training; None: its length is a number of steps.
+
     Attributes:
         resumed_metrics: metrics of the checkpoint that this training continues; {} without one.
     """
 
-    def __init__(self, description: Description) -> None:
-        self.description = description
+    def __init__(self, description: Description, rounds: int | None) -> None:
+        self.description, self.rounds = description, rounds
         self.resumed_metrics: Mapping[str, float] = {}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         metrics["epoch"] = float(trainer.current_epoch)
-        checkpoint[KEY] = replace(self.description, metrics=metrics).to_dict()
+        step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
+        done = f"{step:,} of {total:,} steps"
+        if self.rounds is not None:
+            done = f"{self.rounds * step / total:.4g} of {count_of(self.rounds, 'epoch')}"
+        unfinished = f"{done}, {missing_fit(self.description.multilabel is not None)}"
+        checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self.description = replace(self.description, licence=checkpoint[KEY].get("licence"))

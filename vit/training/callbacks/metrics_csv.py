@@ -16,7 +16,8 @@ from vit.training.callbacks.listener import Listener
 from vit.training.losses import SmoothedLoss
 from vit.training.training_module import TrainingModule
 
-_TRAINING = ("epoch", "step", "lr", "train/loss", "train/images_per_second")
+_SMOOTHED = "train/smoothed_loss"
+_TRAINING = ("epoch", "step", "lr", _SMOOTHED, "train/loss", "train/images_per_second")
 _VALIDATION = ("val/loss", "val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece")
 _MULTILABEL_VALIDATION = ("val/loss", "val/map", "val/micro_f1", "val/macro_f1", "val/exact_match")
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
@@ -41,9 +42,9 @@ def columns_with(validation: Sequence[str]) -> tuple[str, ...]:
 class Recorder(Callback):
     """Writes metrics.csv and tells the listeners. Only the first process does both.
 
-    A row follows every hundredth part of the training, at least every 50 optimizer steps and every 30 seconds. Its loss
-    is the average of about the last 20 steps of the first process. One more row follows every validation, with the mean
-    loss since the previous validation over all processes.
+    A row follows every hundredth part of the training, at least every 50 optimizer steps and every 30 seconds. It has
+    `train/smoothed_loss`, the average of about the last 20 steps of the first process. One more row follows every
+    validation, with `train/loss`, the mean since the previous validation over all processes.
 
     The column `epoch` counts validations from 0. They follow epochs, or equal parts of a length in steps.
 
@@ -168,7 +169,7 @@ class Recorder(Callback):
         if is_due or loss.device.type == "cpu" or now - self._read >= READ_SECONDS:
             self.loss, self._read = self._smoothed.value, now
         if is_due:
-            self.write({"train/loss": self.loss}, trainer)
+            self.write({_SMOOTHED: self.loss}, trainer)
         for listener in self.listeners if trainer.is_global_zero else ():
             listener.step(step, total, self.loss, self.images_per_second)
 

@@ -46,9 +46,9 @@ class TeacherLogits:
         precision: str,
     ) -> None:
         if teacher.path.suffix == ONNX:
-            self.engine = load(teacher.path).engine
+            self.engine = load(teacher.path, unfinished=True).engine
         else:
-            self.engine = load(teacher.path, str(device), precision, "torch").engine
+            self.engine = load(teacher.path, str(device), precision, "torch", unfinished=True).engine
         self.preprocess = preprocess
         self.order = teacher.class_order(class_names)
         self.device = device

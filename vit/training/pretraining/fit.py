@@ -75,7 +75,7 @@ def _fit(plan: PretrainPlan, run: RunDirectory, data: ImageDataModule, watch: Wa
     licence = start.licence
     if stats.is_first_process:
         content = read_checkpoint(run.last_path)
-        description = read_description(content[KEY], run.last_path)
+        description = replace(read_description(content[KEY], run.last_path), unfinished=None)
         write_backbone(description, weights_of(content), run.backbone_path)
         metrics, licence = description.metrics, description.licence
         run.previous_path.unlink(missing_ok=True)

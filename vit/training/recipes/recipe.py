@@ -157,6 +157,8 @@ class TrainerConfig:
         precision: number format of the computation. auto: bf16-mixed where it is faster here, else 32-true.
         compile: whether torch.compile compiles the network for the training. The first step then takes minutes.
         checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
+        keep_state: whether a finished run keeps last.ckpt, and the state of the optimizer in best.ckpt, which no
+            command of vit needs. They take about 7 times the space of the weights.
     """
 
     accelerator: str = "auto"
@@ -166,6 +168,7 @@ class TrainerConfig:
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     compile: bool = False
     checkpoint_every: str | None = "10min"
+    keep_state: bool = False
 
 
 @dataclass
@@ -215,6 +218,7 @@ UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learne
     ("trainer", "devices"),
     ("trainer", "num_nodes"),
     ("trainer", "checkpoint_every"),
+    ("trainer", "keep_state"),
 )
 PLACES_OF_IMAGES = (("data", "source"), ("data", "root"), ("data", "image_column"), ("data", "label_column"))
 PLACES = (  # options that name files, by part and name; hashes of contents stand for them

@@ -217,7 +217,7 @@ def _start(
 
     shared = public(config)
     assert isinstance(shared, dict)
-    return wandb.init(
+    run = wandb.init(
         mode=mode,
         project=os.environ.get("WANDB_PROJECT") or "vit",
         id=_run_id(home),
@@ -229,6 +229,9 @@ def _start(
         dir=str(home),
         settings=settings,
     )
+    if run.id != _run_id(home):  # in a sweep, the agent has given the run its id
+        RunLayout(home).wandb_id_path.write_text(f"{run.id}\n")
+    return run
 
 
 def _run_id(folder: Path) -> str:

@@ -1,0 +1,171 @@
+"""Runs whose training is not finished, runs whose folder goes away, and what a finished run keeps."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+
+import vit as package
+from tests.commands.test_resume import at_step, die
+from tests.runs import run_folder
+from vit.commands import train_progress
+from vit.errors import UsageError
+from vit.report import run_figures
+
+SHORT = (
+    "--network", "vit_nano_patch2_8", "--batch_size", 6, "--epochs", 4, "--data.num_workers", 0, "--wandb", "off",
+)  # fmt: skip
+LACKS = "2 of 4 epochs, no temperature"
+
+
+@pytest.fixture(scope="module")
+def ended(vit, colors, tmp_path_factory):
+    """A run that died after two of four epochs."""
+    out = tmp_path_factory.mktemp("ended")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_progress.TrainProgress, "step", at_step(13, die))
+        assert vit("train", colors, *SHORT, "--out", out).code == 1
+    return run_folder(out)
+
+
+@pytest.fixture(scope="module")
+def finished(vit, ended, tmp_path_factory):
+    """The same run, resumed to its end."""
+    run = shutil.copytree(ended, tmp_path_factory.mktemp("finished") / "a" / "b" / "run")
+    answer = vit("train", "--resume", run)
+    assert answer.code == 0, answer.err
+    return run
+
+
+def commands(model, colors):
+    image = colors / "red" / "00.png"
+    yield ("evaluate", model, colors), "ev/metrics.json", ("--output", "ev")
+    yield ("evaluate", model, colors), "ev/report.html", ("--output", "ev")
+    yield ("predict", model, colors / "red"), "p.html", ("--output", "p.csv", "--gallery")
+    yield ("explain", model, image, "--method", "best"), "ex/explanations.html", ("--output", "ex")
+    yield ("export", model), "card.md", ("--output", "m.onnx", "--card", "card.md")
+    yield ("export", model, "--format", "safetensors"), "m.safetensors", ("--output", "m.safetensors")
+
+
+@pytest.mark.faults("R20")
+def test_an_unfinished_run_is_used_only_where_it_is_asked_for(vit, ended, colors, here):
+    for words, file, output in commands(ended, colors):
+        answer = vit(*words, *output)
+        assert (
+            answer.code == 2 and f"is not finished ({LACKS}); finish it with 'vit train --resume {ended}'" in answer.err
+        )
+        assert "--unfinished" in answer.err and not list(here.iterdir())
+        answer = vit(*words, *output, "--unfinished")
+        assert answer.code == 0, answer.err
+        assert f"WARNING: the training is not finished: {LACKS}" in answer.err
+        assert LACKS in (here / file).read_bytes().decode(errors="replace")
+        for path in here.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.faults("R20")
+def test_a_checkpoint_and_an_export_say_it_wherever_they_are(vit, ended, colors, here):
+    shutil.copy(ended / "checkpoints" / "best.ckpt", "moved.ckpt")
+    assert vit("export", "moved.ckpt", "--output", "m.onnx", "--unfinished").code == 0
+    for model in ("moved.ckpt", "m.onnx"):
+        answer = vit("predict", model, colors / "red")
+        assert answer.code == 2 and LACKS in answer.err
+        assert vit("predict", model, colors / "red", "--unfinished", "--output", f"{model}.csv").code == 0
+    with pytest.raises(UsageError, match="not finished"):
+        package.load(ended)
+    assert package.load(ended, unfinished=True).lacks == LACKS
+    assert "not finished" in repr(package.load("m.onnx", unfinished=True))
+    with pytest.raises(UsageError, match="not finished"):
+        package.push(ended, "hf:me/model", dry_run=True)
+    answer = vit("train", colors, *SHORT, "--init_from", ended, "--dry_run")
+    assert answer.code == 0 and f"the training is not finished: {LACKS}" in answer.out
+
+
+@pytest.mark.faults("R20")
+def test_a_finished_run_says_nothing_of_it(vit, finished, colors, here):
+    for model in (finished, finished / "checkpoints" / "best.ckpt"):
+        answer = vit("predict", model, colors / "red", "--output", f"{model.name}.csv")
+        assert answer.code == 0 and "finished" not in answer.err
+    assert vit("evaluate", finished, "--output", "ev").code == 0
+    assert json.loads((here / "ev" / "metrics.json").read_text())["unfinished"] is None
+
+
+@pytest.mark.faults("R22")
+def test_a_finished_run_keeps_its_weights_alone(vit, finished, ended, colors, tmp_path):
+    assert os.listdir(finished / "checkpoints") == ["best.ckpt"]
+    content = torch.load(finished / "checkpoints" / "best.ckpt", weights_only=True)
+    assert set(content) <= {"vit", "state_dict", "novelty"} and "unfinished" not in content["vit"]
+    before = torch.load(ended / "checkpoints" / "best.ckpt", weights_only=True)
+    assert "optimizer_states" in before and before["vit"]["unfinished"] == LACKS
+    answer = vit("train", colors, *SHORT, "--epochs", 1, "--keep_state", "true", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    kept = run_folder(tmp_path) / "checkpoints"
+    assert sorted(os.listdir(kept)) == ["best.ckpt", "last.ckpt"]
+    assert "optimizer_states" in torch.load(kept / "best.ckpt", weights_only=True)
+    answer = vit("predict", kept / "last.ckpt", colors / "red", "--output", tmp_path / "p.csv")
+    assert answer.code == 0, answer.err  # the last weights of a finished run are whole
+
+
+@pytest.mark.faults("F9")
+@pytest.mark.parametrize("place", ["in training", "at the end", "by another of this name"])
+def test_a_run_folder_that_goes_away_ends_the_training(vit, colors, tmp_path, monkeypatch, place):
+    def leave(*_):
+        run = run_folder(tmp_path)
+        run.rename(tmp_path / "elsewhere")
+        if place == "by another of this name":
+            (run / "checkpoints").mkdir(parents=True)  # as a tracker that writes into it would
+
+    if place == "at the end":
+        monkeypatch.setattr(run_figures, "write_classes", leave)
+    else:
+        monkeypatch.setattr(train_progress.TrainProgress, "step", at_step(9, leave))
+    answer = vit("train", colors, *SHORT, "--checkpoint_every", "0s", "--out", tmp_path / "runs")
+    assert answer.code == 7 and "is gone: it was removed, renamed or replaced" in answer.err, answer.err
+    assert answer.err.count("vit: error[") == 1
+    assert not list((tmp_path / "runs").rglob("*.c*")) and not list((tmp_path / "runs").rglob("result.json"))
+
+
+@pytest.mark.faults("R21")
+def test_a_finished_run_is_trained_further_in_a_new_run(vit, finished, colors, tmp_path):
+    assert f"'vit train {finished} --epochs N'" in vit("train", "--resume", finished, "--epochs", 9).err
+    answer = vit("train", finished, "--epochs", 2, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    run = run_folder(tmp_path)
+    parent, child = ((one / "config.yaml").read_text() for one in (finished, run))
+    assert f"init_from: {finished}" in child and "epochs: 2" in child
+    assert f"weights of {finished}, the best of this run" in answer.out and "initialized" not in answer.err
+
+    def without(text):
+        return [line for line in text.splitlines() if line.split(":")[0].strip() not in ("init_from", "epochs", "out")]
+
+    assert without(parent) == without(child)  # and so no recipe for pretrained weights
+    assert (run / "splits.csv").read_text() == (finished / "splits.csv").read_text()
+    assert "WARNING" not in answer.err  # its test images are those of the parent
+    found, of_parent = (
+        torch.load(one / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"] for one in (run, finished)
+    )
+    assert not all(torch.equal(found[name], of_parent[name]) for name in found)
+
+
+@pytest.mark.faults("R21")
+def test_what_is_not_trained_further(vit, finished, ended, colors, draw_classes, tmp_path):
+    for words, said in (
+        ((finished,), "no length is given"),
+        ((finished, "--epochs", 1, "--network", "resnet18"), "model.network.name is vit_nano_patch2_8 in it"),
+        ((finished, "--epochs", 1, "--data.test", 0.4), "data.test is 0.2 in it"),
+        ((ended, "--epochs", 1), "its training has not finished"),
+    ):
+        answer = vit("train", *words, "--out", tmp_path / "out")
+        assert answer.code == 2 and said in answer.err and not (tmp_path / "out").exists(), answer.err
+    moved = shutil.copytree(colors, tmp_path / "colors")
+    assert vit("train", moved, *SHORT, "--epochs", 1, "--out", tmp_path / "first").code == 0
+    (moved / "red" / "00.png").unlink()
+    answer = vit("train", run_folder(tmp_path / "first"), "--epochs", 1, "--out", tmp_path / "out")
+    assert answer.code == 3 and "are not those that" in answer.err
+    for command in (("study",), ("pretrain",), ("evaluate", finished), ("data", "check")):
+        answer = vit(*command, ended)
+        assert answer.code == 2 and "is a run folder, not images" in answer.err and "remove" not in answer.err
+    answer = vit("predict", finished, ended)
+    assert answer.code == 2 and "is a run folder, not a folder of images" in answer.err
