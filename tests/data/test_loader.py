@@ -53,7 +53,7 @@ sys.exit(main())
 
 
 @linux_only
-@pytest.mark.faults("D41")
+@pytest.mark.faults("D44")
 @pytest.mark.parametrize(("limit", "when"), [(28, "early"), (32, "late")])
 def test_too_few_descriptors_are_one_line_and_no_hang(colors, tmp_path, limit, when):
     (tmp_path / "few.py").write_text(FEW)

@@ -57,7 +57,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "the same split everywhere, because it depends on sorted names and the seed"),
         Fault("D20", "DATA is an archive", "refused; archives are never unpacked", 3),
         Fault("D21", "an image fails inside a loading process", "the message names the file", 5),
-        Fault("D41", "too few file descriptors for loading processes",
+        Fault("D44", "too few file descriptors for loading processes",
               "refused before they start, with the limit to raise; "
               "where a thread of a process fails, the process ends", 7),
         Fault("D22", "a loading process is killed, or /dev/shm is too small for its batches",
