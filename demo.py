@@ -1,12 +1,11 @@
-"""What `make demo` runs: train, compare, predict, on scanned digits that come with the installation.
+"""What `make demo` runs: train, measure, predict, and ask whether more images would help, on scanned digits.
 
-Every step is a `vit` command, shown before it runs; only the table at the end and the image files are this script's.
+The digits come with the installation. Every step is a `vit` command, shown before it runs. Only the image files are
+this script's.
 """
 
-import json
 import os
 import shlex
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -20,7 +19,6 @@ from vit.data.samples import Samples
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 
-SEEDS = (0, 1, 2)
 NETWORKS = {"ViT": "digits", "CNN": "digits_cnn"}
 
 
@@ -47,52 +45,27 @@ def write_scans(samples: Samples, class_names: tuple[str, ...], folder: Path) ->
 
 
 def demo(out: Path) -> None:
-    """Train both networks with every seed, evaluate, predict, and show where to look."""
+    """Train a ViT and a CNN, compare them, predict, and let a study answer whether more images would help."""
     started = time.monotonic()
-    runs: dict[str, list[Path]] = {name: [] for name in NETWORKS}
+    runs: dict[str, Path] = {}
     for name, recipe in NETWORKS.items():
-        for seed in SEEDS:
-            run("train", "--config", recipe, "--seed", str(seed), "--out", str(out / "runs"), "--wandb", "off")
-            runs[name].append(newest_run(out / "runs"))
-    for name in NETWORKS:
-        run("evaluate", str(runs[name][0]))
+        run("train", "--config", recipe, "--out", str(out / "runs"), "--wandb", "off")
+        runs[name] = newest_run(out / "runs")
+    run("compare", *map(str, runs.values()))
     source = with_all_splits(open_source("digits"), 0.1, 0.2, seed=0)
     write_scans(source.splits["test"], source.class_names, out / "scans")
-    run(
-        "predict",
-        str(runs["ViT"][0]),
-        str(out / "scans"),
-        "--output",
-        str(out / "predictions.csv"),
-        "--gallery",
-    )
-
+    predictions = out / "predictions.csv"
+    run("predict", str(runs["ViT"]), str(out / "scans"), "--output", str(predictions), "--gallery")
+    study = out / "study"
+    grid = ("--sizes", "100,350,all", "--seeds", "2", "--budget", "steps:400")
+    run("study", "digits", "--networks", ",".join(NETWORKS.values()), *grid, "--out", str(study), "--wandb", "off")
     reporter = Reporter()
-    rows = []
-    for name, folders in runs.items():
-        results = [json.loads((folder / "result.json").read_text()) for folder in folders]
-        accuracies = [100 * result["metrics"]["acc1"]["value"] for result in results]
-        rows.append(
-            (
-                name,
-                results[0]["network"]["name"],
-                f"{results[0]['parameters']:,}",
-                f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f}",
-                ", ".join(f"{accuracy:.2f}" for accuracy in accuracies),
-                f"{statistics.mean(result['seconds'] for result in results):.0f}",
-            )
-        )
-    reporter.line(
-        f"\nTest accuracy on {len(source.splits['test'])} held-out scans, "
-        f"mean ± standard deviation over {len(SEEDS)} seeds"
-    )
-    reporter.table(("", "network", "parameters", "accuracy (%)", "each seed", "seconds"), rows)
     reporter.line(f"\nDone in {time.monotonic() - started:.0f} s on {os.cpu_count()} cores. Look at")
     reporter.facts(
         [
-            ("predictions", str(out / "predictions.csv")),
-            ("page", str(out / "predictions.html")),
-            ("report", str(runs["ViT"][0] / "report.html")),
+            ("report of the ViT", str(runs["ViT"] / "report.html")),
+            ("predictions", str(predictions.with_suffix(".html"))),
+            ("study", str(study / "digits" / "report.html")),
         ]
     )
     reporter.next_command("vit train YOUR_FOLDER_OF_CLASS_FOLDERS")
