@@ -67,3 +67,52 @@ def test_too_few_descriptors_are_one_line_and_no_hang(colors, tmp_path, limit, w
     (line,) = [line for line in done.stderr.splitlines() if "error[" in line]
     assert "too many open files" in line and "ulimit -n" in line
     assert when == "late" or "Traceback" not in done.stderr
+
+
+KILLED = """
+import multiprocessing, os, signal, sys, time
+from multiprocessing import connection, util
+import torch
+from vit.data.workers import worker_loader
+
+class Batch:
+    def __init__(self):
+        self.image = torch.zeros(4)
+
+    def share_memory(self):
+        self.image.share_memory_()
+
+class Batches:
+    def __getitems__(self, keys):
+        return Batch()
+
+def training(pids):
+    loader = worker_loader(Batches(), [[number] for number in range(50)], 2, keep_workers=True)
+    next(iter(loader))
+    pids.send([worker.pid for worker in loader._iterator._workers])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    folder = util.get_temp_dir()  # of a server whose children train
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=training, args=(sender,))
+    child.start()
+    sender.close()
+    workers = receiver.recv()
+    child.join()
+    until = time.monotonic() + 30
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    alive = [pid for pid in workers if os.path.exists(f"/proc/{pid}")]
+    print(child.exitcode, alive, os.path.isdir(folder), len(os.listdir(os.path.dirname(folder))))
+"""
+
+
+@linux_only
+def test_workers_of_a_killed_training_remove_their_own_sockets_alone(tmp_path):
+    (tmp_path / "killed.py").write_text(KILLED)
+    (tmp_path / "tmp").mkdir()
+    variables = {**environment(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
+    done = run([sys.executable, tmp_path / "killed.py"], timeout=120, real=True, cwd=tmp_path, env=variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "-9 [] True 1"

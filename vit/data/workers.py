@@ -50,7 +50,9 @@ def begin_worker(worker: int) -> None:
     threading.excepthook = lambda failed: _end_for(failed.exc_value)
     threading.Thread(target=_end_with_training, daemon=True).start()
     # Tensors go through a socket in the folder for temporary files. A full disk is reported if the socket is created
-    # here, and hangs the training if the thread that sends batches creates it.
+    # here, and hangs the training if the thread that sends batches creates it. The folder is this worker's own: a fork
+    # would share that of its parents, which a worker that ends must not remove.
+    current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     ForkingPickler.dumps(torch.zeros(1).share_memory_())
 
 
@@ -76,8 +78,8 @@ def _end_with_training() -> None:
                 break
         else:
             connection.wait([training.sentinel], timeout=1.0)
-    else:  # the training was killed: nobody else removes this worker's sockets
-        shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
+    # `os._exit` leaves out what else would remove this worker's sockets
+    shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
     os._exit(0)
 
 
