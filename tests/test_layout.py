@@ -36,8 +36,8 @@ def named() -> list[Path]:
     for kind in (RunLayout, EvaluationLayout, StudyLayout):
         folder = kind(Path("X"))
         for name, member in inspect.getmembers(kind):
-            if isinstance(member, property):
-                found.append(getattr(folder, name))
+            if isinstance(member, property) and isinstance(path := getattr(folder, name), Path):
+                found.append(path)
             elif name in ("scored_path", "per_class_path", "figure_path", "evaluation_dir"):
                 found.append(getattr(folder, name)("N"))
     return found
@@ -49,7 +49,16 @@ FOLDER_NAMES = {part for path in named() for part in path.parts[1:] if "." not i
 
 def test_the_layout_knows_the_files_that_a_user_sees() -> None:
     assert {"config.yaml", "classes.json", "result.json", "best.ckpt", "last.ckpt", "study.json"} <= FILE_NAMES
-    assert {"checkpoints", "predictions", "figures", "evaluations", "tensorboard", CELLS, "jobs"} == FOLDER_NAMES
+    assert {
+        "checkpoints",
+        "predictions",
+        "figures",
+        "evaluations",
+        "tensorboard",
+        CELLS,
+        "jobs",
+        "frozen",
+    } == FOLDER_NAMES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

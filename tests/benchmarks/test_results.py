@@ -154,8 +154,9 @@ def test_a_recipe_that_has_changed_is_noticed(store, evidence, tmp_path, monkeyp
     row = evidence.rows["digits_demo"]
     tree = tmp_path / "configs" / "studies"
     tree.mkdir(parents=True)
-    text = (ROOT / "configs" / "studies" / "digits_demo.yaml").read_text(encoding="utf-8")
-    (tree / "digits_demo.yaml").write_text(text + "set:\n  optim.weight_decay: 0.2\n", encoding="utf-8")
+    content = yaml.safe_load((ROOT / "configs" / "studies" / "digits_demo.yaml").read_text(encoding="utf-8"))
+    content["set"]["optim.weight_decay"] = 0.2
+    (tree / "digits_demo.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     before = store.expected_cells(row)
     monkeypatch.setattr(store, "ROOT", tmp_path)
     assert not before & store.expected_cells(row)

@@ -61,7 +61,7 @@ def test_two_runs(run, capsys):
     assert "vit     90.00 % (82.56 to 94.48)     90     10" in out
     assert "resnet  75.00 %" in out
     row = next(line for line in out.splitlines() if line.startswith("resnet") and "+15.00" in line)
-    assert row.split()[-4:] == ["20", "5", "0.004", "0.004"], "one comparison needs no correction"
+    assert row.split()[-4:] == ["20", "5", "0.002", "0.002"], "one comparison needs no correction"
     assert "25 images have different labels, the 20 with the largest difference in loss" in out
     assert "94.png  cat   dog (90%)  cat (90%)" in out
     assert out.strip().splitlines()[-1] == "Next: vit compare a b --page compared.html"
@@ -79,7 +79,7 @@ def test_three_runs_are_each_compared_with_the_first(run, capsys):
     assert [row[1] for row in rows if row[:1] == ["vit/b"]] == ["80.00", "+10.00"]
     assert [row[1] for row in rows if row[:1] == ["resnet/c"]] == ["0.00", "+90.00"]
     assert "corrected for 2 comparisons (Hochberg)" in out
-    assert [row[-2:] for row in rows if row[:1] == ["resnet/c"]] == [["0", "10"], ["0.004", "0.008"]]
+    assert [row[-2:] for row in rows if row[:1] == ["resnet/c"]] == [["0", "10"], ["0.002", "0.004"]]
     assert "Options that differ" not in out
     assert "9 images have different labels\n" in out
 
@@ -298,13 +298,13 @@ def test_a_page_has_the_numbers_of_the_terminal_and_the_images(run, here, capsys
 
 
 def test_an_interval_beside_a_corrected_p_is_called_uncorrected(run, here, capsys):
-    """McNemar's p of 9 images against 1 is 0.021: below 5 % alone, and above it among three comparisons."""
-    wrong = {"a": range(1), "b": range(1, 10), "c": range(3), "d": range(3)}
+    """McNemar's p of 8 images against 1 is 0.021: below 5 % alone, and above it among three comparisons."""
+    wrong = {"a": range(1), "b": range(1, 9), "c": range(3), "d": range(3)}
     for name, places in wrong.items():
         run(name, ["dog" if place in places else "cat" for place in range(100)], network=name)
     compare(["a", "b", "c", "d"], page="page.html")
     text = Page((here / "page.html").read_text()).text
-    assert "A and B cannot be told apart: +8.00 points (uncorrected 95 % interval +2." in text
+    assert "A and B cannot be told apart: +7.00 points (uncorrected 95 % interval +1." in text
     assert (
         "A and D cannot be told apart: +2.00 points (95 % interval -" in text and "; corrected p = 0.0" in text
     )  # 3 x 0.021
@@ -312,7 +312,7 @@ def test_an_interval_beside_a_corrected_p_is_called_uncorrected(run, here, capsy
     compare(["a", "b"], page="two.html")
     text = Page((here / "two.html").read_text()).text
     assert (
-        "A is more accurate than B: A minus B is +8.00 points (95 % interval +2." in text
+        "A is more accurate than B: A minus B is +7.00 points (95 % interval +1." in text
         and "; corrected p" not in text
     )
 
@@ -385,11 +385,11 @@ def test_a_page_says_where_recipes_have_no_test(run, here, folders, words):
 
 
 def test_an_open_test_beside_an_interval_without_zero_is_explained(run, here, capsys):
-    """Of 100 images, 5 are right by one run alone: the exact p is 0.062, and Tango's interval begins at 1.12."""
+    """Of 100 images, 4 are right by one run alone: the mid-p is 0.062, and Tango's interval begins at 0.15."""
     run("a", ["cat"] * 100, network="a")
-    run("b", ["dog" if place < 5 else "cat" for place in range(100)], network="b")
+    run("b", ["dog" if place < 4 else "cat" for place in range(100)], network="b")
     compare(["a", "b"], page="page.html")
-    assert "+11.18; p = 0.062, of a stricter test)" in Page((here / "page.html").read_text()).text
+    assert "+9.84; p = 0.062, of a stricter test)" in Page((here / "page.html").read_text()).text
     assert "nothing is told apart: the test is stricter" in capsys.readouterr().out
 
 

@@ -138,7 +138,7 @@ def test_the_page_tells_the_run(make):
         "accuracy 50.00 %",
         f"calibration error {100 * ece['value']:.2f} %",
         f"{100 * before['value']:.2f} % {100 * before['chance']:.2f} by chance",
-        "cat 1 3 33.33 6.15 to 79.23 100.00 0.500 2 0 dog (2)",
+        "cat 1 3 33.33 1.71 to 88.15 100.00 0.500 2 0 dog (2)",
         "cat taken for dog : 2 of 3".replace(" :", ":"),
         "temperature 0.500 , fitted".replace(" ,", ","),
         "1,234,567 parameters, 89.0 million FLOPs for each image",

@@ -8,7 +8,7 @@ from vit.commands.study_networks import fold_sources
 from vit.commands.study_plan import StudyPlan
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
-from vit.layout import FEATURES
+from vit.layout import FEATURES, StudyLayout
 
 if TYPE_CHECKING:
     from vit.study.findings import CellResult, Findings, JsonValue
@@ -85,7 +85,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
 
 def compare_with_frozen(plan: StudyPlan, findings: "Findings", reporter: Reporter) -> None:
     """Show whether the frozen networks ranked the fine-tuned ones rightly, at all images of the study."""
-    path = plan.folder.frozen_dir / "summary.json"
+    path = StudyLayout(plan.folder.frozen_dir).summary_path
     if not path.is_file() or len(findings.series) < 2:
         return
     content = json.loads(path.read_text(encoding="utf-8"))

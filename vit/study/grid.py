@@ -215,6 +215,7 @@ class Inputs:
 _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("data", "calibration", 0.0),
     ("data", "groups", None),
+    ("data", "bursts", "split"),
     ("data", "fold", None),
     ("trainer", "compile", False),
     ("optim", "time", None),
