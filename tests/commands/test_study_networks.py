@@ -98,7 +98,7 @@ def test_photographs_start_from_the_published_weights_of_both(study, files, tmp_
     for file in (tmp_path / "cache").rglob("model.safetensors"):
         file.unlink()
     done = study(*QUICK, HF_HUB_OFFLINE="1", code=2)
-    assert f"published weights: {PUBLISHED} is not available" in done.stderr
+    assert f"published weights are not available: {PUBLISHED}: " in done.stderr
 
 
 @pytest.mark.slow
