@@ -101,7 +101,7 @@ def test_train_help_names_every_key_of_a_recipe(vit):
 
 def test_train_help_names_what_decides_the_test_images(vit):
     told = " ".join(vit("train", "--help").out.split()).partition("--data.split_seed SPLIT_SEED ")[2]
-    assert "`split_seed`, `validation`, `test` and `groups`" in told.partition("--data.groups")[0]
+    assert "`split_seed`, `validation`, `test`, `groups` and `bursts`" in told.partition("--data.groups")[0]
 
 
 @pytest.mark.faults("K1", "K2", "K7")
@@ -131,7 +131,7 @@ def test_train_help_names_what_decides_the_test_images(vit):
         (["train", "digits", "--batch_size", "10", "--optim.accumulate", "3"], ["10", "multiple of 3"]),
         (["train", "digits", "--data.validation", "0"], ["data.validation is 0"]),
         (["train", "digits", "--data.validation", "0.5", "--data.test", "0.6"], ["0.5", "0.6", "no training images"]),
-        (["train", "digits", "--trainer.accelerator", "cqu"], ["'cqu'", "'cpu'"]),
+        (["train", "digits", "--trainer.accelerator", "cpuu"], ["'cpuu'", "'cpu'"]),
         (["predict", "run"], ["IMAGES"]),
         (["evaluate"], ["model"]),
         (["evaluate", "run", "--split", "tset"], ["split", "tset", "'test'"]),

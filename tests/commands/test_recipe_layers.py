@@ -177,9 +177,9 @@ def test_a_recipe_file_that_cannot_be_used_is_named(command, text, words, vit, h
     ("text", "words"),
     [
         (b"- optim.lr\n", "holds no options"),
-        (b"\toptim.lr: [1]\n", "not YAML"),
+        (b"\toptim.lr: [1]\n", "not plain YAML"),
         (b"\xff\xfeo\x00", "not a text in UTF-8"),
-        (b"a: 2001-99-99\n", "not YAML"),
+        (b"a: 2001-99-99\n", "not plain YAML"),
     ],
 )
 def test_a_file_of_values_to_tune_that_cannot_be_used_is_named(text, words, vit, here):

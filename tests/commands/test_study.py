@@ -89,7 +89,7 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
         "curve.png",
         "report.html",
     }
-    assert "report.html" in answer.out and "Next: vit compare" in answer.out
+    assert "report.html" in answer.out and f"Next: vit report {study} --target 0.95" in answer.out
     length = f"{given.steps} optimizer steps at every size"
     assert f"on {given.test_images} test images: mean over the seeds, 95 % interval; {length}" in answer.out
     run = study / found[0]["run"]

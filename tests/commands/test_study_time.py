@@ -1,10 +1,12 @@
 """A study in a given time: its design, its promise, and how it goes on."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from vit.commands import study_estimate
+from vit.commands import study_cells, study_estimate
 from vit.study import runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
@@ -47,6 +49,9 @@ def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study):
 
 def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monkeypatch):
     monkeypatch.setattr(study_estimate, "PLANNED", 1000.0)  # of the time: far too much is planned
+    began = time.monotonic()
+    slow = SimpleNamespace(monotonic=lambda: began + 100 * (time.monotonic() - began))  # of trainings alone
+    monkeypatch.setattr(study_cells, "time", slow)
     answer, content = study("--time", "30s", step=100.0)
     assert answer.code == 0, answer.err
     assert "30 s are over" in answer.err and "did not start" in answer.err

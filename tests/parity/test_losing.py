@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.util import get_temp_dir
+from pathlib import Path
 
 import pytest
 import torch
@@ -188,3 +190,4 @@ def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, metho
         until(lambda: not belonging(tmp_path), 180)
     finally:
         finish(tmp_path, process, 120)
+    assert Path(get_temp_dir()).is_dir()  # of this process, from which the training has it: cells have their study's

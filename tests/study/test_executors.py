@@ -10,15 +10,14 @@ STUDY = (
     *("--sizes", "20", "--seeds", "1", "--budget", "steps:6", "--jobs", "2", "--wandb", "off"),
 )
 KILLED_WITH_RESULT = """
-import importlib, os, signal
+import os, signal
+from vit.checkpoints.result import RunResult
 
-cell = importlib.import_module("vit.study.cell")
-
-def finish(*values, finish=cell.finish):
-    finish(*values)
+def write(*values, write=RunResult.write):
+    write(*values)
     os.kill(os.getpid(), signal.SIGKILL)
 
-cell.finish = finish
+RunResult.write = write
 """
 
 

@@ -35,7 +35,7 @@ def _check_text(path: Path) -> None:
     except yaml.YAMLError:
         return  # the parser says it, with the line
     except (OSError, RecursionError, DamagedFileError) as error:
-        raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another --config") from error
+        raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another file") from error
     seen = set()  # an anchor is met at each of its aliases
     while waiting:
         node = waiting.pop()

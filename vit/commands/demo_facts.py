@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
-from vit.checkpoints.run import unfinished_words
 from vit.commands.model_card import origin_of
 from vit.commands.recipe_options import read_recipe
 from vit.console import harmless, interval, percent
@@ -74,7 +73,10 @@ def heading_of(model: Path, predictor: "Predictor") -> Heading:
     network, size = description.spec.name, description.preprocess.image_size
     kind = "classes" if predictor.multilabel is None else "labels"
     facts = f"{len(predictor.class_names):,} {kind}, images of {size} x {size} pixels"
-    facts += f"; {unfinished_words(predictor.lacks)}" * bool(predictor.lacks)
+    if predictor.lacks:
+        from vit.checkpoints.run import unfinished_words
+
+        facts += f"; {unfinished_words(predictor.lacks)}"
     try:
         origin = origin_of(model)
     except _DAMAGED:

@@ -125,11 +125,10 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
         before = newest_of_starts(recipe, name, data, (None, weights))
         if before is not None:
             return before.model.init_from or RANDOM
-    obstacle, cache = f"timm has none for {name}", ""
+    obstacle, repository = f"timm has none for {name}", ""
     if weights:
         repository = repository_of(weights.removeprefix("timm:"))
         obstacle = fetch(weights.removeprefix("timm:"), reporter.notice)
-        cache = f"fill the hub's cache ('hf download {repository} model.safetensors'), "
     if not obstacle:
         from vit.training.planning.network_choice import choose_network, wanted_network
 
@@ -137,12 +136,26 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
         try:
             choose_network(model, wanted_network(model), images, len(images.class_names))
         except CheckpointError as error:
-            obstacle, cache = error.problem, ""
+            obstacle, repository = error.problem, ""
         else:
             return weights
-    raise UsageError(
-        f"published weights for {name} are not available: {f'{weights}: ' * bool(weights)}{obstacle}. Photographs do "
-        "not train from random weights without being asked",
-        f"give --init_from WEIGHTS (a file, a folder, a run, hf:ORG/NAME), {cache}or give --init random for a much "
-        "weaker model",
+    obstacle = f"{weights}: {obstacle}" if weights else obstacle
+    files = "WEIGHTS (a file, a folder, a run, hf:ORG/NAME)"
+    raise unavailable(f"published weights for {name}", obstacle, files, repository, "a much weaker model")
+
+
+def unavailable(what: str, obstacle: str, files: str, repository: str, random: str) -> UsageError:
+    """The error where photographs of a training or a study lack published weights.
+
+    Args:
+        what: the weights.
+        obstacle: which weights, and why.
+        files: what --init_from takes.
+        repository: where the hub has the weights; empty: they are of no use.
+        random: what random weights give.
+    """
+    cache = f"fill the hub's cache ('hf download {repository} model.safetensors'; its folder is HF_HOME), "
+    return UsageError(
+        f"{what} are not available: {obstacle}. Photographs do not train from random weights without being asked",
+        f"give --init_from {files}, {cache * bool(repository)}or give --init random for {random}",
     )

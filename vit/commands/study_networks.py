@@ -1,19 +1,19 @@
 """What a study does where its options leave it open: the networks to compare, sizes, and the length of a training"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import floor, log, log10
 from typing import TYPE_CHECKING
 
 from vit.commands.configs import shipped_configs
 from vit.commands.recipe_layers import FINETUNE
-from vit.commands.starting import PUBLISHED
+from vit.commands.starting import PUBLISHED, unavailable
 from vit.commands.study_options import AUTO, StudyOptions
 from vit.commands.study_series import Series, is_open
 from vit.console import Reporter
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError
-from vit.study.answer_warnings import RANDOM_WEIGHTS
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
@@ -38,10 +38,6 @@ LEAST_FOLDS, MOST_FOLDS = 5, 10
 UNEQUAL = 2.0  # times the parameters or FLOPs
 _LEAST_IMAGES = 20
 _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the first need not suit both networks
-_WAYS = (
-    "give --init_from FILE (once for each network), put the weights into the hub's cache (HF_HOME), or give --init "
-    "random for small networks from random weights, which is another question"
-)
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,7 @@ def networks_for(
         UsageError: the published weights are not available, or two files are for one network.
     """
     from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
+    from vit.weights.hub_cache import fetch
 
     name, both = recipe.data.source, compares_both(options)
     if options.init_from:
@@ -93,8 +90,8 @@ def networks_for(
     if vit == FOR_PHOTOGRAPHS and name not in KNOWN and options.init != "random":
         weights = {vit: PUBLISHED, CNN_BESIDE[vit]: PUBLISHED_CNN} if both else {vit: PUBLISHED}
         weights |= SECOND_PAIR if options.pairs == 2 and both else {}
-        if obstacle := _obstacle(weights.values(), reporter):
-            raise _unavailable(obstacle, folder.weights() if folder.description_path.is_file() else [])
+        has_begun = folder.description_path.is_file() and list(folder.weights())
+        _check_available(weights.values(), partial(fetch, notice=reporter.notice), is_begun=bool(has_begun))
         why = f"{' and '.join(weights.values())}; --networks {','.join(weights)} starts from random weights"
         return Chosen({network: _finetuned(network, file) for network, file in weights.items()}, why)
     if options.pairs == 2:
@@ -121,14 +118,17 @@ def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") 
     if recipe.data.source in KNOWN or not surely_photographs(listed.splits["train"]):
         return
     wanted = (PUBLISHED, PUBLISHED_CNN) if compares_both(options) else (PUBLISHED,)
-    for name in wanted:
-        if obstacle := sure_obstacle(name.removeprefix("timm:")):
-            raise _unavailable(f"{name} is not available ({obstacle})")
+    _check_available(wanted, sure_obstacle)
 
 
-def _unavailable(obstacle: str, began: Iterable[str] = ()) -> UsageError:
-    before = ", with which this study began" if list(began) else ""
-    return UsageError(f"published weights{before}: {obstacle}", _WAYS)
+def _check_available(weights: Iterable[str], obstacle_of: Callable[[str], str], is_begun: bool = False) -> None:
+    """Raise UsageError for the first of several weights of timm that has an obstacle."""
+    what = "published weights" + ", with which this study began," * is_begun
+    random = "small networks from random weights, which is another question"
+    for name in weights:
+        model = name.removeprefix("timm:")
+        if obstacle := obstacle_of(model):
+            raise unavailable(what, f"{name}: {obstacle}", "FILE (once for each network)", f"timm/{model}", random)
 
 
 def _finetuned(network: str, file: str) -> str:
@@ -170,6 +170,8 @@ def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
 
 def starts_of(recipes: Mapping[str, Recipe]) -> list[tuple[str, str]]:
     """What each series starts from: (series, its weights or "random weights")."""
+    from vit.study.answer_warnings import RANDOM_WEIGHTS
+
     return [(name, recipe.model.init_from or RANDOM_WEIGHTS) for name, recipe in recipes.items()]
 
 
@@ -214,17 +216,6 @@ def sizes_for(pool: int, num_classes: int) -> list[str | int]:
     least = max(pool // 10, 2 * num_classes, _LEAST_IMAGES)
     between = [least * (pool / least) ** (step / 3) for step in range(3)] if least < pool else []
     return [*(min(pool, round(size, 1 - floor(log10(size)))) for size in map(round, between)), "all"]
-
-
-def _obstacle(weights: Iterable[str], reporter: Reporter) -> str:
-    """Why one of several weights of timm cannot be had; empty: they are all in the cache."""
-    from vit.weights.hub_cache import fetch
-
-    for name in weights:
-        found = fetch(name.removeprefix("timm:"), reporter.notice)
-        if found:
-            return f"{name} is not available ({found})"
-    return ""
 
 
 def decided(series: Series, source: "Source") -> Series:

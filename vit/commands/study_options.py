@@ -220,7 +220,7 @@ def _tune_file(name: str) -> dict[str, Value]:
     try:
         found = parse_yaml(read_text(path))
     except ValueError as error:
-        raise UsageError(f"--tune {path} is not YAML: {' '.join(str(error).split())}", _TUNE_LINES) from error
+        raise UsageError(f"--tune {path} cannot be read: {' '.join(str(error).split())}", _TUNE_LINES) from error
     if not isinstance(found, dict):
         raise UsageError(f"--tune {path} holds no options", _TUNE_LINES)
     return {str(key): value for key, value in found.items()}

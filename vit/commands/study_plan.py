@@ -203,6 +203,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
     find_bursts(listed, first.data, reporter)
     source = make_plan(without_cell_files(alone), listed).source
+    if "test" not in source.splits:
+        raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     folds = num_folds(options, source, listed)
     pool = len(source.splits["train"])
     if folds:
@@ -211,8 +213,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         first = _recipes(series)[0]
         sources = fold_sources(first.data, listed, folds)
         source, pool = sources[0], min(len(one.splits["train"]) for one in sources)
-    if "test" not in source.splits:
-        raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     if len(source.splits["test"]) < 2:
         problem = f"{source.name} has one test image, and a study needs two or more: one says nothing about others"
         raise UsageError(problem, "add test images, or give --data.test a larger fraction")

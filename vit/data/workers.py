@@ -48,18 +48,29 @@ def begin_worker(worker: int) -> None:
     Queue._on_queue_feeder_error = staticmethod(lambda error, _: _end_for(error))  # type: ignore[attr-defined]
     sys.excepthook = lambda _, error, __: _end_for(error)  # resource_sharer calls it
     threading.excepthook = lambda failed: _end_for(failed.exc_value)
+    # a folder of its own for sockets: the one of the study that started this training has those of other cells
+    _settings().pop("tempdir", None)
     threading.Thread(target=_end_with_training, daemon=True).start()
     # Tensors go through a socket in the folder for temporary files. A full disk is reported if the socket is created
-    # here, and hangs the training if the thread that sends batches creates it. The folder is this worker's own: a fork
-    # would share that of its parents, which a worker that ends must not remove.
-    current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
+    # here, and hangs the training if the thread that sends batches creates it.
     ForkingPickler.dumps(torch.zeros(1).share_memory_())
 
 
 def _end_for(error: BaseException | None) -> None:
     """End this worker, with the error's number as exit code. A training that closed a connection has its own error."""
     if not isinstance(error, EOFError | ConnectionError):
-        os._exit(getattr(error, "errno", None) or 1)
+        _end(getattr(error, "errno", None) or 1)
+
+
+def _end(code: int) -> None:
+    """End this worker at once, and remove the folder of its sockets."""
+    shutil.rmtree(_settings().get("tempdir") or "", ignore_errors=True)
+    os._exit(code)
+
+
+def _settings() -> dict[str, Any]:
+    """What multiprocessing keeps of this process."""
+    return current_process()._config  # type: ignore[attr-defined, no-any-return]
 
 
 def _end_with_training() -> None:
@@ -78,9 +89,7 @@ def _end_with_training() -> None:
                 break
         else:
             connection.wait([training.sentinel], timeout=1.0)
-    # `os._exit` leaves out what else would remove this worker's sockets
-    shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
-    os._exit(0)
+    _end(0)
 
 
 class Shareable(Protocol):

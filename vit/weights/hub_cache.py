@@ -10,7 +10,7 @@ from vit.models.timm_import import import_timm
 
 FILE = "model.safetensors"
 PATIENCE = 5.0  # seconds until the hub must have answered
-_OFFLINE = "it is not in the cache, and HF_HUB_OFFLINE is set"
+_OFFLINE = "they are not in the cache, and HF_HUB_OFFLINE is set"
 _NO_ANSWER = "no answer within"
 
 
