@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vit.csv_files import new_table, read_table
-from vit.data.bursts import UNDO
+from vit.data.groups import UNDO
 from vit.data.iterative_stratification import iteratively_stratified
 from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source, label_names
