@@ -18,7 +18,12 @@ from vit.plain_files import check_regular
 Cell = str | int | float | None
 
 _OF_VIT = (  # how the headers of our tables begin, of which some are given as DATA
-    ("path", "label", "split", "content"), ("path", "labels", "split", "content"), ("path", "label", "suggested"),
+    *(
+        ("path", label, "split", *more)
+        for label in ("label", "labels")
+        for more in (("content",), ("name",), ("group", "name"))
+    ),
+    ("path", "label", "suggested"),
     ("path", "label", "predicted"), ("path", "labels", "predicted"), ("path", "status"),
 )  # fmt: skip
 _BEGINS = r"(?:\A|(?<=[;\t\r\n]))"  # of a cell, in any spreadsheet

@@ -105,7 +105,7 @@ def test_an_unfinished_run_is_not_measured_on_images_that_moved(vit, draw_classe
     tested = [row for row in rows(run / "splits.csv") if row["split"] == "test"]
     trained = next(row for row in rows(run / "splits.csv") if row["split"] == "train")
     (data / trained["path"]).unlink()
-    assert vit("evaluate", run, "--output", tmp_path / "out").code == 0
+    assert vit("evaluate", run, "--unfinished", "--output", tmp_path / "out").code == 0
     measured = [str(data.resolve() / row["path"]) for row in rows(tmp_path / "out" / "predictions.csv")]
     assert measured == [row["path"] for row in tested]
 

@@ -180,7 +180,7 @@ def test_the_signature_is_the_command_line(name, function):
         is_option = parameters[dest] is None or parameters[dest].kind is inspect.Parameter.KEYWORD_ONLY
         assert action.option_strings == ([f"--{dest}"] if is_option else [])
         assert action.help and (not action.help.endswith(".") or action.help.endswith("...")), dest
-    assert parser.epilog.startswith(f"example: vit {name} ")
+    assert f"{parser.epilog} ".startswith(f"example: vit {name} ")
     documented = inspect.getdoc(function)
     returned = inspect.signature(function).return_annotation
     assert ("Returns:" in documented) == (returned is not None), name

@@ -66,3 +66,10 @@ def test_python_wants_a_run(here, colors):
 def test_a_target_is_a_fraction_for_a_study_too(vit, here, target):
     answer = vit("study", "digits", f"--target={target}")
     assert answer.code == 2 and f"--target {target} is not between 0 and 1; give a fraction such as 0.95" in answer.err
+
+
+def test_a_plan_warns_once_of_classes_with_few_images(vit, draw_classes, tmp_path):
+    data = draw_classes(tmp_path / "images", ("blue", "red"), 8)
+    answer = vit("train", data, "--network", "vit_nano_patch2_8", "--dry_run", "--out", tmp_path / "runs")
+    assert answer.code == 0 and answer.out.count("fewer than 10") == 1, answer.err
+    assert "2 of 2 classes have fewer than 10 images in all (blue 8, red 8)" in answer.out

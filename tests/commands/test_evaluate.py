@@ -283,7 +283,7 @@ def test_a_run_finds_its_images_from_any_folder(vit, draw_classes, here, monkeyp
         (["RUN", "--output", "full"], 2, "not an empty folder"),
         (["RUN", "--output", "full/mine.txt"], 2, "not an empty folder"),
         (["RUN", "--output", "full/mine.txt/out"], 7, "full/mine.txt/out"),
-        (["RUN", "--device", "cqu"], 2, "'cpu'"),
+        (["RUN", "--device", "cqu"], 2, "'cqu'; choose one of auto, cpu, cuda, mps"),
     ],
 )
 def test_what_cannot_be_evaluated(vit, digits_run, here, line, code, words):

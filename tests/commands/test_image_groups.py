@@ -117,7 +117,7 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
     assert "of 36 images of 12 groups:" in (tmp_path / "measured" / "report.html").read_text()
 
     tested = [row.split(",") for row in (run / "splits.csv").read_text().splitlines()]
-    unknown = sorted({group for *_, split, _, group in tested if split == "test"})[:6]
+    unknown = sorted({group for *_, split, _, group, _ in tested if split == "test"})[:6]
     for file in (run / "splits.csv", run / "predictions" / "test.csv"):
         rows = [row.split(",") for row in file.read_text().splitlines()]
         for row in rows[1:]:

@@ -139,7 +139,8 @@ def test_copies_across_splits_are_told_wherever_their_accuracy_is(vit, draw_clas
     data = draw_classes(tmp_path / "images", ("blue", "green", "red"), 12)
     for file in list(data.glob("*/0*.png")):
         shutil.copyfile(file, file.with_name(f"copy of {file.name}"))
-    answer = vit(*TRAIN, data, "--out", tmp_path / "runs", drawn=True)
+    divided = ("--data.bursts", "split")  # else no split divides copies
+    answer = vit(*TRAIN, data, *divided, "--out", tmp_path / "runs", drawn=True)
     run = run_folder(tmp_path / "runs")
     listed = {split: [row.content_hash for row in rows] for split, rows in read_splits(run / "splits.csv").items()}
     others = {one for split in ("train", "validation", "calibration") for one in listed[split]}
@@ -156,7 +157,7 @@ def test_copies_across_splits_are_told_wherever_their_accuracy_is(vit, draw_clas
     assert said in json.loads((tmp_path / "again" / "metrics.json").read_text())["warning"]
     study = ("study", data, "--networks", f"vit_nano_patch2_8 {' '.join(map(str, TINY[2:-2]))}", "--sizes", "all",
              "--seeds", 1, "--budget", "steps:1", "--wandb", "off", "--dry_run", "--out", tmp_path)  # fmt: skip
-    assert "copies of images in other splits" in vit(*study).err
+    assert "copies of images in other splits" in vit(*study, *divided).err
 
 
 @pytest.mark.faults("M9")

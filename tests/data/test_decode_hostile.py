@@ -121,11 +121,14 @@ def test_headers_that_announce_too_much_cost_nothing(tmp_path: Path) -> None:
 def test_packed_bombs_stay_within_bounds(tmp_path: Path) -> None:
     zeros = zlib.compress(bytes(200_000_000), 1)
     text, profile = chunk(b"zTXt", b"Comment\0\0" + zeros), chunk(b"iCCP", b"profile\0\0" + zeros)
-    files = {"1.png": png(24, 16, text), "2.png": png(24, 16, profile), "3.png": png(8_000, 8_000)}
+    comment = chunk(b"tEXt", b"Comment\0" + bytes(range(1, 256)) * 4)
+    files = {"1.png": png(24, 16, text), "2.png": png(24, 16, profile), "3.png": png(8_000, 8_000, comment)}
+    files["4.png"] = png(8_000, 8_000)
     outcomes = read_by_a_child(tmp_path, files)
     assert max(outcomes[name].megabytes for name in ("1.png", "2.png")) < 100
     assert outcomes["3.png"].kind == "unreadable"  # 64 megapixels are allowed, but the file does not have them
     assert outcomes["3.png"].megabytes < 400
+    assert outcomes["4.png"].kind == "too_large" and outcomes["4.png"].megabytes < 30  # too many pixels for its bytes
 
 
 @pytest.mark.faults("I2")

@@ -68,7 +68,8 @@ KINDS = {
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "trainer.compile": "bool", "wandb": "Literal",
     "distill.kind": "Literal", "distill.temperature": "Positive", "distill.weight": "Area",
-    "tracker_media": "bool", "tracker_model": "bool",
+    "tracker_media": "bool", "tracker_model": "bool", "trainer.keep_state": "bool", "data.bursts": "Literal",
+    "model.preprocess.color_profiles": "Literal",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "data.image_column", "data.label_column", "data.groups", "data.fold", "model.network",
@@ -197,7 +198,7 @@ def test_numbers_as_people_write_them(vit, tmp_path, text, value):
     ("options", "words"),
     [
         (("--trainer.accelerator", "gpu"), ["cuda", "cpu"]),
-        (("--trainer.accelerator", "cqu"), ["'cqu'", "'cpu'"]),
+        (("--trainer.accelerator", "cqu"), ["'cqu'", "choose one of auto, cpu, cuda, mps"]),
         (("--devices", "0"), ["devices"]),
         (("--devices", "-1"), ["devices"]),
         (("--precision", "16-mixed"), ["16-mixed", "GPU"]),

@@ -11,7 +11,7 @@ from vit.commands.arguments import StrPath, new_file, path_text, shell_command
 from vit.commands.label_check import check_folder, check_labels
 from vit.commands.shards import index, pack
 from vit.console import ProgressReport, Reporter, count_of
-from vit.csv_files import new_table
+from vit.csv_files import describe_escapes, new_table
 from vit.data.dataset_names import TableColumns
 from vit.errors import BadInputsError, ResourceError
 from vit.inference.files import free_name
@@ -82,6 +82,8 @@ def check(
     _show(reporter, source, checked)
     if checked.findings or output is not None:
         _write(list_file, checked.findings)
+        if words := describe_escapes(source.class_names, f"{list_file} has"):
+            reporter.notice(words)
     found = _counts(checked)
     reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
     failed = checked.errors > 0 or (strict and bool(checked.findings))

@@ -154,9 +154,10 @@ class Parser(ArgumentParser):
         return f"see 'vit {self.command} --help'" if close in (None, given) else f"did you mean {close!r}?"
 
     def _options(self, dashed: bool) -> list[str]:
-        flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+        shown = [action for action in self._actions if action.help != SUPPRESS]  # see `hide`
+        flags = [flag for action in shown for flag in action.option_strings if flag.startswith("--")]
         if dashed:
-            return [*flags, *self.short]
+            return [*flags, *(short for short, option in self.short.items() if option in flags)]
         return [flag.removeprefix("--") for flag in flags]
 
 

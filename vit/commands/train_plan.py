@@ -16,6 +16,7 @@ FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a Vi
 PHOTOGRAPH = 96  # pixels
 SHOWN_CLASSES = 6
 FEW_OF_CLASS = 10  # images in all splits
+CROSSVAL = "vit crossval, which tests every image"
 KEPT_CHECKPOINTS = 4  # the best, the last, the one before, and the one that is being written
 SCRATCH = (
     "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
@@ -37,8 +38,6 @@ FOLLOWS_BCE = (
     "the validation loss is binary cross-entropy, which the asymmetric loss does not minimize; --optim.best_metric map "
     "follows the mean average precision"
 )
-FEW_OF_CLASS = 10
-FEW = "a single image decides much, and another split may give another accuracy (vit crossval tests every image)"
 LOSSES = {"bce": "binary cross-entropy of each label", "asymmetric": "asymmetric loss of each label"}
 SAMPLINGS = {"balanced": "equally often", "sqrt": "by the square root of their size"}
 
@@ -145,10 +144,6 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
         names = balance.class_names
         uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
         facts.append(("note", uneven))
-    few = int(((balance.counts > 0) & (balance.counts < FEW_OF_CLASS)).sum())
-    if few:
-        words = f"{few} of {len(balance.counts)} classes have" if len(balance.counts) > 1 else "the class has"
-        facts.append(("note", f"{words} fewer than {FEW_OF_CLASS} training images, fewest {fewest}: {FEW}"))
     return facts
 
 
@@ -166,7 +161,7 @@ def _few(plan: "Plan") -> list[tuple[str, str]]:
         len(few) > SHOWN_CLASSES
     )
     what = f"{len(few):,} of {count_of(len(names), 'class', 'classes')} have fewer than {FEW_OF_CLASS} images in all"
-    return [("WARNING", f"{what} ({some}): what is measured of them says little; add images")]
+    return [("WARNING", f"{what} ({some}): what is measured of them says little; add images, or see {CROSSVAL}")]
 
 
 def _corrections(plan: "Plan") -> list[str]:

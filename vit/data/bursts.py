@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from vit.atomic_files import write_json
 from vit.data.copies import possible_copies
+from vit.data.groups import UNDO
 from vit.data.samples import Labels, Samples, Source
 
 MIN_SIDE = 32  # pixels of the shorter side
 WHOLE_CLASS = 10  # images: a cluster with as many and with half of a class is one look of the class, not a burst
-UNDO = "--data.bursts split undoes it"
 _CHANCE = 1.0  # expected number of pairs of the whole data set that are as close by chance
 _CACHED_FROM = 2000  # images: less take no time
 _PER_TASK = 32  # images that a thread takes at a time

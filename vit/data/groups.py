@@ -13,6 +13,7 @@ from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
 
 ALIKE = "differ only in case, spaces, Unicode form or number format"
+UNDO = "--data.bursts split undoes it"  # ends the notes of near-duplicates that are kept together
 _SHOWN = 3  # groups in a note
 
 

@@ -151,7 +151,8 @@ def read_image_csv(
                 del one[kept_places.index(number)]
     notes += _other_labels(header, columns, given)
     mentioned = " ".join(notes)
-    more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in beside.values()]
+    known = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
+    more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in known]
     if more and optional:
         shown = ", ".join(more[:_SHOWN]) + ", ..." * (len(more) > _SHOWN)
         notes.append(f"columns that are not read: {shown}" + " (rename one that is a label)" * others)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vit.csv_files import new_table, read_table
+from vit.data.groups import UNDO
 from vit.data.iterative_stratification import iteratively_stratified
 from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source, label_names
@@ -68,12 +69,14 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         fix = "add images, so that most classes have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
+            words = f"{len(train)} images of {classes} are too few to cut a {split} split"
             if train.groups is not None:
-                raise DataError(
-                    f"{len(set(train.groups))} groups are too few to cut a {split} split of whole groups",
-                    "add groups, check that the group is not the same for all images, or give a CSV with splits",
-                )
-            raise DataError(f"{len(train)} images of {classes} are too few to cut a {split} split", fix)
+                number = len(set(train.groups))
+                words += f" of whole groups: they are {number:,} group{'s' * (number != 1)}"
+                fix = "add groups, check that the group is not the same for all images, or give a CSV with splits"
+                if any(note.endswith(UNDO) for note in source.notes):
+                    fix = "add images that are not near-duplicates of others, or divide these with --data.bursts split"
+            raise DataError(words, fix)
     _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({division_words(train)}, seed {seed})"

@@ -95,7 +95,8 @@ def _parts(labels: Labels, wanted: Floats, seed: int, groups: Sequence[str] | No
         _, own = np.unique(numbers[is_whole], return_inverse=True)
         counts = _counts(labels[is_whole], own)
         totals = _counts(labels, np.zeros(len(labels), dtype=np.int64)).toarray()[0]
-        part[is_whole] = assign(counts, totals, wanted, seed, keeps_half)[own]
+        if len(own):
+            part[is_whole] = assign(counts, totals, wanted, seed, keeps_half)[own]
     alone = np.flatnonzero(part < 0)
     if len(alone):
         part[alone] = _alone(labels, part, alone, wanted, seed, keeps_half)
