@@ -169,7 +169,7 @@ def labels_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LABELS_OPTIONS = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--augment", "strong", "--epochs", 3,
     "--batch_size", 16, "--optim.accumulate", 2, "--optim.ema_decay", 0.8, "--optim.best_metric", "map",
-    "--lr", 0.01, "--precision", "32-true", "--data.num_workers", 0, "--wandb", "off",
+    "--lr", 0.01, "--precision", "32-true", "--data.num_workers", 0, "--keep_state", "true", "--wandb", "off",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.nu
 CORRECTED = (
     *TINY, "--augment", "strong", "--epochs", 3, "--batch_size", 16, "--optim.accumulate", 2, "--precision", "32-true",
     "--data.sampling", "balanced", "--optim.class_weights", "{owl: 3}", "--optim.best_metric", "macro_f1",
-    "--optim.ema_decay", 0.8,
+    "--optim.ema_decay", 0.8, "--keep_state", "true",
 )  # fmt: skip
 
 

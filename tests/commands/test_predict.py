@@ -204,7 +204,7 @@ def test_what_cannot_be_predicted(vit, digits_run, mixed, here, line, code, word
 
 
 def test_images_of_another_size_and_mode_are_fitted(vit, digits_run, here):
-    Image.new("RGBA", (33, 21), (9, 9, 9, 0)).save(here / "a.png")
+    Image.new("RGBA", (33, 21), (9, 9, 9, 128)).save(here / "a.png")
     Image.new("L", (1, 1)).save(here / "b.png")
     assert vit("predict", digits_run.path, "a.png", "b.png").code == 0
     assert [row["status"] for row in rows(here / "predictions.csv")] == ["ok", "ok"]

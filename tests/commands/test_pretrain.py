@@ -355,7 +355,7 @@ def test_the_help_hides_what_a_pretraining_does_not_use(vit):
         r"label_smoothing|lora|--freeze|--time|mlflow_register|distill|teacher|find:|fsdp|finetune", said
     )
     shown = {
-        name: re.search(rf"  --{name} .*?default: ([\w.]+)\)", said, re.DOTALL)[1]
+        name: re.search(rf"  --{name} .*?default:\s+([\w.]+)\)", said, re.DOTALL)[1]
         for name in ("augment.name", "augment.crop", "optim.optimizer", "optim.lr", "optim.epochs", "optim.warmup")
     }
     recipe = yaml.safe_load(vit("pretrain", "--print_config").out)

@@ -46,9 +46,12 @@ def test_a_part_of_empty_class_folders(vit, draw_classes, tmp_path, part):
 
 
 def test_steps_in_parts_are_the_same_steps(vit, colors, tmp_path):
-    """30 images in batches of 9: 3 steps, whether a step is computed at once or in 3 parts."""
+    """30 images in batches of 9: 3 steps, whether a step is computed at once or in 3 parts.
+
+    Adam would divide by the gradients' own size: it hides a wrong scale, and makes rounding as large as a step.
+    """
     options = ("--network", "vit_nano_patch2_8", "--batch_size", 9, "--precision", "32-true", "--seed", 5,
-               "--keep_state", "true")  # fmt: skip
+               "--optim.optimizer", "sgd", "--optim.lr", 0.01, "--keep_state", "true")  # fmt: skip
     found = []
     for parts in (1, 3):
         out = tmp_path / str(parts)
@@ -59,7 +62,7 @@ def test_steps_in_parts_are_the_same_steps(vit, colors, tmp_path):
     one, three = found
     assert one["global_step"] == three["global_step"] == 3
     for name, value in one["state_dict"].items():
-        assert torch.allclose(three["state_dict"][name], value, atol=1e-5), name
+        assert torch.allclose(three["state_dict"][name], value, atol=1e-6), name
 
 
 @pytest.mark.faults("D1")

@@ -106,6 +106,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     from vit.checkpoints.run import RunDirectory
     from vit.training.beginning import check_unchanged
+    from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.meeting import Meeting
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
@@ -113,7 +114,9 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     check_range_test(options, start.recipe)
-    find_bursts(start.listed, start.recipe.data, reporter)
+    # kept until the end: the training itself meets in its store
+    meeting = start.meeting or Meeting(device_and_world_size(start.recipe)[1])
+    find_bursts(start.listed, start.recipe.data, reporter, meeting)
     plan = make_plan(start.recipe, start.listed)
     if options.run is None and plan.device.type == "cpu" and (note := options.given.note_for_cpu()):
         reporter.notice(note)
@@ -121,7 +124,6 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
-    meeting = start.meeting or Meeting(plan.world_size)  # kept until the end: the training itself meets in its store
     resumed = options.run
     if options.resume is not None and resumed is None:
         resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)

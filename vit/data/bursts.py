@@ -44,12 +44,10 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
         source: the images.
         progress: called with the number of compared images and of all images, where these are not known yet.
     """
-    samples = list(source.splits.values())
-    has_groups = {one.groups is not None for one in samples if len(one)}
-    if len(has_groups) != 1:
+    clusters = clusters_of(source, progress)
+    if clusters is None:
         return source  # a fold refuses it
-    clusters = _clusters(samples, not has_groups.pop(), progress)
-    notes = list(source.notes)
+    samples, notes = list(source.splits.values()), list(source.notes)
     if samples[0].groups is None:
         clusters, dissolved = _without_classes(clusters, [label for one in samples for label in _label_keys(one)])
         if dissolved:
@@ -78,6 +76,26 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
     else:
         notes.append(f"groups that share {count:,} images with equal contents are kept together; {UNDO}")
     return replace(source, splits=splits, notes=notes)
+
+
+def clusters_of(
+    source: Source, progress: Progress | None = None, known: list[list[int]] | None = None
+) -> list[list[int]] | None:
+    """Places, in one list of all images, of those that belong together; None where only some splits have groups.
+
+    Args:
+        source: the images.
+        progress: as for `with_bursts`.
+        known: what another process has found for these images; from now on it is what a search here finds.
+    """
+    samples = list(source.splits.values())
+    has_groups = {one.groups is not None for one in samples if len(one)}
+    if len(has_groups) != 1:
+        return None
+    is_near = not has_groups.pop()
+    if known is not None and max(map(max, known), default=-1) < sum(map(len, samples)):
+        _found[_key(samples, is_near)] = known
+    return _clusters(samples, is_near, progress)
 
 
 def _label_keys(samples: Samples) -> list[object]:

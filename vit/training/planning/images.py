@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vit.data.bursts import Progress, with_bursts
+from vit.data.bursts import with_bursts
 from vit.data.folds import with_fold
 from vit.data.groups import leak_notes, twin_notes, with_groups
 from vit.data.samples import Source, absent_notes
@@ -62,11 +62,8 @@ def at_revision(recipe: Recipe, found: Source) -> Recipe:
     return recipe if found.origin is None else replace(recipe, data=replace(recipe.data, source=found.origin))
 
 
-def kept_together(found: Source, data: DataConfig, progress: Progress | None = None) -> Source:
+def kept_together(found: Source, data: DataConfig) -> Source:
     """The images with the groups that no split divides: of the user, and of near-duplicates.
-
-    Args:
-        progress: as for `with_bursts`.
 
     Raises:
         UsageError: the pattern of the groups is wrong.
@@ -74,7 +71,7 @@ def kept_together(found: Source, data: DataConfig, progress: Progress | None = N
     """
     found = with_groups(found, data.groups)
     found = replace(found, notes=[*found.notes, *twin_notes(found)])
-    return with_bursts(found, progress) if data.bursts == "together" else found
+    return with_bursts(found) if data.bursts == "together" else found
 
 
 def divided(found: Source, data: DataConfig) -> Source:
