@@ -78,7 +78,7 @@ def test_weights_of_others_are_inspected(vit, here, colors):
 def test_what_cannot_be_inspected(vit, here):
     save_file(create_network("resnet10_small", 10, 8).state_dict(), here / "cnn.safetensors")
     answer = vit("inspect", "cnn.safetensors")
-    assert answer.code == 4 and "plain ViT" in answer.err
+    assert answer.code == 4 and "are of no ViT that is known" in answer.err and "'vit convert'" in answer.err
     assert not (here / "inspection").exists()
 
 

@@ -200,7 +200,10 @@ def test_a_few_bytes_do_not_become_a_gigabyte(service, picture):
     assert [row["status"] for row in answers.json()] == ["too_large"] * 40 + ["ok"]
     assert "63,840,100 pixels in" in answers.json()[0]["error"]
     assert service.post(content=bomb).status_code == 413
-    several = service.post(files=[("images", ("b.webp", hostile(3990)))] * 20)  # 16 million pixels each
+    answers = service.post(files=[("images", ("b.webp", bomb + bytes(1000)))] * 40)
+    assert answers.status_code == 413 and "200 a byte are taken" in answers.json()[0]["error"]
+    longer = hostile(3990) + bytes(1000)  # 16 million pixels, and more bytes than an image of one color needs
+    several = service.post(files=[("images", ("b.webp", longer))] * 20)
     assert several.status_code == 413 and "200,000,000 pixels together" in several.json()["error"]
 
 

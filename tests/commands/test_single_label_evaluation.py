@@ -49,3 +49,22 @@ def test_a_threshold_that_no_image_reaches_is_not_one_that_cannot_be_guaranteed(
     tested = run_tables.Tested(scored.labels, scored.predictions, scored.confidences, scored.confidences, scored.losses)
     (row, *_) = unsure_content(answers, tested, ("ant", "bee")).thresholds
     assert row.accuracy[0] == words.removesuffix(" %") and row.threshold == "0.9900"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "groups", "words"),
+    [
+        (28, 0, None, "at least 29 images are needed"),
+        (100, 0, np.arange(100) % 28, "at least 29 groups are needed"),
+        (500, 500, None, "the network errs too often where it is surest"),
+    ],
+)
+def test_why_no_accuracy_can_be_guaranteed(capsys, right, wrong, groups, words):
+    """Two lines instead of a table without a number: a thousand images are not too few."""
+    labels = np.repeat([0, 1], (right, wrong))
+    probabilities = np.tile([[0.99, 0.01]], (len(labels), 1)).astype(np.float32)
+    scores = ValidationScores.of(labels, probabilities, groups=groups)
+    scored = ScoredImages(("0", "1"), np.array([0, 1]), probabilities[:2])
+    show_answers(Reporter(), measure(scored, ("ant", "bee"), scores=scores).answers)
+    table = capsys.readouterr().out.partition("sets of labels")[0]
+    assert table.splitlines()[2:] == [f"no --target_accuracy of 0.9 or more can be guaranteed: {words}", ""]

@@ -116,7 +116,8 @@ def test_onnx_says_what_it_takes_and_refuses_the_rest(written):
 
     session = onnxruntime.InferenceSession(written)
     notes = session.get_modelmeta().custom_metadata_map
-    assert notes["input"].startswith("uint8 (batch, 3, 8, 8): RGB") and json.loads(notes["classes"])[0] == "cat"
+    assert notes["input"].startswith("uint8 (batch, 3, 8, 8): sRGB (embedded ICC profiles converted), upright")
+    assert json.loads(notes["classes"])[0] == "cat"
     for wrong, words in (
         (np.zeros((1, 3, 8, 8), np.float32), "uint8"),
         (np.zeros((1, 3, 9, 9), np.uint8), "Expected: 8"),

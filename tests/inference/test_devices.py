@@ -78,7 +78,14 @@ def test_each_process_takes_a_gpu_of_its_own(monkeypatch, name, variables, visib
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("cqu", "'cpu'"), ("cuda:x", "cuda:x"), ("meta", "meta"), ("", "no device")]
+    ("name", "words"),
+    [
+        ("cup", "choose one of auto, cpu, cuda, mps"),
+        ("cud", "did you mean 'cuda'"),
+        ("cuda:x", "cuda:x"),
+        ("meta", "meta"),
+        ("", "no device"),
+    ],
 )
 def test_a_device_that_is_not_there(name, words):
     with pytest.raises(UsageError, match=words):

@@ -61,7 +61,7 @@ def test_rows_that_fill_a_batch_up_do_not_count(engine):
 @pytest.mark.parametrize(("count", "processes"), [(1, 2), (2, 3), (9, 2), (11, 4), (12, 3)])
 def test_parts_of_several_processes_come_back_in_order(count, processes):
     def part(rank):
-        keys = [key for key in EvaluationSampler(count, 4, rank, processes).keys if key.valid]
+        keys = [key for batch in EvaluationSampler(count, 4, rank, processes) for key in batch if key.valid]
         numbers = np.array([key.index for key in keys], dtype=np.int64)
         probabilities = np.repeat(numbers[:, None], 3, axis=1).astype(np.float32)
         places = [place * processes + rank for place in range(len(keys))]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
     from vit.inference.image_groups import count_words
+    from vit.inference.selective import fewest_images
 
     known = count_words(answers.num_validation, answers.num_groups)
     reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
@@ -21,7 +22,11 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
             [(f"{row.target:g}", _proportion(row.kept), _accuracy(row)) for row in answers.thresholds],
         )
     else:
-        reporter.line(f"no accuracy can be guaranteed: {known} are too few")
+        least = min(row.target for row in answers.thresholds)
+        few = (answers.num_groups or answers.num_validation) < (needed := fewest_images(least))
+        units = "images" if answers.num_groups is None else "groups"
+        why = f"at least {needed:,} {units} are needed" if few else "the network errs too often where it is surest"
+        reporter.line(f"no --target_accuracy of {least:g} or more can be guaranteed: {why}")
     reporter.line("\nsets of labels")
     sets = [
         (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")

@@ -89,8 +89,8 @@ class CoreMlPackage(Format):
 
 def _picture_words(trained: Trained) -> str:
     """The input in words: Core ML takes a picture where other formats take a tensor."""
-    side, words = trained.network.image_size, input_words(trained)
-    return words.replace(f"uint8 (batch, 3, {side}, {side}): RGB, upright", f"upright RGB picture of {side} x {side}")
+    _, _, words = input_words(trained).partition(": ")  # behind the dtype and the shape
+    return f"picture of {trained.network.image_size} x {trained.network.image_size}: {words}"
 
 
 class _Picture(nn.Module):

@@ -193,8 +193,8 @@ def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | 
         raise CheckpointError(
             f"{source}: {describe_names(file.weights)} are of no ViT that is known, and nothing names another "
             f"network{likely}",
-            f"name it: --network {fitting[0] if fitting else 'NAME'} ('vit models' lists all), or rename the file as "
-            "timm names the network, such as resnet50.pth",
+            f"name it: --network {fitting[0] if fitting else 'NAME'} of 'vit train' or 'vit convert' ('vit models' "
+            "lists all), or rename the file as timm names the network, such as resnet50.pth",
         )
     found, converted, prefix = matched
     check_state((file.place, prefix), state, source)
