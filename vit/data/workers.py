@@ -70,7 +70,7 @@ def _end(code: int) -> None:
 
 def _settings() -> dict[str, Any]:
     """What multiprocessing keeps of this process."""
-    return current_process()._config  # type: ignore[attr-defined, no-any-return]
+    return current_process()._config  # type: ignore[attr-defined]
 
 
 def _end_with_training() -> None:
