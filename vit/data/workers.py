@@ -1,17 +1,16 @@
 """Processes that load data: their start, their signals and their end."""
 
-import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection, parent_process, resource_sharer
+from multiprocessing import connection, current_process, parent_process
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
@@ -49,10 +48,10 @@ def begin_worker(worker: int) -> None:
     Queue._on_queue_feeder_error = staticmethod(lambda error, _: _end_for(error))  # type: ignore[attr-defined]
     sys.excepthook = lambda _, error, __: _end_for(error)  # resource_sharer calls it
     threading.excepthook = lambda failed: _end_for(failed.exc_value)
+    threading.Thread(target=_end_with_training, daemon=True).start()
     # Tensors go through a socket in the folder for temporary files. A full disk is reported if the socket is created
     # here, and hangs the training if the thread that sends batches creates it.
     ForkingPickler.dumps(torch.zeros(1).share_memory_())
-    threading.Thread(target=_end_with_training, daemon=True).start()
 
 
 def _end_for(error: BaseException | None) -> None:
@@ -77,11 +76,8 @@ def _end_with_training() -> None:
                 break
         else:
             connection.wait([training.sentinel], timeout=1.0)
-    else:  # the training was killed: nobody else removes this worker's socket, nor the folder if it was the last one
-        with contextlib.suppress(OSError):  # the folder of a cell is that of its whole study
-            socket = Path(resource_sharer._resource_sharer._address)  # type: ignore[attr-defined]
-            socket.unlink()
-            socket.parent.rmdir()
+    else:  # the training was killed: nobody else removes this worker's sockets
+        shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
     os._exit(0)
 
 
