@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -188,3 +189,51 @@ def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, metho
         until(lambda: not belonging(tmp_path), 180)
     finally:
         finish(tmp_path, process, 120)
+
+
+STARTED = """
+import multiprocessing, os, signal, sys, time
+from multiprocessing import util
+from vit.data import module
+from vit.data.augment import Augment
+from vit.data.preprocess import Preprocess
+from vit.data.sources import open_source
+def read(folder):
+    options = module.LoaderOptions(14, num_workers=1, cache="none")
+    data = module.ImageDataModule(open_source(folder), Preprocess(8), Augment(), options, seed=0)
+    for batch in data.train_dataloader():
+        print(multiprocessing.active_children()[0].pid, flush=True)
+        time.sleep(600)
+if __name__ == "__main__":
+    print(util.get_temp_dir(), flush=True)
+    training = multiprocessing.get_context(sys.argv[2]).Process(target=read, args=(sys.argv[1],))
+    training.start()
+    sys.stdin.readline()
+    training.kill()
+    sys.stdin.readline()
+    print(os.path.isdir(util.get_temp_dir()), flush=True)
+"""
+
+
+@linux_only
+@pytest.mark.faults("R12")
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
+def test_a_cell_that_is_killed_leaves_the_sockets_of_its_study(colors, tmp_path, method):
+    """Its loading process ends, and the folder that the study's fork server answers in stays."""
+    (tmp_path / "study.py").write_text(STARTED)
+    process = popen(
+        [sys.executable, str(tmp_path / "study.py"), str(colors), method], env=environment(tmp_path), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdin is not None
+    try:
+        folder, worker = Path(process.stdout.readline().strip()), int(process.stdout.readline())
+        assert folder.is_dir() and Path(f"/proc/{worker}").exists()
+        process.stdin.write("kill\n")
+        process.stdin.flush()
+        until(lambda: not Path(f"/proc/{worker}").exists(), 60)
+        process.stdin.write("look\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "True\n"
+    finally:
+        finish(tmp_path, process, 60)

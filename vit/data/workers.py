@@ -76,9 +76,19 @@ def _end_with_training() -> None:
                 break
         else:
             connection.wait([training.sentinel], timeout=1.0)
-    else:  # the training was killed: nobody else removes this worker's sockets
-        shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
+    else:
+        _remove_sockets(training.name)
     os._exit(0)
+
+
+def _remove_sockets(training: str) -> None:
+    """Remove the folder of the sockets of a training that was killed: nobody else does.
+
+    A training that another process started, such as a cell of a study, shares the folder of that process, which still
+    needs it and removes it.
+    """
+    if training == "MainProcess":
+        shutil.rmtree(current_process()._config.get("tempdir") or "", ignore_errors=True)  # type: ignore[attr-defined]
 
 
 class Shareable(Protocol):
