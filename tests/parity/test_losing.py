@@ -1,10 +1,10 @@
 """Processes of which one is killed, fails, or is not there when the training goes on."""
 
+import multiprocessing
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.data import workers
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
 SPOILT = """
@@ -191,49 +192,10 @@ def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, metho
         finish(tmp_path, process, 120)
 
 
-STARTED = """
-import multiprocessing, os, signal, sys, time
-from multiprocessing import util
-from vit.data import module
-from vit.data.augment import Augment
-from vit.data.preprocess import Preprocess
-from vit.data.sources import open_source
-def read(folder):
-    options = module.LoaderOptions(14, num_workers=1, cache="none")
-    data = module.ImageDataModule(open_source(folder), Preprocess(8), Augment(), options, seed=0)
-    for batch in data.train_dataloader():
-        print(multiprocessing.active_children()[0].pid, flush=True)
-        time.sleep(600)
-if __name__ == "__main__":
-    print(util.get_temp_dir(), flush=True)
-    training = multiprocessing.get_context(sys.argv[2]).Process(target=read, args=(sys.argv[1],))
-    training.start()
-    sys.stdin.readline()
-    training.kill()
-    sys.stdin.readline()
-    print(os.path.isdir(util.get_temp_dir()), flush=True)
-"""
-
-
-@linux_only
-@pytest.mark.faults("R12")
-@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
-def test_a_cell_that_is_killed_leaves_the_sockets_of_its_study(colors, tmp_path, method):
-    """Its loading process ends, and the folder that the study's fork server answers in stays."""
-    (tmp_path / "study.py").write_text(STARTED)
-    process = popen(
-        [sys.executable, str(tmp_path / "study.py"), str(colors), method], env=environment(tmp_path), text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None and process.stdin is not None
-    try:
-        folder, worker = Path(process.stdout.readline().strip()), int(process.stdout.readline())
-        assert folder.is_dir() and Path(f"/proc/{worker}").exists()
-        process.stdin.write("kill\n")
-        process.stdin.flush()
-        until(lambda: not Path(f"/proc/{worker}").exists(), 60)
-        process.stdin.write("look\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "True\n"
-    finally:
-        finish(tmp_path, process, 60)
+@pytest.mark.parametrize(("training", "is_left"), [("MainProcess", False), ("ForkProcess-1", True)])
+def test_a_killed_cell_leaves_the_sockets_of_its_study(tmp_path, monkeypatch, training, is_left):
+    """A cell inherits the folder of the study's fork server; a training that nobody started has made its own."""
+    monkeypatch.setitem(multiprocessing.current_process()._config, "tempdir", str(tmp_path / "sockets"))
+    (tmp_path / "sockets").mkdir()
+    workers._remove_sockets(training)
+    assert (tmp_path / "sockets").is_dir() == is_left
