@@ -115,6 +115,7 @@ def _run(words, folder, variables, ends, start_new_session):
     sys.stdin = os.fdopen(0, closefd=False)
     process.ORIGINAL_DIR = folder
     process._parent_process, process.current_process().name = None, "MainProcess"
+    process.current_process()._config.pop("tempdir", None)  # the folder of the tests, and of their server's socket
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
         for command in ("train", "pretrain"):

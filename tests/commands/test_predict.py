@@ -191,7 +191,7 @@ def test_up_to_ten_files_are_shown_one_by_one(vit, digits_run, mixed, here):
         (["nothing", "IMAGE"], 4, "there is no checkpoint nothing"),
         (["IMAGE", "IMAGE"], 4, "not a PyTorch file"),
         (["RUN", "IMAGE", "--output", "rows.txt"], 2, "rows.txt"),
-        (["RUN", "IMAGE", "--device", "cqu"], 2, "'cpu'"),
+        (["RUN", "IMAGE", "--device", "cpuu"], 2, "'cpu'"),
         (["RUN", "IMAGE", "--output", "/proc/nothing/rows.csv"], 7, "/proc/nothing/rows.csv"),
         (["https://host/best.ckpt", "IMAGE"], 4, "download it first"),
     ],
