@@ -32,9 +32,9 @@ def check_unchanged(run: RunDirectory, source: Source, contents: "Contents", may
     if before.keys() == now.keys() and all(_same(before[split], now[split], may_have_moved) for split in now):
         return
     images = [[(split, row) for split, rows in found.items() for row in rows] for found in (before, now)]
-    known, here = ({row[:3] for _, row in rows} for rows in images)
+    known, here = ({tuple(row[:3]) for _, row in rows} for rows in images)
     if known == here:  # else other splits and groups follow from the other images
-        known, here = ({(split, *row) for split, row in rows} for rows in images)
+        known, here = ({(split, *map(str, row)) for split, row in rows} for rows in images)
     gone, new = len(known - here), len(here - known)
     raise DataError(
         f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are missing, changed, "
