@@ -28,7 +28,7 @@ from vit.data.samples import Samples, Source
 from vit.inference.devices import autocast, choose_precision
 from vit.models.network import Network
 from vit.training.optim import make_optimizer, make_schedule
-from vit.training.pretraining.objective import Objective
+from vit.extras.pretrain.objective import Objective
 from vit.training.recipes.recipe import OptimConfig
 
 CPU = torch.device("cpu")

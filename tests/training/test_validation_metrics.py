@@ -13,7 +13,7 @@ from tests.processes import free_port
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.data.loader import EVALUATION_BATCH_SIZE
-from vit.training.pretraining.progress import BANK, QUERIES, NeighborAccuracy
+from vit.extras.pretrain.neighbor_accuracy import BANK, QUERIES, NeighborAccuracy
 from vit.training.validation_metrics import validation_metrics
 
 

@@ -16,8 +16,8 @@ from vit.data.image_bytes import ImageError
 from vit.data.parquet import rows as row_parts
 from vit.data.parquet.open import list_parquet_images
 from vit.data.sources import open_source
-from vit.data.unlabelled import open_images
 from vit.errors import DataError
+from vit.extras.pretrain.unlabeled import open_images
 
 NAMES = ("blue", "green", "red")
 
