@@ -1,5 +1,6 @@
 """An export: write, load with the other library, compare, then give the file its name"""
 
+import errno
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from vit import registry
-from vit.atomic_files import why_unwritable
+from vit.atomic_files import name_new_file, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
 from vit.export.format import Classify, Format
@@ -117,10 +118,24 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
                     raise ResourceError(f"cannot write {output}: {reason}", "choose another --output") from error
                 raise
             _give_usual_mode(written, Path(folder))
-            check_output(name, output)  # another process may have written it in the meantime
-            written.rename(output)
+            _publish(written, output)
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
+
+
+def _publish(written: Path, output: Path) -> None:
+    """Give a file or folder its name. What has appeared under this name meanwhile stays."""
+    try:
+        if not written.is_dir():
+            name_new_file(written, output)
+        else:
+            if sys.platform != "win32":  # there a folder never takes the place of another
+                output.mkdir()  # fails where anything has this name
+            written.rename(output)  # takes the place of a folder only while that is empty
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
 
 
 def _remove_abandoned(parent: Path) -> None:

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat, check_pictures, use_words
-from vit.export.weights import folded_metadata, save_weights
+from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.ablations import AblatedTransformer

@@ -13,10 +13,9 @@ from PIL import Image
 from torch import Tensor
 
 from vit.errors import UsageError
-from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat, check_pictures, use_words
 from vit.export.timm_file import is_in_timm
-from vit.export.weights import folded_metadata, save_weights
+from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
