@@ -44,7 +44,6 @@ def predict(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
-    tta: Literal["flip", "crops"] | None = None,
     image_column: str | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
@@ -76,8 +75,6 @@ def predict(
             coverage holds in each class
         reject_novel: images that are unlike the training images get no label, and the status novel: those with a
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
-        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
-            crops: the middle and the corners; null: one view
         image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
             usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
@@ -116,7 +113,7 @@ def predict(
         )
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
     if parts is not None:

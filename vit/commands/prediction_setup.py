@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model
 from vit.commands.answer_options import AnswerOptions, no_novelty
 from vit.commands.arguments import warn_of_unfinished
-from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import Reporter
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 
@@ -53,14 +52,11 @@ class PredictionSetup:
         is_exported = Path(self.model).suffix in (ONNX, OPENVINO)
         needs_torch = self.wanted.reject_novel and self.engine == "auto" and not is_exported
         engine: EngineName = "torch" if needs_torch else self.engine
-        predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta, self.unfinished)
+        predictor = load(self.model, self.device, self.precision, engine, num_images, self.unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
-        warn_of_mirror(self.model, self.wanted.tta, reporter)
-        if self.wanted.tta is not None:
-            say_uncalibrated(self.model, predictor, self.wanted.tta, reporter)
         if predictor.novelty is None:
-            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor, self.wanted.tta)}")
+            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
         kind = "classes" if predictor.multilabel is None else "labels"
         reporter.notice(
             f"{'' if is_service else f'{num_images:,} files, '}{len(predictor.class_names)} {kind}, "

@@ -13,7 +13,6 @@ from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
-from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores, fitted_words
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import Preprocess
@@ -30,7 +29,6 @@ from vit.inference.files import ListedImages, list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
-from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
 from vit.models.network import Network
 
 BATCH_SIZE = 64
@@ -50,7 +48,7 @@ class Predictor:
 
     def __init__(
         self,
-        engine: AnyEngine | AugmentedEngine,
+        engine: AnyEngine,
         class_names: tuple[str, ...],
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
@@ -75,8 +73,7 @@ class Predictor:
     @property
     def network(self) -> Network | None:
         """The network in evaluation mode; None where another library than torch computes."""
-        engine = self.engine.engine if isinstance(self.engine, AugmentedEngine) else self.engine
-        return engine.network if isinstance(engine, Engine) else None
+        return self.engine.network if isinstance(self.engine, Engine) else None
 
     @property
     def rule(self) -> AnswerRule:
@@ -251,7 +248,6 @@ def load(
     precision: str = "auto",
     engine: EngineName = "auto",
     num_images: int = 1,
-    tta: Tta | None = None,
     unfinished: bool = False,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
@@ -263,8 +259,6 @@ def load(
             ONNX files run at "32-true".
         engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
         num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
-        tta: test-time augmentation: "flip" averages each image and its mirror image, "crops" five crops. Temperature
-            and validation scores are then those that `vit evaluate --tta` fitted, if it did.
         unfinished: whether to load a model whose training is not finished, as it is.
 
     Raises:
@@ -272,10 +266,6 @@ def load(
         UsageError: there is no such device; the engine is not installed; or the model does not support the device, the
             precision or the engine.
     """
-    if tta is not None:
-        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta], unfinished=unfinished)
-        assert not isinstance(plain.engine, AugmentedEngine)
-        return _augmented(plain, plain.engine, tta, checkpoint_of(Path(path)))
     path = Path(path)
     check_engine(engine, path, device)
     if path.suffix in (ONNX, OPENVINO):
@@ -288,13 +278,6 @@ def load(
     lacks = check_finished(path, unfinished, description.unfinished)
     scores, licence = description.validation_scores, description.licence
     return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, licence, lacks=lacks)
-
-
-def _augmented(plain: Predictor, engine: AnyEngine, tta: Tta, file: Path) -> Predictor:
-    fitted, names, lacks = FittedTta.read(file, tta, len(plain.class_names)), plain.class_names, plain.lacks
-    if fitted is None:
-        return Predictor(AugmentedEngine(engine, tta), names, None, lacks=lacks)
-    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), names, fitted.scores, lacks=lacks)
 
 
 def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:

@@ -10,7 +10,6 @@ from vit.layout.runs import CONFIG as CONFIG
 from vit.layout.runs import EvaluationLayout as EvaluationLayout
 from vit.layout.runs import RunLayout as RunLayout
 from vit.layout.runs import is_of_pretraining as is_of_pretraining
-from vit.layout.runs import tta_path as tta_path
 from vit.layout.studies import CELLS as CELLS
 from vit.layout.studies import FEATURES as FEATURES
 from vit.layout.studies import CellsLayout as CellsLayout
