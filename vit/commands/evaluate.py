@@ -89,8 +89,7 @@ def evaluate(
         output: a new or empty folder for the results; null: inside the run
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
-        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
-            to be faster, torch otherwise
+        engine: what computes a checkpoint; auto: torch
         unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
@@ -129,7 +128,7 @@ def evaluate(
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
-        predictor = load(model, device, precision, engine, len(source.splits[chosen]), unfinished)
+        predictor = load(model, device, precision, engine, unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
         source = of_same_task(source, predictor.multilabel is not None)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)

@@ -82,8 +82,7 @@ def predict(
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it. In bf16-mixed, the third digit of a
             probability depends on how many images are computed together
-        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
-            to be faster, torch otherwise
+        engine: what computes a checkpoint; auto: torch
         parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
             the same time, and a stopped one may run again: only missing parts are computed
         rows_per_part: number of rows of a part
@@ -134,7 +133,7 @@ def predict(
     reporter = Reporter(quiet=not is_first())
     if listed.not_read:
         reporter.notice(listed.not_read)
-    predictor = setup.load(len(files), reporter)
+    predictor = setup.load(reporter, len(files))
     setup.configure(writer, predictor)
     if rows_file.suffix.lower() == ".csv":
         if words := describe_escapes(predictor.class_names, f"{rows_file} has"):

@@ -109,7 +109,7 @@ def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | N
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     tally = PredictionTally()
     if num_there < manifest.num_parts:
-        predictor = setup.load(manifest.num_rows, reporter)
+        predictor = setup.load(reporter, manifest.num_rows)
         tally.is_multilabel = predictor.multilabel is not None
 
         def open_rows(path: Path) -> "ParquetWriter":

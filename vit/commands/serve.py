@@ -13,7 +13,6 @@ from vit.inference.engines.engine_names import EngineName
 
 HERE = "127.0.0.1"
 _LOCAL = (HERE, "localhost", "::1")
-_MANY = 100_000  # images, by which engine "auto" chooses: a service is there for many
 
 
 def serve(
@@ -84,7 +83,7 @@ def serve(
     opened = listening(host, port)  # a taken port must show before the model is loaded
     reporter = Reporter()
     with opened:
-        predictor = setup.load(_MANY, reporter, is_service=True)
+        predictor = setup.load(reporter)
         window = batch_window_ms / 1000
         batcher = Batcher(
             predictor, setup.num_ranked(predictor), max_batch, window, max_queue, on_failure=lambda: service.end()

@@ -19,17 +19,20 @@ from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
 from vit.inference.deployed import Trained
-from vit.inference.engine import Engine
-from vit.inference.engines.engine_choice import AnyEngine, Job, choose_engine
+from vit.inference.devices import choose_device
+from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import convert
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import ListedImages, list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
 from vit.models.network import Network
+
+AnyEngine = Engine | OnnxEngine | OpenVinoEngine
 
 BATCH_SIZE = 64
 _SHOWN = 5  # class names
@@ -247,7 +250,6 @@ def load(
     device: str = "auto",
     precision: str = "auto",
     engine: EngineName = "auto",
-    num_images: int = 1,
     unfinished: bool = False,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
@@ -257,8 +259,8 @@ def load(
         device: "cpu", "cuda", "mps", or "auto" for the first accelerator. Exported files and OpenVINO run on the CPU.
         precision: "32-true", "bf16-mixed", or "auto" for the faster one of the hardware.
             ONNX files run at "32-true".
-        engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
-        num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
+        engine: what computes a checkpoint: "torch", which is also "auto", or "openvino", which converts it first. An
+            exported file is computed by the library of its format.
         unfinished: whether to load a model whose training is not finished, as it is.
 
     Raises:
@@ -274,10 +276,15 @@ def load(
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
-    job = Job(file, Trained(network, description), device, precision, num_images)
+    trained = Trained(network, description)
     lacks = check_finished(path, unfinished, description.unfinished)
     scores, licence = description.validation_scores, description.licence
-    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, licence, lacks=lacks)
+    computing: AnyEngine
+    if engine == "openvino":
+        computing = OpenVinoEngine(convert(trained, "--engine openvino"), precision, file)
+    else:
+        computing = trained_engine(trained, choose_device(device), precision)
+    return Predictor(computing, description.class_names, scores, novelty, licence, lacks=lacks)
 
 
 def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:
