@@ -8,11 +8,10 @@ from vit.checkpoints.model_path import weights_name
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
 from vit.plain_files import parse_yaml, read_text
-from vit.report.figures import curves, range_curve
+from vit.report.figures import curves
 from vit.report.inline_figure import drawn
 from vit.report.loss_words import LossWords
 from vit.report.run_tables import facts
-from vit.training.range_test import RangeTest
 
 MOST_CLASSES = 1000  # rows of a table of classes
 MOST_PICTURES = 24  # of the worst images, and of the least confident
@@ -35,7 +34,6 @@ class CommonContent:
     warnings: list[str]
     curves: Markup
     loss_words: str
-    range_test: Markup | None
     validation_name: str
     best_epoch: int
     best_rule: str
@@ -59,7 +57,6 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         ],
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
         loss_words=losses.caption,
-        range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
         best_rule=rule_words(result.best_metric),

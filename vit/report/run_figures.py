@@ -20,13 +20,12 @@ from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
 from vit.plain_files import read_text
 from vit.report.class_sizes import are_unequal, class_sizes, recall_by_size
-from vit.report.figures import confusion_matrix, curves, range_curve, reliability, save
+from vit.report.figures import confusion_matrix, curves, reliability, save
 from vit.report.image_grid import displayable, image_grid
 from vit.report.label_mistakes import NotedLabel, label_mistakes
 from vit.report.label_run_figures import LabelResults, rules_of
 from vit.report.loss_words import LossWords
 from vit.training.planning.plan import Plan
-from vit.training.range_test import RangeTest
 from vit.training.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
@@ -76,8 +75,6 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     result = fitted.result
     axis = LossWords.of(read_text(run.config_path), result.multilabel is not None).axis
     figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
-    if run.range_test_path.is_file():
-        figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)
     if split is not None:
         scored, sizes = fitted.scored[split], plan.class_balance.counts
