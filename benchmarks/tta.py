@@ -21,7 +21,7 @@ from vit.data.loader import labeled_images
 from vit.data.samples import Samples
 from vit.errors import UsageError
 from vit.inference.calibration import fit_temperature
-from vit.inference.metrics import calibration_error
+from vit.inference.metric_set import calibration_error
 from vit.inference.predictor import load
 from vit.inference.scored_images import ScoredImages
 from vit.inference.tta import TTA_NAMES, AugmentedEngine, Tta

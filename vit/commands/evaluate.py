@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vit.inference.metrics import Measurement
     from vit.inference.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
-    from vit.inference.scored_labels import Scored
+    from vit.inference.scored_images import Scored
     from vit.report.evaluation_page import EvaluatedImages
     from vit.training.run_images import SeenImages
 
@@ -138,7 +138,7 @@ def evaluate(
         shown = shown_split(source, chosen)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta, unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
-        source = of_same_task(source, predictor.multilabel is not None)
+        source = of_same_task(source, predictor.task)
         warn_of_mirror(model, tta, reporter)
         if tta is not None:
             fit_tta(model, predictor, path_text(root), reporter)

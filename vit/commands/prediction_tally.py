@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter, count_of, percent
+from vit.tasks.task import SINGLE_LABEL, Task
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
@@ -53,7 +54,7 @@ class PredictionTally:
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
-    is_multilabel: bool = False
+    task: Task = SINGLE_LABEL
     judged: int = 0  # images with a novelty
     novel: int = 0
 
@@ -65,7 +66,7 @@ class PredictionTally:
         if len(self.first) < SHOWN_FILES:
             self.first.append(row)
         if row.status == "ok":
-            self.labels.update(row.labels if self.is_multilabel else (row.label,))
+            self.labels.update((row.label,) if self.task.is_exclusive else row.labels)
         elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
@@ -99,7 +100,7 @@ def _labels_words(row: "Prediction") -> str:
 
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
     """The labels, or how many files have each, and the files that could not be read."""
-    if tally.is_multilabel:
+    if not tally.task.is_exclusive:
         _show_several(reporter, summary, tally)
     elif summary.num_files <= SHOWN_FILES:
         good = [

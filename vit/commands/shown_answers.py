@@ -1,4 +1,4 @@
-"""Tables of what thresholds and prediction sets do, for the terminal"""
+"""What `vit evaluate` shows: metrics, classes or labels, and what thresholds and prediction sets do"""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,29 @@ from vit.console import Reporter, interval
 if TYPE_CHECKING:
     from vit.inference.intervals import Metric
     from vit.inference.measured_answers import MeasuredAnswers, MeasuredThreshold
+    from vit.inference.metrics import Measurement
+    from vit.inference.multilabel_metrics import MultilabelMeasurement
+
+SHOWN_ROWS = 20  # of classes or labels
+
+
+def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelMeasurement", labels: str) -> None:
+    """Metrics with their intervals, and the worst classes or labels.
+
+    Args:
+        labels: how many labels an image may have, after a comma; "".
+    """
+    from vit.inference.image_groups import count_words
+
+    reporter.line(f"{count_words(measurement.num_images, measurement.num_groups)}{labels}; 95 % intervals")
+    facts, temperature = measurement.metrics.facts(), measurement.temperature_text()
+    name = "temperatures" if labels else "temperature"
+    reporter.facts([*facts, (name, temperature)] if temperature else facts)
+    table = measurement.table(SHOWN_ROWS)
+    reporter.line(f"\n{table.title}")
+    reporter.table(table.columns, table.rows)
+    if table.note:
+        reporter.line(table.note)
 
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:

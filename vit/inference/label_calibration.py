@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
 from vit.data.samples import Labels
 from vit.inference.calibration import Temperature, most_probable
 from vit.inference.scored_images import Floats
 from vit.inference.scored_labels import PerLabel, log_odds
+from vit.tasks.label_text import NOT_KNOWN, PRESENT, LabelRows
 
 FEWEST = 5  # known images with a label, and without it, for a temperature: fewer say too little
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from vit.checkpoints.label_rules import NEVER, range_words
 from vit.console import percent
-from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
 from vit.inference.scored_images import Floats
+from vit.tasks.label_text import NOT_KNOWN, PRESENT, LabelRows
 
 DEFAULT = 0.5
 _SHOWN = 10  # names in a sentence

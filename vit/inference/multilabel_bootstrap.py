@@ -10,11 +10,11 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.label_text import PRESENT
 from vit.errors import DataError
 from vit.inference.average_precision import RankedImages
 from vit.inference.image_groups import bootstrap
 from vit.inference.scored_labels import ScoredLabels
+from vit.tasks.label_text import PRESENT
 
 RESAMPLES = 1000
 _CELLS = 4_000_000  # of a block of samples: 16 MiB of counts, and as much for each cumulative sum

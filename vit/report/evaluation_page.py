@@ -12,9 +12,8 @@ from vit.data.image_bytes import ImageError
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples
 from vit.inference.image_groups import count_words
-from vit.inference.metrics import MOST_IN_CONFUSION, NAMES, Measurement
+from vit.inference.metrics import MOST_IN_CONFUSION, Measurement, Metrics
 from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_rows import ScoredRow
 from vit.layout import EvaluationLayout
 from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confusion_content
@@ -96,7 +95,7 @@ def write_evaluation_page(
     class_names: Sequence[str],
 ) -> None:
     """Write report.html into the folder of an evaluation."""
-    rows = scored_rows(scored, class_names)
+    rows = scored.rows(class_names)
     tested = Tested.of(rows, class_names, scored.groups)
     pictures = Cards(rows, pixels_of_scored(images, scored.paths))
     classes = class_rows(tested, class_names)
@@ -121,7 +120,7 @@ def write_evaluation_page(
         num_right=num_right,
         num_classes=len(class_names),
         accuracy=cell_of(accuracy),
-        metrics=[metric_row(title, name, after, before) for name, title in NAMES.items() if name in after],
+        metrics=[metric_row(title, name, after, before) for name, title in Metrics.TITLES.items() if name in after],
         temperature=measurement.temperature,
         fitted_on=images.fitted_on,
         has_pictures=True,
@@ -138,15 +137,6 @@ def write_evaluation_page(
         summary=_summary(images, measurement, num_right, confusions, measured),
     )  # fmt: skip
     write_page(files.report_path, "evaluation.html", {**vars(content), **scripts("table.js", "copy.js")})
-
-
-def scored_rows(scored: ScoredImages, class_names: Sequence[str]) -> list[ScoredRow]:
-    """A row for every image, as predictions.csv has them."""
-    columns = (scored.labels, scored.predictions, scored.confidences, scored.losses, scored.uncalibrated)
-    return [
-        ScoredRow(path, class_names[label], class_names[guess], *map(float, numbers))
-        for path, label, guess, *numbers in zip(scored.paths, *columns, strict=True)
-    ]
 
 
 def _summary(

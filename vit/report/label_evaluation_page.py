@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vit.checkpoints.label_rules import LabelRules
-from vit.inference.multilabel_metrics import NAMES, MultilabelMeasurement
+from vit.inference.multilabel_metrics import MultilabelMeasurement, MultilabelMetrics
 from vit.inference.scored_labels import ScoredLabels
 from vit.layout import EvaluationLayout
 from vit.report.evaluation_page import EvaluatedImages, pixels_of_scored
@@ -44,7 +44,11 @@ def write_label_evaluation_page(
         "judged": judged_words(scored),
         "exact_match": interval_cell(measurement.metrics.exact_match),
         "mean_ap": interval_cell(measurement.metrics.map),
-        "metrics": [metric_row(title, name, metrics, before) for name, title in NAMES.items() if name in metrics],
+        "metrics": [
+            metric_row(title, name, metrics, before)
+            for name, title in MultilabelMetrics.TITLES.items()
+            if name in metrics
+        ],
         "has_temperatures": any(value != 1 for value in measurement.temperatures),
         "has_pictures": True,
         "labels": label_rows(measurement.per_label, None, measurement.temperatures)[:MOST_LABELS],

@@ -7,13 +7,13 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from sklearn.metrics import precision_recall_curve
 
-from vit.data.label_text import PRESENT
 from vit.data.samples import Labels
 from vit.inference.multilabel_metrics import LabelMetrics
 from vit.inference.scored_labels import ScoredLabels
 from vit.report.figures import reliability
 from vit.report.point_names import name_points
 from vit.report.style import class_axis, look, plain
+from vit.tasks.label_text import PRESENT
 
 MOST_CURVES = 10  # more curves than colors tell nothing
 MOST_TOGETHER = 30  # labels of a table of pairs

@@ -9,14 +9,12 @@ from markupsafe import Markup
 
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.data.label_text import PRESENT, label_text, parse_labels
 from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, groups_of
 from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.intervals import Metric
-from vit.inference.multilabel_metrics import NAMES, LabelMetrics
-from vit.inference.scored_label_rows import read_scored_labels
-from vit.inference.scored_labels import ScoredLabels
+from vit.inference.multilabel_metrics import LabelMetrics, MultilabelMetrics
+from vit.inference.scored_labels import ScoredLabels, read_scored_labels
 from vit.report.inline_figure import drawn
 from vit.report.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.label_run_figures import LabelResults, rules_of
@@ -24,6 +22,7 @@ from vit.report.run_common import EXPLAINED, MOST_PICTURES, CommonContent, commo
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, Pixels, num_changed, pixels_of
 from vit.report.run_tables import MetricRow, metric_row
 from vit.study.wording import Cell
+from vit.tasks.label_text import PRESENT, label_text, parse_labels
 
 MOST_LABELS = 1000
 
@@ -116,7 +115,11 @@ def label_content(
         judged=judged_words(scored, f"{split} image"),
         exact_match=interval_cell(metrics.exact_match),
         mean_ap=interval_cell(metrics.map),
-        metrics=[metric_row(title, name, values, others) for name, title in NAMES.items() if name in values],
+        metrics=[
+            metric_row(title, name, values, others)
+            for name, title in MultilabelMetrics.TITLES.items()
+            if name in values
+        ],
         has_temperatures=any(value != 1 for value in temperatures),
         has_pictures=pixels is not None,
         labels=label_rows(found.per_label, sizes, temperatures)[:MOST_LABELS],

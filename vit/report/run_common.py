@@ -47,7 +47,7 @@ class CommonContent:
 def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     """The common parts of the page of a finished run."""
     config = read_text(run.config_path)
-    losses = LossWords.of(config, result.multilabel is not None)
+    losses = LossWords.of(config, result.task)
     return CommonContent(
         network=result.spec.name,
         data=result.data,

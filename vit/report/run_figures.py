@@ -74,7 +74,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
     result = fitted.result
-    axis = LossWords.of(read_text(run.config_path), result.multilabel is not None).axis
+    axis = LossWords.of(read_text(run.config_path), result.task).axis
     figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
     if run.range_test_path.is_file():
         figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))

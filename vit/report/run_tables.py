@@ -13,7 +13,8 @@ from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.data.samples import Labels
 from vit.inference.intervals import Metric, recalls
-from vit.inference.metrics import NAMES, f1_order, per_class
+from vit.inference.metrics import Metrics as ImageMetrics
+from vit.inference.metrics import f1_order, per_class
 from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
 from vit.study.wording import Cell
@@ -114,9 +115,9 @@ def cell_of(found: Metric | None) -> Cell:
 
 
 def metric_rows(result: RunResult) -> list[MetricRow]:
-    """The metrics of a run, in the order of `NAMES`."""
+    """The metrics of a run, in the order of `Metrics.TITLES`."""
     after, before = result.metrics, result.uncalibrated
-    return [metric_row(title, name, after, before) for name, title in NAMES.items() if name in after]
+    return [metric_row(title, name, after, before) for name, title in ImageMetrics.TITLES.items() if name in after]
 
 
 def metric_row(title: str, name: str, after: Metrics, before: Metrics) -> MetricRow:
