@@ -204,8 +204,6 @@ def test_convert_for_another_image_size_keeps_no_rules(vit, labels_run, here):
         ("predict {run} {image} --reject_below 0.5", "--reject_below"),
         ("predict {run} {image} --target_accuracy 0.9", "--target_accuracy"),
         ("predict {run} {image} --coverage 0.9", "--coverage"),
-        ("predict {run} {image} --tta flip", "--tta flip"),
-        ("evaluate {run} --tta crops", "--tta crops"),
         ("compare {run} {copy}", "vit compare"),
         ("crossval {data}", "vit crossval"),
         ("data check {data} --labels {run}", "--labels"),

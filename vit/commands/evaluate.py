@@ -12,7 +12,6 @@ from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text, warn_of_unfinished
 from vit.commands.multilabel_evaluation import MeasuredLabels, measured_labels
 from vit.commands.single_label_evaluation import MeasuredImages
-from vit.commands.tta_options import fit_tta, warn_of_mirror
 from vit.console import Reporter, count_of
 from vit.data.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
@@ -43,7 +42,6 @@ class Evaluation:
         unreadable: reason for each image that could not be read.
         seen: number of images that were left out because the run has seen them, by the split of the run.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
-        tta: the test-time augmentation; None: one view of each image.
         scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
         unfinished: what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished.
     """
@@ -53,7 +51,6 @@ class Evaluation:
     unreadable: dict[str, str]
     seen: dict[str, int]
     engine: str
-    tta: Literal["flip", "crops"] | None = None
     scored_although_seen: dict[str, int] = field(default_factory=dict)
     unfinished: str = ""
 
@@ -69,7 +66,6 @@ def evaluate(
     label_column: str | None = None,
     groups: str | None = None,
     output: StrPath | None = None,
-    tta: Literal["flip", "crops"] | None = None,
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
@@ -91,13 +87,9 @@ def evaluate(
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
-        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
-            crops: the middle and the corners. Its temperature is fitted on validation images of the run, and kept for
-            vit predict; null: one view
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
-        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
-            to be faster, torch otherwise
+        engine: what computes a checkpoint; auto: torch
         unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
@@ -136,12 +128,9 @@ def evaluate(
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
-        predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta, unfinished)
+        predictor = load(model, device, precision, engine, unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
         source = of_same_task(source, predictor.task)
-        warn_of_mirror(model, tta, reporter)
-        if tta is not None:
-            fit_tta(model, predictor, path_text(root), reporter)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
@@ -161,7 +150,6 @@ def evaluate(
         dict(scored.left_out),
         dict(seen.left_out),
         predictor.engine.name,
-        tta,
         dict(seen.scored),
         predictor.lacks,
     )
@@ -170,7 +158,7 @@ def evaluate(
             files = _write_metrics(found, seen.warning, predictor.class_names)
             measured.write(files)
             measured.show(reporter)
-            measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen, tta))
+            measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen))
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -276,11 +264,9 @@ def _score(predictor: "Predictor", words: str, samples: "Samples", reporter: Rep
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
     from vit.inference.image_groups import in_groups
-    from vit.inference.tta import AugmentedEngine
 
     engine = predictor.engine
     where = f"{engine.device.type}, {engine.precision}, {engine.name}"
-    where += f", {engine.tta}" if isinstance(engine, AugmentedEngine) else ""
     reporter.notice(f"{len(samples):,} {words}, {where}")
     novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
     return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
@@ -295,7 +281,6 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
     files = EvaluationLayout(found.folder)
     more = {
         "engine": found.engine,
-        "tta": found.tta,
         "left_out": {**named(found.seen), "unreadable": found.unreadable},
         "scored_although_seen": named(found.scored_although_seen),
         "warning": warning or None,
@@ -313,7 +298,6 @@ def _page_images(
     samples: "Samples",
     predictor: "Predictor",
     seen: "SeenImages",
-    tta: Literal["flip", "crops"] | None,
 ) -> "EvaluatedImages":
     """What the page says of the measured images, and reads them with."""
     from vit.checkpoints.run import RunDirectory
@@ -322,7 +306,7 @@ def _page_images(
 
     run = RunDirectory.around(Path(model))
     network = Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
-    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, seen, predictor.fitted_on, tta)
+    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, seen, predictor.fitted_on)
 
 
 def _check_all_readable(found: Evaluation) -> None:

@@ -44,7 +44,6 @@ def predict(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
-    tta: Literal["flip", "crops"] | None = None,
     image_column: str | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
@@ -76,8 +75,6 @@ def predict(
             coverage holds in each class
         reject_novel: images that are unlike the training images get no label, and the status novel: those with a
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
-        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
-            crops: the middle and the corners; null: one view
         image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
             usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
@@ -85,8 +82,7 @@ def predict(
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it. In bf16-mixed, the third digit of a
             probability depends on how many images are computed together
-        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
-            to be faster, torch otherwise
+        engine: what computes a checkpoint; auto: torch
         parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
             the same time, and a stopped one may run again: only missing parts are computed
         rows_per_part: number of rows of a part
@@ -116,7 +112,7 @@ def predict(
         )
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
     if parts is not None:
@@ -137,7 +133,7 @@ def predict(
     reporter = Reporter(quiet=not is_first())
     if listed.not_read:
         reporter.notice(listed.not_read)
-    predictor = setup.load(len(files), reporter)
+    predictor = setup.load(reporter, len(files))
     setup.configure(writer, predictor)
     if rows_file.suffix.lower() == ".csv":
         if words := describe_escapes(predictor.class_names, f"{rows_file} has"):

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model
 from vit.commands.answer_options import AnswerOptions, no_novelty
 from vit.commands.arguments import warn_of_unfinished
-from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import Reporter
-from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName, check_engine
 
 if TYPE_CHECKING:
     from vit.inference.predictor import Predictor
@@ -42,30 +41,19 @@ class PredictionSetup:
         check_model(self.model, self.unfinished)
         check_engine(self.engine, Path(self.model), self.device)
 
-    def load(self, num_images: int, reporter: Reporter, is_service: bool = False) -> "Predictor":
-        """The model with its rule, and lines that say what computes how many images; a service does not know how many.
-
-        Args:
-            num_images: number of images, by which the engine is chosen.
-        """
+    def load(self, reporter: Reporter, num_images: int | None = None) -> "Predictor":
+        """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
         from vit.inference.predictor import load
 
-        is_exported = Path(self.model).suffix in (ONNX, OPENVINO)
-        needs_torch = self.wanted.reject_novel and self.engine == "auto" and not is_exported
-        engine: EngineName = "torch" if needs_torch else self.engine
-        predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta, self.unfinished)
+        predictor = load(self.model, self.device, self.precision, self.engine, self.unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
-        warn_of_mirror(self.model, self.wanted.tta, reporter)
-        if self.wanted.tta is not None:
-            say_uncalibrated(self.model, predictor, self.wanted.tta, reporter)
-        engine_used, kinds = predictor.engine, predictor.task.kinds
         if predictor.novelty is None:
-            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor, self.wanted.tta)}")
-            reporter.notice(
-                f"{'' if is_service else f'{num_images:,} files, '}{len(predictor.class_names)} "
-                f"{kinds}, {engine_used.device.type}, {engine_used.precision}, {engine_used.name}"
-            )
+            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
+        reporter.notice(
+            f"{'' if num_images is None else f'{num_images:,} files, '}{len(predictor.class_names)} "
+            f"{predictor.task.kinds}, {predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
+        )
         return predictor
 
     def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:

@@ -13,7 +13,6 @@ from vit.inference.engines.engine_names import EngineName
 
 HERE = "127.0.0.1"
 _LOCAL = (HERE, "localhost", "::1")
-_MANY = 100_000  # images, by which engine "auto" chooses: a service is there for many
 
 
 def serve(
@@ -27,7 +26,6 @@ def serve(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
-    tta: Literal["flip", "crops"] | None = None,
     max_batch: PositiveInt = 32,
     batch_window_ms: float = 5.0,
     max_queue: PositiveInt = 256,
@@ -53,7 +51,6 @@ def serve(
         coverage: as of 'vit predict'
         sets: as of 'vit predict'
         reject_novel: as of 'vit predict'
-        tta: as of 'vit predict'
         max_batch: number of images computed at once
         batch_window_ms: milliseconds that a request waits for others to be computed with
         max_queue: number of requests that may wait; further ones get 503
@@ -71,7 +68,7 @@ def serve(
         vit serve runs/photos/vit_tiny_patch16_224/20260101-120000
     """
     model = os.fspath(model)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
     if not 0 <= batch_window_ms <= 10_000:
         raise UsageError(f"--batch_window_ms {batch_window_ms:g} is not between 0 and 10,000", "give 5")
     setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)
@@ -86,7 +83,7 @@ def serve(
     opened = listening(host, port)  # a taken port must show before the model is loaded
     reporter = Reporter()
     with opened:
-        predictor = setup.load(_MANY, reporter, is_service=True)
+        predictor = setup.load(reporter)
         window = batch_window_ms / 1000
         batcher = Batcher(
             predictor, setup.num_ranked(predictor), max_batch, window, max_queue, on_failure=lambda: service.end()

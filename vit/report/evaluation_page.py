@@ -42,7 +42,6 @@ class EvaluatedImages:
         preprocess: the preprocessing of the model: pictures are read with its channels and its window.
         seen: how many images of the training were left out, or are among the measured ones.
         fitted_on: images that temperature and thresholds are fitted to, in words.
-        tta: the test-time augmentation; None: one view of each image.
     """
 
     model: str
@@ -53,7 +52,6 @@ class EvaluatedImages:
     preprocess: Preprocess
     seen: SeenImages
     fitted_on: str
-    tta: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,6 @@ class EvaluationContent:
     network: str
     data: str
     split: str
-    tta: str | None
     left_out: dict[str, int]
     warning: str
     images: str
@@ -113,7 +110,6 @@ def write_evaluation_page(
         network=images.network,
         data=images.data,
         split=images.split,
-        tta=images.tta,
         left_out={name: count for name, count in images.seen.left_out.items() if count},
         warning=images.seen.warning,
         images=counted_images,
