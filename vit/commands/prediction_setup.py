@@ -50,10 +50,9 @@ class PredictionSetup:
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
             reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
-        reporter.notice(
-            f"{'' if num_images is None else f'{num_images:,} files, '}{len(predictor.class_names)} "
-            f"{predictor.task.kinds}, {predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
-        )
+        files, used = "" if num_images is None else f"{num_images:,} files, ", predictor.engine
+        kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
+        reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
         return predictor
 
     def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:
