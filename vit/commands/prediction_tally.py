@@ -79,17 +79,24 @@ class PredictionTally:
         return PredictionSummary(output, page, total, unlabeled, self.statuses["unsure"], dict(self.labels), novel)
 
 
-def _show_several(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
-    """The labels of each of a few images, or how many images have each label."""
-    if summary.num_files > SHOWN_FILES:
-        reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
-        return
-    good = [row for row in tally.first if row.status == "ok"]
-    if good:
-        reporter.table(("file", "labels"), [(row.path, _labels_words(row)) for row in good])
+def _show_files(reporter: Reporter, tally: PredictionTally) -> None:
+    """The answer for each of a few files."""
+    columns: tuple[str, ...] = ("file", "labels")
+    rows: list[tuple[str, ...]] = [(row.path, _labels_text(row)) for row in tally.first if row.status == "ok"]
+    if tally.task.is_exclusive:
+        columns = ("file", "label", "probability", "set")
+        rows = [
+            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
+            for row in tally.first
+            if row.probability is not None
+        ]
+        count = 4 if any(row[3] for row in rows) else 3
+        columns, rows = columns[:count], [row[:count] for row in rows]
+    if rows:
+        reporter.table(columns, rows)
 
 
-def _labels_words(row: "Prediction") -> str:
+def _labels_text(row: "Prediction") -> str:
     """The labels of an image with their probabilities; without one, the label that is nearest to it."""
     found = dict(row.top)
     if row.labels:
@@ -100,20 +107,10 @@ def _labels_words(row: "Prediction") -> str:
 
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
     """The labels, or how many files have each, and the files that could not be read."""
-    if not tally.task.is_exclusive:
-        _show_several(reporter, summary, tally)
-    elif summary.num_files <= SHOWN_FILES:
-        good = [
-            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
-            for row in tally.first
-            if row.probability is not None
-        ]
-        if good:
-            columns = ("file", "label", "probability", "set")
-            count = 4 if any(row[3] for row in good) else 3
-            reporter.table(columns[:count], [row[:count] for row in good])
-    else:
+    if summary.num_files > SHOWN_FILES:
         reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
+    else:
+        _show_files(reporter, tally)
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     if summary.num_unsure:

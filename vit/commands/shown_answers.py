@@ -13,23 +13,17 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 20  # of classes or labels
 
 
-def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelMeasurement", labels: str) -> None:
-    """Metrics with their intervals, and the worst classes or labels.
-
-    Args:
-        labels: how many labels an image may have, after a comma; "".
-    """
-    from vit.inference.image_groups import count_words
-
-    reporter.line(f"{count_words(measurement.num_images, measurement.num_groups)}{labels}; 95 % intervals")
-    facts, temperature = measurement.metrics.facts(), measurement.temperature_text()
-    name = "temperatures" if labels else "temperature"
-    reporter.facts([*facts, (name, temperature)] if temperature else facts)
+def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelMeasurement") -> None:
+    """Metrics with their intervals, the worst classes or labels, and what thresholds and prediction sets do."""
+    reporter.line(f"{measurement.describe_images()}; 95 % intervals")
+    reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
     table = measurement.table(SHOWN_ROWS)
     reporter.line(f"\n{table.title}")
     reporter.table(table.columns, table.rows)
     if table.note:
         reporter.line(table.note)
+    if measurement.answers is not None:
+        show_answers(reporter, measurement.answers)
 
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:

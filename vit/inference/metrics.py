@@ -11,10 +11,9 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
-from vit.inference.class_means import balanced_accuracy, macro_f1
-from vit.inference.image_groups import number_of
+from vit.inference.image_groups import count_words, number_of
 from vit.inference.intervals import Metric as Metric
-from vit.inference.loss_interval import mean_loss
+from vit.inference.intervals import balanced_accuracy, macro_f1, mean_loss
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.metric_set import (
     Calibration,
@@ -134,9 +133,14 @@ class Measurement:
             content["answers"] = self.answers.to_dict()
         return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
 
-    def temperature_text(self) -> str:
-        """The temperature for people; "" where it is 1."""
-        return "" if self.temperature == 1 else f"{self.temperature:.3f}; without it {self.uncalibrated.describe()}"
+    def describe_images(self) -> str:
+        """How many images are measured."""
+        return count_words(self.num_images, self.num_groups)
+
+    def temperature_fact(self) -> list[tuple[str, str]]:
+        """The temperature for people, where it is not 1."""
+        text = f"{self.temperature:.3f}; without it {self.uncalibrated.describe()}"
+        return [] if self.temperature == 1 else [("temperature", text)]
 
     def table(self, most: int) -> MeasuredTable:
         """The classes with the lowest F1, at most so many."""

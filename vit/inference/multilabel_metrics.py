@@ -15,10 +15,8 @@ import numpy.typing as npt
 from vit.checkpoints.label_rules import threshold_words
 from vit.console import interval
 from vit.data.samples import Labels
-from vit.inference.class_means import class_mean, independent_units
-from vit.inference.image_groups import number_of
-from vit.inference.intervals import Metric
-from vit.inference.loss_interval import mean_loss
+from vit.inference.image_groups import count_words, number_of
+from vit.inference.intervals import Metric, class_mean, independent_units, mean_loss
 from vit.inference.metric_set import (
     Calibration,
     CalibrationError,
@@ -142,12 +140,17 @@ class MultilabelMeasurement:
             "per_label": [row.to_dict() for row in self.per_label],
         }
 
-    def temperature_text(self) -> str:
-        """The temperatures for people; "" where all are 1."""
-        if all(value == 1 for value in self.temperatures):
-            return ""
+    answers = None  # thresholds and sets are of classes that exclude each other
+
+    def describe_images(self) -> str:
+        """How many images are measured, and how many labels each may have."""
+        return f"{count_words(self.num_images, self.num_groups)}, {len(self.per_label):,} labels"
+
+    def temperature_fact(self) -> list[tuple[str, str]]:
+        """The temperatures for people, where not all are 1."""
         between = f"{min(self.temperatures):.3f} to {max(self.temperatures):.3f}"
-        return f"{between}; without them {self.uncalibrated.describe()}"
+        text = f"{between}; without them {self.uncalibrated.describe()}"
+        return [("temperatures", text)] if any(value != 1 for value in self.temperatures) else []
 
     def table(self, most: int) -> MeasuredTable:
         """The labels with the lowest average precision, at most so many; labels that no image has come first."""

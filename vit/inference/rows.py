@@ -270,7 +270,7 @@ def _may_have_several(prediction: Prediction) -> bool:
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row. Rows of older versions name neither engine nor novelty."""
+    """The prediction of a JSON row, as `to_json` wrote it."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
     return Prediction(
         row["path"],
@@ -279,9 +279,9 @@ def from_json(row: dict[str, Any]) -> Prediction:
         row["probability"],
         top,
         row["error"],
-        row.get("engine", ""),
+        row["engine"],
         tuple(row.get("labels", ())),
-        row.get("novelty"),
+        row["novelty"],
     )
 
 

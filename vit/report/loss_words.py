@@ -21,7 +21,7 @@ class LossWords:
 
     @classmethod
     def of(cls, config: str, task: Task) -> "LossWords":
-        """The losses of a run, from the text of its config.yaml, which an earlier version may have written."""
+        """The losses of a run, from the text of its config.yaml."""
         options = parse_yaml(config)
         is_asymmetric = _option(options, "optim", "multilabel_loss") == "asymmetric"
         plain = task.plain_loss
