@@ -29,7 +29,7 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples
 from vit.data.sources import open_source
 from vit.inference.calibration import fit_temperature
-from vit.inference.metrics import calibration_error
+from vit.inference.metric_set import calibration_error
 from vit.inference.prediction_sets import PredictionSets
 from vit.inference.scored_images import ScoredImages
 from vit.inference.selective import threshold_for

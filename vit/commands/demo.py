@@ -193,7 +193,7 @@ def _widgets(what: Page) -> _Widgets:
     """Lay out the page that is being built. Among several labels of an image, none stands above the others."""
     import gradio
 
-    is_multilabel = what.predictor.multilabel is not None
+    task = what.predictor.task
     gradio.HTML(what.heading.html)
     files = gradio.File(label="Drop images here", file_count="multiple", type="filepath", height=DROP_HEIGHT)
     examples = None
@@ -221,9 +221,10 @@ def _widgets(what: Page) -> _Widgets:
             buttons=["download", "fullscreen"],  # gradio's own buttons include one that sends pictures to Hugging Face
         )
         with gradio.Column(scale=1):
-            kind = "Labels" if is_multilabel else "Classes"
-            num_shown = None if is_multilabel else what.top_k  # of several labels, an image may have more
-            class_names = gradio.Label(label=kind, num_top_classes=num_shown, show_heading=not is_multilabel)
+            num_shown = what.top_k if task.is_exclusive else None  # of several labels, an image may have more
+            class_names = gradio.Label(
+                label=task.kinds.capitalize(), num_top_classes=num_shown, show_heading=task.is_exclusive
+            )
             picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
             words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
     problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)

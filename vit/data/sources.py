@@ -25,11 +25,11 @@ from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_da
 from vit.data.folder_source import read_folder_source
 from vit.data.groups import ALIKE, twins
 from vit.data.image_csv import column_names
-from vit.data.label_text import MISSING, PRESENT
 from vit.data.outputs import is_output
 from vit.data.parquet.open import is_index, read_parquet_source
 from vit.data.samples import Samples, Source, absent_notes
 from vit.errors import DataError
+from vit.tasks.label_text import MISSING
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 
@@ -118,14 +118,10 @@ def _check(source: Source, data: str) -> None:
 
 def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
-    one_kind, kind = ("label", "labels") if source.is_multilabel else ("class", "classes")
+    one_kind, kind = source.task.kind, source.task.kinds
     counts: Counter[str] = Counter()
     for samples in source.splits.values():
-        numbers = (
-            (samples.label_rows == PRESENT).sum(axis=0)
-            if samples.is_multilabel
-            else np.bincount(samples.labels, minlength=len(source.class_names))
-        )
+        numbers = samples.class_counts(len(source.class_names))
         counts.update(dict(zip(source.class_names, map(int, numbers), strict=True)))
     counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
     source.notes.extend(f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in twins(source.class_names))

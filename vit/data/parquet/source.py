@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
-from vit.data.label_text import clean_label
 from vit.data.parquet.columns import ChosenColumns, choose_columns
 from vit.data.parquet.files import TableFile, column_ranges, opened
 from vit.data.parquet.notes import check_bars, table_notes
 from vit.data.parquet.rows import ImageTable, TableReader
 from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError, nearest
+from vit.tasks.label_text import clean_label
 
 _NAME_CHARACTERS = 255  # of an image's own name in its key
 _NO_CLASS = -1  # that Hugging Face writes for a ClassLabel that is not known

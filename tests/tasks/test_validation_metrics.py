@@ -13,8 +13,13 @@ from tests.processes import free_port
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.data.loader import EVALUATION_BATCH_SIZE
+from vit.tasks.multi_label_loss import MultilabelLoss
+from vit.tasks.single_label_loss import TrainingLoss
 from vit.training.pretraining.progress import BANK, QUERIES, NeighborAccuracy
-from vit.training.validation_metrics import validation_metrics
+
+
+def labels_loss():
+    return MultilabelLoss("bce", 0.0, np.zeros(3), 1.0)
 
 
 @given(st.integers(2, 7), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40))
@@ -22,7 +27,7 @@ def test_they_are_scikit_learn_s(num_classes, pairs):
     labels, predictions = (np.array(column) % num_classes for column in zip(*pairs, strict=True))
     probabilities = torch.full((len(labels), num_classes), 0.01)
     probabilities[torch.arange(len(labels)), torch.from_numpy(predictions)] = 0.9
-    metrics = validation_metrics(num_classes)
+    metrics = TrainingLoss(0.0).metrics(num_classes)
     for part in torch.arange(len(labels)).split(7):  # as batches come
         metrics.update(probabilities[part] / probabilities[part].sum(1, keepdim=True), torch.from_numpy(labels)[part])
     found = {name: float(value) for name, value in metrics.compute().items()}
@@ -39,7 +44,7 @@ def test_they_are_scikit_learn_s(num_classes, pairs):
 def test_a_first_batch_of_one_class_does_not_tie_metrics_together(first):
     """Class 0 is always the answer, and 1 to 4 follow: five of ten classes are among the first five, one is right."""
     answer = torch.arange(10, 0, -1.0).softmax(0)
-    metrics = validation_metrics(10)
+    metrics = TrainingLoss(0.0).metrics(10)
     for label in [first, *(label for label in range(10) if label != first)]:
         metrics.update(answer.expand(4, 10), torch.full((4,), label))
     found = {name: float(value) for name, value in metrics.compute().items()}
@@ -68,7 +73,7 @@ def test_those_of_several_labels_are_scikit_learn_s_over_known_labels(seed):
     labels[generator.random(labels.shape) < 0.2] = -1
     labels[0], labels[1, 1:] = -1, 1  # nothing is known of the first image
     probabilities = generator.random(labels.shape).round(2).astype(np.float32)
-    metrics = validation_metrics(4, is_multilabel=True)
+    metrics = labels_loss().metrics(4)
     for part in torch.arange(12).split(5):
         metrics.update(torch.from_numpy(probabilities)[part], torch.from_numpy(labels)[part])
     found = {name: float(value) for name, value in metrics.compute().items()}
@@ -84,7 +89,7 @@ def test_those_of_several_labels_are_scikit_learn_s_over_known_labels(seed):
 
 def _joined(rank, port, answers):
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    labels, neighbors = validation_metrics(3, is_multilabel=True), NeighborAccuracy()
+    labels, neighbors = labels_loss().metrics(3), NeighborAccuracy()
     own = slice(0, 1 - rank)  # the second process has no image
     if rank == 0:
         labels.update(torch.tensor([[0.9, 0.2, 0.4]]), torch.tensor([[1, 0, 1]]))
@@ -99,7 +104,7 @@ def _joined(rank, port, answers):
 def test_a_process_without_images_agrees(monkeypatch):
     """torchmetrics sends another shape and type for an empty list, which ends or hangs all processes."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    alone = validation_metrics(3, is_multilabel=True)
+    alone = labels_loss().metrics(3)
     alone.update(torch.tensor([[0.9, 0.2, 0.4]]), torch.tensor([[1, 0, 1]]))
     answers = mp.get_context("fork").SimpleQueue()
     mp.start_processes(_joined, (free_port(), answers), nprocs=2, start_method="fork")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.label_text import check_label_name, label_text, parse_labels
-from vit.data.samples import label_array
+from vit.tasks.label_text import check_label_name, label_text, parse_labels
+from vit.tasks.task import MULTI_LABEL
 
 NAMES = ("a", "b c", "?".join("xy"), "=1+1")
 
@@ -14,7 +14,7 @@ NAMES = ("a", "b c", "?".join("xy"), "=1+1")
 @given(st.lists(st.sampled_from((1, 0, -1)), min_size=len(NAMES), max_size=len(NAMES)))
 def test_every_row_of_labels_is_read_as_it_was_written(row):
     text = label_text(np.array(row, dtype=np.int8), NAMES)
-    assert label_array([text], NAMES, is_multilabel=True).tolist() == [row]
+    assert MULTI_LABEL.array([text], NAMES).tolist() == [row]
 
 
 def test_repeated_labels_count_once_and_contradictions_are_refused():

@@ -1,13 +1,24 @@
-"""The training loss: cross-entropy with label smoothing, class weights and logit adjustment"""
+"""One class for an image: cross-entropy with smoothing, class weights and logit adjustment, and validation metrics"""
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import (
+    MulticlassAccuracy,
+    MulticlassCalibrationError,
+    MulticlassF1Score,
+    MulticlassStatScores,
+)
 
-from vit.training.class_balance import Floats
+from vit.tasks.loss import Loss
+
+Floats = npt.NDArray[np.float64]
 
 
-class TrainingLoss(nn.Module):
+class TrainingLoss(Loss):
     """Mean loss of a batch: (sum of the weighted losses of its images) / (number of its images).
 
     The weights have mean 1 over the drawn images, so the number of images is the expected sum of the weights. Dividing
@@ -39,12 +50,24 @@ class TrainingLoss(nn.Module):
             self.register_buffer(name, buffer, persistent=False)  # a checkpoint has no need of it
 
     def validation_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """(B,) cross-entropy of each image, without weights and smoothing."""
         return F.cross_entropy(logits, labels, reduction="none")
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Logits (B, C) -> probabilities (B, C)."""
         return logits.softmax(dim=1)
+
+    def metrics(self, num_classes: int) -> MetricCollection:
+        """The validation metrics by the names that stand after "val/" in metrics.csv; acc5 only for more than five.
+
+        No two share their counts. torchmetrics would let those share whose counts are equal after the first batch, and
+        a batch of one class, all right or all far from right, has equal counts for the first answer and the first five.
+        """
+        metrics: dict[str, Metric | MetricCollection] = {"acc1": MulticlassAccuracy(num_classes, average="micro")}
+        if num_classes > 5:
+            metrics["acc5"] = MulticlassAccuracy(num_classes, average="micro", top_k=5)
+        metrics["balanced_acc"] = BalancedAccuracy(num_classes)
+        metrics["macro_f1"] = MulticlassF1Score(num_classes, average="macro")
+        metrics["ece"] = MulticlassCalibrationError(num_classes, n_bins=15)
+        return MetricCollection(metrics, compute_groups=False)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of logits (B, C) float32 and labels: (B,) class numbers, or (B, C) shares of classes."""
@@ -60,3 +83,20 @@ class TrainingLoss(nn.Module):
             labels = labels / image_weights[:, None]
         losses = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing, reduction="none")
         return (image_weights * losses).mean()
+
+
+class BalancedAccuracy(MulticlassStatScores):
+    """Mean recall of the classes that have images, as in scikit-learn.
+
+    torchmetrics' macro accuracy takes a class without images as a recall of 0 once an image is predicted as this class.
+    Few validation images often lack a rare class.
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes, average="none")
+
+    def compute(self) -> Tensor:
+        """The balanced accuracy. NaN without images."""
+        counts = super().compute()  # (C, 5): true positives, false positives, ..., images of the class
+        right, images = counts[:, 0], counts[:, 4]
+        return (right / images)[images > 0].mean()

@@ -1,20 +1,29 @@
-"""The training loss of images with several labels: binary cross-entropy or the asymmetric loss, over known labels"""
+"""Several labels for an image: binary cross-entropy or the asymmetric loss over known labels, and validation metrics"""
 
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import MultilabelExactMatch, MultilabelF1Score, MultilabelStatScores
+from torchmetrics.functional.classification import binary_average_precision
+from torchmetrics.utilities import dim_zero_cat
 
-from vit.data.label_text import PRESENT, LabelRows
-from vit.training.class_balance import Floats
+from vit.tasks.label_text import PRESENT, LabelRows
+from vit.tasks.loss import Loss
+
+Floats = npt.NDArray[np.float64]
 
 LossName = Literal["bce", "asymmetric"]
 
+THRESHOLD = 0.5  # of a label during training: thresholds are fitted at its end
 GAMMA_POSITIVE, GAMMA_NEGATIVE, MARGIN = 1.0, 4.0, 0.05  # of the asymmetric loss, as in timm and the authors' code
 
 
-class MultilabelLoss(nn.Module):
+class MultilabelLoss(Loss):
     """Mean loss of the known labels of a batch. Unknown labels (-1) have no loss and no gradient.
 
     The sum over the known labels is divided by (images x labels x expected share of known labels), and not by the
@@ -64,8 +73,19 @@ class MultilabelLoss(nn.Module):
         return F.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="none")
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Logits (B, K) -> probabilities (B, K)."""
         return logits.sigmoid()
+
+    def metrics(self, num_classes: int) -> MetricCollection:
+        """The validation metrics by their names in metrics.csv, after "val/". Unknown labels (-1) do not count."""
+        return MetricCollection(
+            {
+                "map": MeanAveragePrecision(num_classes),
+                "micro_f1": MultilabelF1Score(num_classes, THRESHOLD, average="micro", ignore_index=-1),
+                "macro_f1": MacroF1(num_classes, THRESHOLD, average="none", ignore_index=-1),
+                "exact_match": ExactMatch(num_classes, THRESHOLD, ignore_index=-1),
+            },
+            compute_groups=False,
+        )
 
 
 def asymmetric_losses(logits: Tensor, shares: Tensor) -> Tensor:
@@ -88,3 +108,64 @@ def known_share(labels: LabelRows, is_mixed: bool) -> float:
     """The expected fraction of labels that are known. A label of a mixed image is unknown where one parent's is."""
     known: Floats = (labels >= 0).mean(axis=0)
     return float((known**2 if is_mixed else known).mean())
+
+
+class MeanAveragePrecision(Metric):
+    """Mean average precision of the labels that some image has.
+
+    torchmetrics' macro average takes 0 for a label of no image, and few validation images often lack a rare label.
+    """
+
+    preds: list[Tensor]
+    target: list[Tensor]
+
+    def __init__(self, num_labels: int) -> None:
+        super().__init__()
+        self.num_labels = num_labels
+        self.add_state("preds", [], dist_reduce_fx="cat")
+        self.add_state("target", [], dist_reduce_fx="cat")
+
+    def sync(self, *args: Any, **options: Any) -> None:
+        """Join the images of all processes, also where this one has none.
+
+        torchmetrics sends a tensor of another shape and type in place of an empty list, and the processes would hang.
+        """
+        if not len(self.preds):
+            nothing = torch.zeros(0, self.num_labels, device=self.device)
+            self.update(nothing, nothing.long())
+        super().sync(*args, **options)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add images: probabilities (B, K) and labels (B, K), -1 where unknown."""
+        self.preds.append(preds)
+        self.target.append(target)
+
+    def compute(self) -> Tensor:
+        """The mean; NaN where no image has a label."""
+        preds, target = dim_zero_cat(self.preds), dim_zero_cat(self.target)
+        found = [
+            binary_average_precision(preds[known, label], target[known, label])
+            for label, known in enumerate((target >= 0).T)
+            if (target[:, label] == 1).any()
+        ]
+        return torch.stack(found).mean() if found else torch.tensor(torch.nan, device=preds.device)
+
+
+class MacroF1(MultilabelStatScores):
+    """Mean F1 of the labels that some image has or is given; torchmetrics takes 0 for the others."""
+
+    def compute(self) -> Tensor:
+        """The mean; NaN where there is no such label."""
+        right, false, _, missed, _ = super().compute().T.float()
+        either = 2 * right + false + missed
+        return (2 * right / either)[either > 0].mean()
+
+
+class ExactMatch(MultilabelExactMatch):
+    """Fraction of the images whose known labels are all right; images without a known label do not count."""
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add images: probabilities (B, K) and labels (B, K), -1 where unknown."""
+        judged = (target >= 0).any(dim=1)
+        if judged.any():
+            super().update(preds[judged], target[judged])
