@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
-from vit.study.findings import FailedCell
+from vit.study.cells import FailedCell
 from vit.study.summary import summarize, to_json
 from vit.study.verdict import MOST_WORDS
 from vit.study.wording import percents
@@ -192,7 +192,7 @@ def test_few_runs():
     assert "share no size and seed" in apart.answer[0]
     grown = summarize([run("vit", 100, 0, 3000), run("vit", 200, 0, 2000)], {}, [], None)
     assert grown.answer[1].startswith("Untested, one seed: from 100 to 200 images the errors of vit fell by 33 %")
-    none = summarize([], {}, [FailedCell("vit", 100, 0, "x", "y")], None)
+    none = summarize([], {}, [FailedCell("vit", 100, 0, "", "x", "y")], None)
     assert none.answer[0] == "No run has finished; 1 failed." and none.num_test_images == 0
     for found in (one, two, apart, grown, none):
         to_json(found)
@@ -328,7 +328,7 @@ def test_what_would_narrow_an_open_answer():
     assert agree.series[0].points[0].seed_correlation > 0.98
     assert "more seeds would help most" in said(scatter)
     (one,) = scatter.comparisons[0].differences
-    assert one.reach.twice_the_seeds < 0.6 * one.reach.now and one.reach.twice_the_test_images > 0.9 * one.reach.now
+    assert one.margin_of_error.twice_the_seeds < 0.6 * one.margin_of_error.now and one.margin_of_error.twice_the_test_images > 0.9 * one.margin_of_error.now
 
 
 @pytest.mark.parametrize(
@@ -370,6 +370,6 @@ def test_no_difference_is_known_to_more_than_100_points(errors, twice):
     found = summarize(cells, PROTOCOL, [], None)
     assert "Nothing is known yet about the difference: it is known to ±100 points." in said(found)
     assert twice in said(found), said(found)
-    reach = found.comparisons[0].differences[0].reach
+    reach = found.comparisons[0].differences[0].margin_of_error
     assert reach.now == 1.0 and max(reach.twice_the_seeds, reach.twice_the_test_images) <= 1.0
     assert all(float(number) <= 100 for number in re.findall(r"±([\d.]+\d)", said(found)))

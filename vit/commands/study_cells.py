@@ -32,7 +32,7 @@ def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
     finally:
         progress.close()
     if clock.left_out:
-        folder.forget({cell.folder.as_posix() for cell in clock.left_out})
+        folder.forget({cell.folder for cell in clock.left_out})
         longer = duration(1.5 * (plan.seconds or 0.0)).replace(" ", "")
         reporter.notice(
             f"{duration(plan.seconds or 0.0)} are over: {count_of(len(clock.left_out), 'training')} did not start, "
@@ -75,9 +75,9 @@ class _Clock:
         """Take note of the time of a cell."""
         self._receiver(cell, event)
         if event == "started":
-            self._began[str(cell.folder)] = time.monotonic()
+            self._began[cell.folder] = time.monotonic()
         elif event == "done" and self.plan.pace is not None:
-            self._taken += time.monotonic() - self._began[str(cell.folder)]
+            self._taken += time.monotonic() - self._began[cell.folder]
             self._expected += self.plan.pace.seconds(cell.series, cell.recipe)
 
     def may_start(self, cell: "Cell") -> bool:

@@ -11,7 +11,8 @@ from vit.errors import UsageError
 from vit.layout import FEATURES, StudyLayout
 
 if TYPE_CHECKING:
-    from vit.study.findings import CellResult, Findings, JsonValue
+    from vit.study.cells import CellResult
+    from vit.study.findings import Findings, JsonValue
 
 OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")
 _ABOUT = (

@@ -105,9 +105,7 @@ class StudyPlan:
     @cached_property
     def cells_left(self) -> "list[Cell]":
         """The cells of this machine's shard of which the study's folder has no result."""
-        from vit.study.folder import ListedCell
-
-        return [cell for cell in self.own_cells if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
+        return [cell for cell in self.own_cells if not self.folder.run(cell).result_path.is_file()]
 
     @property
     def is_probe(self) -> bool:

@@ -173,7 +173,7 @@ def follow(
         notify: function that gets a cell and its event.
     """
     waiting = {name: list(cells) for name, cells in tasks.items() if cells}
-    started: set[Path] = set()
+    started: set[str] = set()
     gone: dict[str, float] = {}
     while waiting:
         ended = waiting.keys() - set(alive(list(waiting)))

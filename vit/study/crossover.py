@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vit.study.findings import ALPHA, Comparison, Difference, Interval, Verdict
+from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
 from vit.study.paired import Answers, Pair, differences, hochberg, pairs
 from vit.study.variance_components import Floats, MeanSquares
 
@@ -73,7 +73,7 @@ def _comparison(tests: _Tests, found: list[Difference], slope_p: float) -> Compa
     )
 
 
-def _verdict(found: list[Difference]) -> Verdict:
+def _verdict(found: list[Difference]) -> Outcome:
     """The outcome of the tests at all sizes."""
     if sum(one.is_tested for one in found) < 2:
         return "not resolved"

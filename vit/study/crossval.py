@@ -78,8 +78,8 @@ def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_image
     cells, folds = [], len(inputs)
     for number, (hashes, count) in enumerate(zip(inputs, num_images, strict=True), 1):
         own = replace(recipe, data=replace(recipe.data, fold=f"{number}/{folds}"))
-        folder = Path(CELLS) / slug(network) / f"fold{number}of{folds}-{key_of(own, hashes)}"
-        cells.append(Cell(network, count, recipe.seed, "", own, folder, is_fold=True))
+        folder = f"{CELLS}/{slug(network)}/fold{number}of{folds}-{key_of(own, hashes)}"
+        cells.append(Cell(network, count, recipe.seed, "", folder, own, is_fold=True))
     return cells
 
 
@@ -101,7 +101,7 @@ class CrossvalDirectory(CrossvalLayout):
         Raises:
             UsageError: the folder holds finished folds of other options, images or weights.
         """
-        folders = [cell.folder.as_posix() for cell in cells]
+        folders = [cell.folder for cell in cells]
         if self.description_path.is_file():
             lost = [run for run in self.runs() if run.result_path.is_file() and not self._is_in(run, folders)]
             if lost:

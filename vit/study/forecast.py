@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.expected import Backtest, Expected, Forecast
-from vit.study.findings import ALPHA, Interval, Point
+from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
 from vit.study.paired import Answers
 from vit.study.variance_components import Floats, MeanSquares
 
@@ -155,7 +154,7 @@ def _backtest(series: str, wrong: Answers) -> list[Backtest]:
         curve = MeasuredCurve.of({size: wrong[size] for size in known})
         for size, error, low, high in zip(later, *curve.expected(later), strict=True):
             measured = float(np.mean([np.mean(each) for each in wrong[size].values()]))
-            found.append(Backtest(series, known[-1], size, float(error), float(low), float(high), measured))
+            found.append(Backtest(series, size, float(error), float(low), float(high), known[-1], measured))
     return found
 
 

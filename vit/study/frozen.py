@@ -17,7 +17,7 @@ from vit.data.loader import labeled_images
 from vit.data.samples import Labels, Samples, Source
 from vit.data.subset import subset, subset_kind
 from vit.inference.image_groups import numbered
-from vit.study.findings import CellResult
+from vit.study.cells import CellResult
 from vit.study.variance_components import Bools
 from vit.training.backbone import Backbone, Labeled, labeled
 from vit.training.choose_loss import choose_loss

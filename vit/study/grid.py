@@ -10,13 +10,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
-from vit.study.findings import cell_words
+from vit.study.cells import ListedCell
 from vit.training.planning.batch_size import AUTO, automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
@@ -127,28 +126,15 @@ def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(ListedCell):
     """One training of the grid.
 
     Attributes:
-        num_images: number of training images.
-        choice: values that tuning tries, as text, or empty where nothing is tuned.
-        folder: run folder, relative to the study's folder.
         is_fold: whether it is a fold of a cross-validation. Cells of a study may all have one fold, too.
     """
 
-    series: str
-    num_images: int
-    seed: int
-    choice: str
     recipe: Recipe
-    folder: Path
     is_fold: bool = False
-
-    @property
-    def group(self) -> tuple[str, int, int]:
-        """Key of the cells among which tuning chooses: each seed chooses for itself."""
-        return self.series, self.num_images, self.seed
 
     @property
     def images_shown(self) -> int:
@@ -163,9 +149,7 @@ class Cell:
 
     def words(self) -> str:
         """The cell in a message."""
-        if self.is_fold:
-            return f"fold {self.recipe.data.fold}"
-        return cell_words(self.series, self.num_images, self.seed, self.choice)
+        return f"fold {self.recipe.data.fold}" if self.is_fold else super().words()
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
@@ -284,8 +268,8 @@ def make_cells(
                     own = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
                     whole = budget.apply(own, num_images)
                     ending = f"-{slug(choice)}" if choice else ""
-                    folder = f"{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
-                    cells.append(Cell(name, num_images, seed, choice, whole, Path(CELLS) / folder))
+                    folder = f"{CELLS}/{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
+                    cells.append(Cell(name, num_images, seed, choice, folder, whole))
     return cells
 
 

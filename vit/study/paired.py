@@ -9,8 +9,7 @@ from scipy.stats import binom
 
 from vit.data.samples import Labels
 from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.expected import Gain
-from vit.study.findings import Difference, Interval, Reach
+from vit.study.findings import Difference, Gain, Interval, MarginOfError
 from vit.study.variance_components import Bools, Floats, MeanSquares, Spread
 
 _LEAST_SHARED = 4  # sizes that share the scatter of their seeds
@@ -147,7 +146,7 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
         ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
         p=p,
         p_adjusted=p,
-        reach=Reach(
+        margin_of_error=MarginOfError(
             *(
                 min(float(one.reach()), 1.0)
                 for one in (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())

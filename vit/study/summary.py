@@ -11,8 +11,9 @@ from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
 from vit.inference.image_groups import effective_number, gathered
 from vit.study.answer_warnings import items
+from vit.study.cells import CellResult, FailedCell
 from vit.study.crossover import compare_with_first
-from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
+from vit.study.findings import FILE_KEYS, Findings, JsonValue, Point, Protocol, Series
 from vit.study.forecast import forecast
 from vit.study.paired import Answers, gain
 from vit.study.variance_components import MeanSquares, mean_error
@@ -75,7 +76,6 @@ def to_json(findings: Findings) -> dict[str, JsonValue]:
     plain: dict[str, JsonValue] = asdict(findings, dict_factory=_with_file_keys)
     for name in ("forecasts", "backtest"):
         plain[name] = [_with_file_keys(list(vars(one).items())) for one in getattr(findings, name)]
-    plain["failed"] = [{**_with_file_keys(list(vars(one).items())), "folder": one.run} for one in findings.failed]
     content: dict[str, JsonValue] = json.loads(json.dumps(plain, allow_nan=False))
     return content
 

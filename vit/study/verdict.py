@@ -1,14 +1,22 @@
 """The answer of a study in two sentences, who gains more, and one line each for what it rests on"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from vit.study.answer_warnings import at_chance, chance_error, guesses, items, missing_runs, unequal_start
-from vit.study.budget_warnings import few_passes, last_weights, more_steps
-from vit.study.expected import Gain
-from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Interval, Point, Protocol, Series
+from vit.study.answer_warnings import (
+    at_chance,
+    chance_error,
+    few_passes,
+    guesses,
+    items,
+    last_weights,
+    missing_runs,
+    more_steps,
+    unequal_start,
+)
+from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import ALPHA, Comparison, Gain, Interval, Point, Protocol, Series, VerdictText
 from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
@@ -29,29 +37,6 @@ _LITTLE = 0.1  # part of the errors that twice the images remove: less is little
 _ALIKE = 2.0  # largest ratio of parameters, or of FLOPs, of two networks of one size
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a study says.
-
-    Attributes:
-        answer: which network, and whether more images help. Each is a sentence of at most 25 words.
-        trend: which network gains more from more images, or where the lead changes; empty where that is not known.
-        conditions: what the answer depends on, in one line.
-        cost: parameters, FLOPs and time of the networks of the answer, in one line.
-        warnings: what may make the answer wrong.
-        notes: what the budget, the checkpoints and the tuning may have changed.
-        next_steps: what would make the answer better known.
-    """
-
-    answer: list[str]
-    trend: str
-    conditions: str
-    cost: str
-    warnings: list[str]
-    notes: list[str]
-    next_steps: list[str]
-
-
 def verdict(
     series: Sequence[Series],
     comparisons: Sequence[Comparison],
@@ -60,7 +45,7 @@ def verdict(
     results: Sequence[CellResult],
     target: float | None = None,
     margin: float = MARGIN,
-) -> Verdict:
+) -> VerdictText:
     """The answer at the largest size that two networks share, the effect of more images, and the rest of the head.
 
     Args:
@@ -68,7 +53,7 @@ def verdict(
     """
     if not series:
         nothing = f"No run has finished; {len(failed)} failed."
-        return Verdict([nothing, "Without a result nothing is known of more images."], "", "", "", [], [], [])
+        return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
     lead = min(comparisons, key=by_answer, default=None)
     lead = lead if lead is not None and lead.differences else None
     best = _best(series, lead)
@@ -90,14 +75,14 @@ def verdict(
         _what_would_narrow(comparisons, protocol),
         "The same 'vit study' command tries the failed cells again." if failed else "",
     ]
-    return Verdict(
-        [_which(series, comparisons, lead, margin, protocol), _more_images(best)],
-        _third(lead),
-        _conditions(series, protocol),
-        _cost(pair),
-        [warning for warning in warnings if warning],
-        [note for note in notes if note],
-        [step for step in steps if step],
+    return VerdictText(
+        answer=[_which(series, comparisons, lead, margin, protocol), _more_images(best)],
+        trend=_third(lead),
+        conditions=_conditions(series, protocol),
+        cost=_cost(pair),
+        warnings=[warning for warning in warnings if warning],
+        notes=[note for note in notes if note],
+        next_steps=[step for step in steps if step],
     )
 
 
@@ -268,9 +253,9 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
         one = comparison.differences[-1] if comparison.differences else None
         if one is None or one.is_significant:
             continue
-        if one.reach is None:
+        if one.margin_of_error is None:
             return "One seed has no interval: give --seeds 3 or more."
-        now, seeds, images = one.reach.now, one.reach.twice_the_seeds, one.reach.twice_the_test_images
+        now, seeds, images = vars(one.margin_of_error).values()
         pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
         known = f"The difference{pair} is known to ±{100 * now:.2f} points."
         if now >= 1:  # more than any two error rates can differ

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit.study.expected import Backtest, Forecast
-from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValue, Protocol
+from vit.study.findings import ALPHA, Backtest, Comparison, Difference, Forecast, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.study.results import run
-from vit.study.answer_warnings import RANDOM_WEIGHTS, unequal_start
-from vit.study.budget_warnings import at_the_end, choosing_images, late_gain, more_steps
+from vit.study.answer_warnings import RANDOM_WEIGHTS, at_the_end, choosing_images, late_gain, more_steps, unequal_start
 
 
 def with_steps(steps):
