@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from vit.report.style import decades, log_axis, look, plain, size_axis
-from vit.study.answer_warnings import choosing_images
+from vit.study.answer_warnings import num_choosing
 from vit.study.findings import Comparison, Findings, Forecast, Interval, Series
-from vit.study.wording import budget_words, two_digits
+from vit.study.wording import describe_budget, two_digits
 
 NAME = 40  # letters of a series' name on a figure
 PERCENTS = tuple(decades(steps, -3, 2) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)))
@@ -52,8 +52,10 @@ def learning_curves(findings: Findings) -> Figure:
         handles.append(Line2D([], [], color="gray", linestyle="--"))
         labels.append("forecast, with its 95 % band")
     _legend(figure, handles, labels)
-    axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing_images(findings.protocol)}")
-    length = budget_words(findings.protocol)
+    count = num_choosing(findings.protocol)
+    choosing = f", and {count:,} validation images that choose the weights" if count else ""
+    axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing}")
+    length = describe_budget(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
     axes.set_title(textwrap.fill(plain(title, 240), 120), loc="left", fontsize=10)
     return figure

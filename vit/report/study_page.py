@@ -11,8 +11,10 @@ from vit.checkpoints.model_path import weights_name
 from vit.console import p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
+from vit.plain_files import read_json
 from vit.report.inline_figure import drawn
-from vit.report.page import with_next_steps, write_page
+from vit.report.links import link_to
+from vit.report.page import inline, with_next_steps, write_page
 from vit.report.scripts import scripts
 from vit.report.study_figures import gaps, learning_curves, price, variants
 from vit.report.style import rendered
@@ -26,14 +28,14 @@ from vit.study.wording import (
     SHARED,
     Cell,
     all_images,
-    backtest_summary,
-    backtest_words,
-    budget_words,
+    describe_backtest,
+    describe_budget,
     ends,
     equal_seeds,
-    in_words,
+    further_lines,
     percents,
     pool_size,
+    value_text,
 )
 
 _MOST_WEIGHTS = 3  # files that are named
@@ -74,7 +76,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     """Write report.html and curve.png into a study's folder, each whole or not at all."""
     study = StudyDirectory(folder)
     figure = (learning_curves if len(findings.sizes) > 1 else variants)(findings)
-    content = _content(findings, figure, read_backbones(study.backbones_path))
+    content = {**_content(findings, figure, read_backbones(study.backbones_path)), "frozen": _frozen(study)}
     with atomic_write(study.curve_path) as partial:
         partial.write_bytes(rendered(figure, "png", dpi=160))
     write_page(study.report_path, "study.html", {**content, **scripts("table.js", "copy.js")})
@@ -86,17 +88,17 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
     points = {series.name: {point.num_images: point for point in series.points} for series in findings.series}
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     return {
-        "data": in_words(protocol.get("data")) or "images",
+        "data": value_text(protocol.get("data")) or "images",
         "answer": findings.answer,
         "trend": findings.trend,
-        "lines": _lines_of(findings),
+        "lines": further_lines(findings),
         "warnings": findings.warnings,
         "next_steps": findings.next_steps,
         "summary": _summary(findings),
         "networks": _networks(findings.series),
         "weights": _weights(protocol.get("weights")),
-        "budget": budget_words(protocol),
-        "tuning": in_words(protocol.get("tuning")),
+        "budget": describe_budget(protocol),
+        "tuning": value_text(protocol.get("tuning")),
         "curves": drawn(curves),
         "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
         "price": drawn(price(findings)),
@@ -104,8 +106,8 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "sizes": sizes,
         "test_images": findings.test_images,
         "has_groups": "test_groups" in protocol,
-        "shares_training": SHARED in in_words(protocol.get("subsets", SHARED)),
-        "left_out": in_words(protocol.get("left_out")),
+        "shares_training": SHARED in value_text(protocol.get("subsets", SHARED)),
+        "left_out": value_text(protocol.get("left_out")),
         "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
         "variants": [] if len(sizes) > 1 else _variants(findings),
         "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
@@ -117,7 +119,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
             if series.forecast is not None
         ],
         "forecast_sizes": [f"{times:g} times" for times in TIMES],
-        "backtests": [backtest_words(row) for row in findings.backtest],
+        "backtests": [describe_backtest(row) for row in findings.backtest],
         "margin": f"{100 * findings.margin:g}",
         "pool": pool_size(protocol),
         "prices": [(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
@@ -135,6 +137,20 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
     }
 
 
+def _frozen(study: StudyDirectory) -> dict[str, object] | None:
+    """The preliminary answer of frozen networks: its sentences, figure and page; None without one."""
+    frozen = StudyDirectory(study.frozen_dir)
+    if not frozen.summary_path.is_file():
+        return None
+    try:
+        summary = read_json(frozen.summary_path)
+        answer = [*summary["answer"], summary["trend"]]
+        curve = inline(frozen.curve_path.read_bytes(), "image/png")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{frozen.path} is damaged: {error!r}", "remove this folder") from error
+    return {"answer": answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
+
+
 def _networks(series: Sequence[Series]) -> str:
     """The names of the series, behind the network where all share one that the names do not tell."""
     names = "; ".join(one.name for one in series)
@@ -148,15 +164,6 @@ def _weights(hashes: JsonValue) -> str:
     """The weights that networks start from or learn from; empty where there are none."""
     names = sorted({weights_name(source) for source in hashes}) if isinstance(hashes, Mapping) else []
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
-
-
-def _lines_of(findings: Findings) -> list[tuple[str, str]]:
-    """Conditions, cost, back-tests of the largest size and notes, one line each."""
-    tested = [backtest_summary(series.forecast) for series in findings.series if series.forecast is not None]
-    lines = [("Conditions", findings.conditions), ("Cost", findings.cost)]
-    lines += [("Back-test", words) for words in tested]
-    lines += [("Note", words) for words in findings.notes]
-    return [(name, words) for name, words in lines if words]
 
 
 def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
@@ -173,13 +180,13 @@ def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
 def _summary(findings: Findings) -> list[str]:
     """The study in a few plain lines, with what to do next."""
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
-    lines = [f"Study of {in_words(findings.protocol.get('data')) or 'images'}: {sizes}"]
+    lines = [f"Study of {value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
     lines += filter(None, (*findings.answer, findings.trend))
     for series in findings.series:
         for point in series.points[-1:]:
             value, around = _error(point)
             lines.append(f"{series.name} with {point.num_images:,} images: test error {value} % ({around})")
-    if words := budget_words(findings.protocol):
+    if words := describe_budget(findings.protocol):
         lines.append(f"Budget: {words}")
     return with_next_steps(lines, findings.next_steps)
 
@@ -219,8 +226,8 @@ def _price(point: Point | None) -> Cell:
 def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:
     """A value of the protocol. A mapping gets a line for each entry."""
     if isinstance(value, Mapping):
-        return [f"{name}: {in_words(one)}" for name, one in value.items()]
-    return [in_words(value) or "none"]
+        return [f"{name}: {value_text(one)}" for name, one in value.items()]
+    return [value_text(value) or "none"]
 
 
 def _three_digits(value: float) -> str:

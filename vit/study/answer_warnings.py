@@ -1,5 +1,6 @@
 """Warnings of a study about its answer: networks that guess, unequal starts, missing runs, unequal or short lengths"""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import numpy as np
 from vit.csv_files import records
 from vit.study.cells import CellResult, FailedCell
 from vit.study.findings import JsonValue, Point, Protocol, Series
-from vit.study.wording import LINEAR_PROBE, last_weights_warning, percent_words
+from vit.study.wording import LINEAR_PROBE, percent_text, value_text
 
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
 LAST_WEIGHTS = "last weights"  # as `rule_words` says
 POWER_TOLERANCE = 0.15  # of the logarithm of a number of steps
 FEW_PASSES = 3.0  # over the images of the largest size
+_CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
+_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
 
 
 def chance_error(protocol: Protocol) -> float | None:
@@ -33,7 +36,7 @@ def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
     chance = chance_error(protocol)
     return [
         f"{one.name} is no better than guessing with {one.points[-1].num_images:,} images: its error is "
-        f"{percent_words(one.points[-1].mean)}, and that of guessing {100 * chance:.0f} %. It has not learned."
+        f"{percent_text(one.points[-1].mean)}, and that of guessing {100 * chance:.0f} %. It has not learned."
         for one in series
         if chance is not None and guesses(one.points[-1], chance)
     ]
@@ -55,25 +58,20 @@ def unequal_start(protocol: Protocol) -> str:
 
 
 def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
-    """A warning where planned runs are missing; else an empty text."""
-    missing = _missing(series, protocol, failed)
-    return f"Runs are missing: {', '.join(missing)}." if missing else ""
-
-
-def _missing(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
-    """For each series how many planned runs it lacks. A protocol of before the plan was kept tells only what exists."""
+    """A warning where planned runs are missing, with their number in each series; else an empty text."""
     cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
     names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
     planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
-    found = [
+    missing = [
         f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
     ]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
     reference = names[0] if names else ""
-    return found + [
+    missing += [
         f"{name}{', the reference,' if name == reference else ''} has no run" for name in others if name not in cells
     ]
+    return f"Runs are missing: {', '.join(missing)}." if missing else ""
 
 
 def items(value: JsonValue) -> list[str]:
@@ -130,12 +128,12 @@ def last_weights(results: Sequence[CellResult]) -> str:
     return last_weights_warning(count, len(results), "runs", remedy)
 
 
-def choosing_images(protocol: Protocol) -> str:
-    """The end of an axis of training images: the validation images that choose the weights; empty: none do."""
+def num_choosing(protocol: Protocol) -> int:
+    """The number of validation images that choose the tested weights beside the training images."""
     images, checkpoints = protocol.get("images"), str(protocol.get("checkpoints", LAST_WEIGHTS))
     if checkpoints == LAST_WEIGHTS or not isinstance(images, Mapping) or protocol.get("budget") == LINEAR_PROBE:
-        return ""
-    return f", and {images.get('validation', 0):,} validation images that choose the weights"
+        return 0
+    return int(str(images.get("validation", 0)))
 
 
 def late_gain(metrics: Path) -> float | None:
@@ -165,3 +163,61 @@ def at_the_end(results: Sequence[CellResult]) -> str:
         f"At {largest:,} images the validation loss {words} still fell in the last fifth of the steps: "
         "a longer budget may change this answer."
     )
+
+
+def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
+    """A warning where checkpoints were chosen long before a network was as accurate as it became; else an empty text.
+
+    Args:
+        unit: what a training is called, in the plural.
+        remedy: end of the sentence: what the checkpoint was used for, and the option that uses the last weights.
+    """
+    if not count:
+        return ""
+    return (
+        f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
+        f"the checkpoint that {remedy}"
+    )
+
+
+def other_aim_warning(protocol: Protocol) -> str:
+    """A warning where checkpoints follow a metric that counts classes alike, as errors do not; else an empty text."""
+    checkpoints = value_text(protocol.get("checkpoints"))
+    aims = " and ".join(words for name, words in _CLASSES_ALIKE.items() if name in checkpoints)
+    if not aims:
+        return ""
+    return (
+        f"Errors count all test images alike. The checkpoints follow {aims}, which this study does not compare: "
+        "'vit report RUN' shows it for each run, with an interval."
+    )
+
+
+def end_of_tuning_warning(protocol: Protocol) -> str:
+    """A warning where tuning chose the lowest or the highest of three or more numbers; else an empty text.
+
+    With two numbers every choice is at an end.
+    """
+    chosen, settings = protocol.get("chosen"), protocol.get("settings")
+    if not isinstance(chosen, Mapping) or not isinstance(settings, Mapping):
+        return ""
+    found: dict[str, list[str]] = {}
+    for group, choice in chosen.items():
+        name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
+        tried = _numbers(settings.get(name))
+        for option, taken in _numbers(choice).items():
+            values = sorted(tried.get(option, set()))
+            if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
+                end = "lowest" if taken == {values[0]} else "highest"
+                found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
+    if not found:
+        return ""
+    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
+    return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
+
+
+def _numbers(settings: JsonValue) -> dict[str, set[float]]:
+    """{option: its numbers} of one setting, or of a list of them."""
+    found: dict[str, set[float]] = {}
+    for option, value in _NUMBER.findall(value_text(settings)):
+        found.setdefault(option, set()).add(float(value))
+    return found

@@ -50,7 +50,7 @@ class ListedCell:
         """
         return self.series, self.num_images, self.seed
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The cell in a message: "CNN, 1,000 images, seed 0, lr=0.001"."""
         return ", ".join(filter(None, (self.series, f"{self.num_images:,} images", f"seed {self.seed}", self.choice)))
 
@@ -68,8 +68,6 @@ class CellResult:
 
     Attributes:
         series: name of the network with the values that --vary gave it.
-        network: name in the catalog.
-        num_images: number of training images.
         seed: seed of the subset and of the training.
         accuracy: fraction of test images with the right prediction; with several labels for an image the exact match.
         validation_loss: cross-entropy of the same checkpoint, in nats.
@@ -78,7 +76,6 @@ class CellResult:
         seconds: time of training and evaluation.
         images_per_second: training images per second.
         last_is_better: whether the last weights are clearly more accurate on the validation images than the checkpoint.
-        run: run folder, relative to the study's folder.
         correct: (T,) whether the prediction for each test image is right, in the order of the test images.
         groups: (T,) number of each test image's group; None where images have none.
         late_gain: fraction by which the validation loss fell over the last fifth of the steps; None: not known.

@@ -200,4 +200,4 @@ def follow(
 
 
 def _print(cell: "Cell", event: "Event") -> None:
-    print(f"{cell.words()}: {event}", file=sys.stderr, flush=True)
+    print(f"{cell.describe()}: {event}", file=sys.stderr, flush=True)

@@ -72,8 +72,6 @@ class Forecast:
         mean: expected error at each of `sizes`.
         low: lower end of the 95 % band at each of `sizes`.
         high: upper end of the 95 % band at each of `sizes`.
-        expected: at 1.5, 2, 3 and 4 times the largest size.
-        backtest: for sizes that were measured.
         for_target: numbers of images between which the target accuracy is reached; the second is None above 4 times
             the largest size. None without such numbers.
         refusal: what is known of the target instead.
@@ -101,7 +99,6 @@ class Point:
     """A series at one size.
 
     Attributes:
-        num_images: number of training images.
         errors: test error of each seed, in the order of `seeds`.
         mean: mean error. Its interval covers other seeds and other test images.
         seed_correlation: correlation of two seeds' errors over the test images, or None with one seed.
@@ -146,13 +143,9 @@ class Difference:
     """Two series at one size, paired by seed and by test image. Intervals cover other seeds and other test images.
 
     Attributes:
-        num_images: number of training images.
-        seeds: seeds that both series have.
-        gap: error of the first minus error of the second.
         ratio: error of the first over error of the second.
         p: p value of the test that the gap is zero, or 1 with one seed.
         p_adjusted: p value after the correction for all tests of the study (Hochberg).
-        margin_of_error: that of the gap, or None with one seed.
     """
 
     num_images: int
@@ -218,7 +211,6 @@ class VerdictText:
         trend: which network gains more from more images, or where the lead changes; empty where that is not known.
         conditions: what the answer depends on, in one line.
         cost: parameters, FLOPs and time of the networks of the answer, in one line.
-        warnings: what may make the answer wrong.
         notes: what the budget, the checkpoints and the tuning may have changed.
         next_steps: what would make the answer better known.
     """

@@ -21,10 +21,10 @@ from vit.plain_files import read_json
 from vit.study.answer_warnings import at_the_end, late_gain
 from vit.study.cells import CellResult, FailedCell, Group, ListedCell
 from vit.study.common_images import answers_of
-from vit.study.design import seeds_in_words
+from vit.study.design import seeds_of_protocol
 from vit.study.findings import JsonValue, Protocol
 from vit.study.variance_components import Bools
-from vit.study.wording import LINEAR_PROBE, left_out_words
+from vit.study.wording import LINEAR_PROBE, left_out_text
 
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 
@@ -71,7 +71,7 @@ class StudyDirectory(StudyLayout):
         if lost:
             raise UsageError(
                 f"{self.path} holds another study, of other options, images, groups or weights: {len(lost):,} of its "
-                f"finished cells would be missing in the new report, such as {lost[0].words()}",
+                f"finished cells would be missing in the new report, such as {lost[0].describe()}",
                 "give --name for a new folder, or repeat all options of that study and add to them",
             )
 
@@ -96,7 +96,7 @@ class StudyDirectory(StudyLayout):
     def forget(self, folders: Collection[str]) -> None:
         """Take cells out of the list, for which no time was left."""
         kept = [cell for cell in self.listed() if cell.folder not in folders]
-        self._write({**self.protocol(), **seeds_in_words(_seeds_of(kept))}, kept)
+        self._write({**self.protocol(), **seeds_of_protocol(_seeds_of(kept))}, kept)
 
     def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
         write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
@@ -167,7 +167,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     if words := "" if is_probe else at_the_end(cells_found):
         protocol["at_the_end"] = words
     if common.num_left_out:
-        protocol["left_out"] = left_out_words(common.num_left_out)
+        protocol["left_out"] = left_out_text(common.num_left_out)
     num_groups = number_of(common.groups)
     if num_groups is not None:
         protocol["test_groups"] = num_groups

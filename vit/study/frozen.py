@@ -48,11 +48,7 @@ def frozen_results(
     With all images every seed has the same ones, so that one fit stands for all.
 
     Args:
-        name: name of the series.
         recipe: recipe of its fine-tuning, which names weights to start from.
-        sizes: numbers of training images.
-        sources: images of each seed, with their splits.
-        folder: folder of the features.
         hashes: {path: content hash} of all images.
 
     Raises:

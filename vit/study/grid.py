@@ -66,7 +66,7 @@ class Budget:
         parts = [f"{name}:{value}" for name, value in (("steps", self.steps), ("epochs", self.epochs)) if value]
         return ",".join(parts) or _OWN
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The budget for titles and tables."""
         if self.steps is None and self.epochs is None:
             return "the length of each network's own recipe"
@@ -147,17 +147,13 @@ class Cell(ListedCell):
         batch_size = given_batch_size(self.recipe) or automatic_batch_size(self.recipe, self.num_images)
         return fine_tuning_steps(self.num_images, batch_size) * batch_size
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The cell in a message."""
-        return f"fold {self.recipe.data.fold}" if self.is_fold else super().words()
+        return f"fold {self.recipe.data.fold}" if self.is_fold else super().describe()
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
     """Numbers of training images from counts, percentages ("10%") and "all", ascending.
-
-    Args:
-        sizes: sizes as on the command line.
-        pool: number of all training images.
 
     Raises:
         UsageError: a size is neither of these, or larger than the pool.
@@ -253,9 +249,6 @@ def make_cells(
 
     Args:
         series: {name: {choice: recipe}}; one choice, named "", where nothing is tuned.
-        seeds: {number of training images: seeds of subset and training}.
-        budget: length of every training.
-        inputs: hashes of images and weights.
         folds: number of folds, of which each seed tests its own; 0: all cells have the test images of their recipes.
     """
     cells = []

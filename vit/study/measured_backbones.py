@@ -43,8 +43,6 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     Differences are paired by seed and test image, and tested with a correction (`behind_the_first`).
 
     Args:
-        study: folder of the study.
-        cells: cells of the study.
         sources: {series: weights}.
 
     Raises:
@@ -100,8 +98,6 @@ def behind_the_first(
 
     Args:
         wrong: {name: {seed: (T,) which test images are wrong, as numbers}}, the most accurate backbone first.
-        size: number of training images.
-        groups: as in `Pair`.
     """
     first, *_ = wrong
     found = {
@@ -167,7 +163,6 @@ def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
     one with the highest validation accuracy counts.
 
     Args:
-        run: a run folder whose splits.csv has content hashes.
         stored: features by the kinds of machines that computed them. The run has read all its features from one item.
     """
     splits = read_splits(RunDirectory(run).splits_path)
