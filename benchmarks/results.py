@@ -26,7 +26,8 @@ from results_rows import EVIDENCE, MADE, ROOT, Row, read_evidence
 from timing import machine
 
 from vit.atomic_files import write_json
-from vit.study.folder import ListedCell, StudyDirectory
+from vit.study.cells import ListedCell
+from vit.study.folder import StudyDirectory
 from vit.weights.hashing import weights_hash
 
 HERE = Path(__file__).parent

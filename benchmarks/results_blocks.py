@@ -7,8 +7,8 @@ from results_rows import Row, Section
 from results_sizes import size_lines
 from results_words import OF_P, accuracy_words, differences, each_seed, minutes_a_run, progress, seeds_words, table_line
 
+from vit.study.answer_warnings import end_of_tuning_warning
 from vit.study.folder import StudyDirectory
-from vit.study.wording import end_of_tuning_warning
 
 
 def results_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], sections: Sequence[Section], note: str) -> str:

@@ -15,7 +15,8 @@ from vit.atomic_files import write_text
 from vit.checkpoints.result import unpack
 from vit.checkpoints.run import RunDirectory
 from vit.data.subset import SubsetKind
-from vit.study.findings import CellResult, FailedCell, Findings, Protocol
+from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import Findings, Protocol
 from vit.study.folder import StudyDirectory, collect
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
 from vit.study.paired import Pair
@@ -239,7 +240,7 @@ def expected_cells(row: Row) -> set[str]:
         for name, choices in series_of(options).items()
     }
     inputs = Inputs(str(protocol["data"]), fingerprints, weights)
-    return {cell.folder.as_posix() for cell in make_cells(series, seeds, budget, inputs)}
+    return {cell.folder for cell in make_cells(series, seeds, budget, inputs)}
 
 
 def as_trained(recipe: Recipe, subset: SubsetKind, weights: Sequence[str]) -> Recipe:

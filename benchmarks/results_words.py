@@ -8,7 +8,8 @@ from results_kept import Answers, Kept
 from vit.checkpoints.result import rule_words
 from vit.console import p_value
 from vit.inference.image_groups import NORMAL_QUANTILE
-from vit.study.findings import ALPHA, CellResult, Difference, Interval
+from vit.study.cells import CellResult
+from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import mean_error, wilson
 

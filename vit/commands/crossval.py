@@ -10,8 +10,8 @@ from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import NO_TRIALS, make_parser
-from vit.commands.study_checks import ONE_DEVICE
-from vit.commands.study_progress import StudyProgress
+from vit.commands.study_cells import StudyProgress
+from vit.commands.study_series import ONE_DEVICE
 from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.console import Reporter
 from vit.errors import StoppedError, UsageError

@@ -33,13 +33,7 @@ _LOST = 255  # exit code that Python gives a process whose server is gone
 
 @dataclass(frozen=True)
 class Machine:
-    """The share of a machine that each cell gets.
-
-    Attributes:
-        jobs: number of cells at a time.
-        threads: number of CPU threads for each cell.
-        gpus: number of GPUs.
-    """
+    """The share of a machine that each cell gets."""
 
     jobs: int
     threads: int
@@ -73,10 +67,6 @@ def run_cells(
     """Run every cell without a result, in order. A failed cell does not stop the others.
 
     Args:
-        study: folder of the study.
-        cells: cells to run.
-        share: share of the machine that each cell gets.
-        group: group at Weights & Biases.
         digests: {path: digest} of the images.
         notify: function that gets a cell and its event.
         may_start: whether a cell may start now; else it is left out.

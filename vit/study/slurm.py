@@ -78,7 +78,7 @@ def run_on_slurm(
     """
     files = CellsLayout(study)
     check_slurm()
-    left = {cell.folder.as_posix(): cell for cell in without_result(study, cells)}
+    left = {cell.folder: cell for cell in without_result(study, cells)}
     before = _submitted(files)
     tasks = {name: [left[one] for one in before[name] if one in left] for name in alive(before)}
     queued = {cell.folder for found in tasks.values() for cell in found}

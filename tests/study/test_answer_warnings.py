@@ -3,8 +3,7 @@
 import pytest
 
 from tests.study.results import run
-from vit.study.answer_warnings import RANDOM_WEIGHTS, unequal_start
-from vit.study.budget_warnings import at_the_end, choosing_images, late_gain, more_steps
+from vit.study.answer_warnings import RANDOM_WEIGHTS, at_the_end, late_gain, more_steps, num_choosing, unequal_start
 
 
 def with_steps(steps):
@@ -26,8 +25,8 @@ def test_pretrained_against_random_is_a_warning():
 
 def test_images_that_choose_the_weights_are_named():
     protocol = {"images": {"train": 100, "validation": 20}, "checkpoints": "lowest val/loss"}
-    assert choosing_images(protocol) == ", and 20 validation images that choose the weights"
-    assert choosing_images({**protocol, "checkpoints": "last weights"}) == ""
+    assert num_choosing(protocol) == 20
+    assert num_choosing({**protocol, "checkpoints": "last weights"}) == 0
 
 
 def test_a_loss_that_still_falls_at_the_end_is_said(tmp_path):
