@@ -23,8 +23,8 @@ from vit.data.loader import batch_loader
 from vit.data.module import train_order
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import TrainSampler
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
+from vit.extras.shards.packing import pack
 
 PAIRS, BATCH_SIZE, WORKERS = 5, 64, 2
 

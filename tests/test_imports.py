@@ -16,7 +16,8 @@ from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
 # Each of these imports `errors` alone; tables are also plain files.
-GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files"}
+GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files",
+          "registry"}  # fmt: skip
 BELOW: dict[str, set[str]] = {"models": set(), "tasks": set(), "data": {"tasks"}}
 BELOW["checkpoints"] = {"models", "data", "tasks"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
@@ -26,6 +27,7 @@ BELOW["serving"] = BELOW["explain"] = BELOW["inference"] | {"inference"}
 BELOW["study"] = BELOW["training"] | {"training"}
 BELOW["report"] = BELOW["study"] | {"study", "explain"}
 BELOW["commands"] = BELOW["report"] | {"report", "export", "serving"}
+BELOW["extras"] = BELOW["commands"] | {"commands"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
     "csv_files": {"errors", "plain_files"},

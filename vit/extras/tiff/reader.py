@@ -19,47 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.image_bytes import ImageError
-from vit.data.planes import Planes, check_planes
-from vit.data.preprocess import COLORS, MAX_CHANNELS
+from vit.data.image_header import check_size
+from vit.data.planes import ORIENTATION_TAG, Planes, check_planes
+from vit.data.preprocess import COLORS, MAX_CHANNELS, Window
 
-MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 MAX_PAGES = 10_000
-ORIENTATION_TAG = 274  # of EXIF too
 _SIZES = re.compile(r"\b(?:Size[A-Z]|images|channels|slices|frames)\s*=\s*[\"']?(\d{1,20})")
-_CHANNELS_OF_OME = re.compile(r"\bSizeC\s*=\s*[\"'](\d{1,20})")
-_CHANNELS_OF_IMAGEJ = re.compile(r"^channels=(\d{1,20})", re.MULTILINE)
 _PLAIN, _ZIP, _BOUNDED = (1, 32773), (8, 32946), (5, 50000)  # none and PackBits; deflate; LZW and Zstandard
 _WHITE_IS_ZERO, _GRAY, _RGB = 0, 1, 2  # photometric interpretations
 _ALPHA = (1, 2)  # extra samples that are transparency
 
 
-def is_tiff(data: bytes) -> bool:
-    """Whether bytes begin as a TIFF."""
-    return data[:4] in MAGIC
-
-
-def has_channel_axis(description: object) -> bool:
-    """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
-
-    Args:
-        description: value of the tag. In an untrusted file it may be anything, so it is searched, not parsed.
-    """
-    if not isinstance(description, str):
-        return False
-    if description.startswith("ImageJ="):
-        found = _CHANNELS_OF_IMAGEJ.search(description)
-    elif description.rstrip("\0\r\n\t ").endswith("OME>"):
-        found = _CHANNELS_OF_OME.search(description)
-    else:
-        return False
-    return found is not None and int(found[1]) > 1
-
-
-def read_tiff(data: bytes, path: str | os.PathLike[str], channels: int, check_size: Any) -> Planes:
+def read(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
     """The planes of a TIFF for a model with some number of channels.
-
-    Args:
-        check_size: raises ImageError for sides beyond the decoder's limits.
 
     Raises:
         ImageError: the file is damaged, larger than the limits, or stores its values in a way that is not read.
@@ -71,7 +43,7 @@ def read_tiff(data: bytes, path: str | os.PathLike[str], channels: int, check_si
         with tifffile.TiffFile(io.BytesIO(data), _multifile=False) as file:  # other files are never opened
             pages = _chosen_pages(file, channels, path)
             for page in pages:
-                _check_page(page, data, path, check_size, len(pages))
+                _check_page(page, data, path, len(pages))
             values = np.concatenate([_samples(page) for page in pages])
             first = pages[0]
             is_inverted = int(first.photometric) == _WHITE_IS_ZERO
@@ -130,7 +102,7 @@ def _pages_of_channel_axis(file: Any, first: Any, path: str | os.PathLike[str]) 
     return [page.aspage() if hasattr(page, "aspage") else page for page in pages]
 
 
-def _check_page(page: Any, data: bytes, path: str | os.PathLike[str], check_size: Any, num_pages: int) -> None:
+def _check_page(page: Any, data: bytes, path: str | os.PathLike[str], num_pages: int) -> None:
     """Limits from the header of a page, before anything is allocated."""
     width, height, samples = int(page.imagewidth), int(page.imagelength), int(page.samplesperpixel)
     check_size((width, height), path)

@@ -19,9 +19,10 @@ from vit.data.decode import check_header
 from vit.data.formats import has_image_extension
 from vit.data.image_bytes import MAX_BYTES, ImageError, content_hash
 from vit.data.image_files import is_hidden
-from vit.data.shards.index import ShardIndex
-from vit.data.shards.tar_labels import JSON_NAMES, TarImage, class_names, find_labels, find_splits
 from vit.errors import DataError
+from vit.extras.shards.index import ShardIndex
+from vit.extras.shards.index import write_index as write_index
+from vit.extras.shards.tar_labels import JSON_NAMES, TarImage, class_names, find_labels, find_splits
 
 MAX_LABEL_BYTES = 1 << 20
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from vit.data.image_csv import plain_name
-from vit.data.parquet.columns import ChosenColumns
-from vit.data.parquet.rows import TableReader
-from vit.data.shards.cache import PartCache
 from vit.errors import DataError
+from vit.extras.parquet.columns import ChosenColumns
+from vit.extras.parquet.rows import TableReader
+from vit.extras.s3.cache import PartCache
 from vit.tasks.label_text import SEPARATOR
 
 

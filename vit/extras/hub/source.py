@@ -3,17 +3,33 @@
 from dataclasses import replace
 from pathlib import Path
 
-from vit.data.dataset_names import PARQUET, HubName, check_hub_name
+from vit.data.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
 from vit.data.hub_errors import advice, why_not
-from vit.data.parquet.files import LocalFile, TableFile
-from vit.data.parquet.hub_configs import choose_config
-from vit.data.parquet.hub_listing import listing_of
-from vit.data.parquet.names import files_of_splits
-from vit.data.parquet.source import ParquetFiles
+from vit.data.samples import Source
 from vit.errors import ResourceError
+from vit.extras.hub.configs import choose_config
+from vit.extras.hub.listing import listing_of
+from vit.extras.parquet.files import LocalFile, TableFile
+from vit.extras.parquet.names import files_of_splits
+from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 
 
-def fetch_files(data: str, needs_train: bool = True) -> ParquetFiles:
+def open_source(data: str, columns: TableColumns, needs_train: bool) -> Source:
+    """List the images of hf:NAME with their labels; see `TableSource`."""
+    return read_tables(_fetched_files(data, needs_train), columns, needs_train)
+
+
+def list_images(data: str, columns: TableColumns) -> Source:
+    """List the images of hf:NAME, which need no labels."""
+    return list_tables(_fetched_files(data, needs_train=False), columns)
+
+
+def has_columns(data: str) -> bool:
+    """A data set of the hub is never an index of shards."""
+    return True
+
+
+def _fetched_files(data: str, needs_train: bool) -> ParquetFiles:
     """The parquet files of hf:NAME[/CONFIG][@REVISION], fetched or cached. Files of other splits are not fetched.
 
     Raises:

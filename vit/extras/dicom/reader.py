@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from vit.data.image_bytes import ImageError
+from vit.data.image_header import check_size
 from vit.data.planes import Planes, check_planes
 from vit.data.preprocess import Window
 
-_PREFIX = slice(128, 132)
 _DEFLATED = b"1.2.840.10008.1.2.1.99"  # its whole data set would be unpacked before any limit
 _FUNCTIONAL = {  # of enhanced files: the sequence, and what classic files say of it at the top
     "PixelValueTransformationSequence": ("RescaleIntercept", "RescaleSlope", "RescaleType"),
@@ -29,12 +29,13 @@ _INVERTED, _GRAY, _COLOR = "MONOCHROME1", "MONOCHROME2", ("RGB", "YBR_FULL", "YB
 _EXACT = ("LINEAR_EXACT", "SIGMOID")  # functions of a window whose width may be any above 0
 
 
-def is_dicom(data: bytes) -> bool:
-    """Whether bytes begin as a DICOM file."""
-    return data[_PREFIX] == b"DICM"
+def header_size(data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
+    """(width, height) by the header; no pixel is decoded. ImageError where it is damaged or beyond the limits."""
+    header = _header(data, path)
+    return int(header.Columns), int(header.Rows)
 
 
-def dicom_header(data: bytes, path: str | os.PathLike[str], check_size: Any) -> Any:
+def _header(data: bytes, path: str | os.PathLike[str]) -> Any:
     """The header of a DICOM image within the limits; no pixel is decoded.
 
     Raises:
@@ -69,13 +70,13 @@ def dicom_header(data: bytes, path: str | os.PathLike[str], check_size: Any) -> 
     return header
 
 
-def read_dicom(data: bytes, path: str | os.PathLike[str], window: Window | None, check_size: Any) -> Planes:
+def read(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
     """The planes of a DICOM image: values of the modality; or, without a window of the model, those of interest.
 
     Raises:
-        ImageError: as `dicom_header`, or the pixels are damaged or compressed in a way that is not read.
+        ImageError: as `_header`, or the pixels are damaged or compressed in a way that is not read.
     """
-    header = dicom_header(data, path, check_size)
+    header = _header(data, path)
     from pydicom.pixels import apply_modality_lut, apply_voi_lut, pixel_array
 
     try:

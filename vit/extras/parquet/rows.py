@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.image_bytes import MAX_BYTES, ImageError
-from vit.data.parquet.files import TableFile, opened
-from vit.data.shards.cache import PartCache
 from vit.errors import DataError
+from vit.extras.parquet.files import TableFile, opened
+from vit.extras.s3.cache import PartCache
 
 MEMORY_BYTES = 2**27  # of parts that a process keeps; a table with fewer bytes of images is small
 PART_BYTES = 2**22

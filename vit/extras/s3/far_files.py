@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vit.data.shards.cache import FETCHED_AT_ONCE
 from vit.errors import DataError, UsageError, first_line, install
+from vit.extras.s3.cache import FETCHED_AT_ONCE
 
 EXTRAS = {"s3": "s3", "gs": "gcs"}  # kind of address -> extra with its library
 _REFUSED = (401, 403)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from vit.errors import DataError, first_line
 
 if TYPE_CHECKING:
-    from vit.data.shards.far_files import FarFiles
+    from vit.extras.s3.far_files import FarFiles
 
 BUFFER_BYTES = 2**23  # that pyarrow reads ahead of a column
 _FOOTER_BYTES = 2**16  # fetched at first, as pyarrow reads them

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from vit.data.dataset_names import INDEX_NAME, is_far
 from vit.data.samples import Samples, Source, label_files
-from vit.data.shards.index import ShardIndex, read_index
-from vit.data.shards.reader import LocalShards, ShardReader
 from vit.errors import DataError
+from vit.extras.shards.index import ShardIndex, read_index
+from vit.extras.shards.reader import LocalShards, ShardReader
 
 
 def read_index_source(data: str, needs_train: bool = True) -> Source:
@@ -37,8 +37,8 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
 
 
 def _far(data: str, needs_train: bool) -> Source:
-    from vit.data.shards.far import FarShards
-    from vit.data.shards.far_files import far_files
+    from vit.extras.s3.far_files import far_files
+    from vit.extras.shards.far import FarShards
 
     address = data if data.endswith(".parquet") else f"{data.rstrip('/')}/{INDEX_NAME}"
     files = far_files(address)

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -26,27 +27,20 @@ from vit.data.formats import FORMATS_OF
 from vit.data.image_bytes import ImageError, content_hash
 from vit.data.image_header import image_format
 from vit.data.samples import Samples, Source, label_names
-from vit.data.shards.index import ShardIndex, write_index
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
+from vit.extras.shards.index import ShardIndex, write_index
 
 _BLOCK = tarfile.BLOCKSIZE
 _PER_PART = 256  # images that are read ahead of the tar file
 _SHUFFLE = 0  # seed of the order of images in the shards
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """An image that no shard holds.
+class LeftOut(NamedTuple):
+    """An image that no shard holds: its path, its split, and why it cannot be read."""
 
-    Attributes:
-        split: split of the image.
-        path: path of the image.
-        reason: why it cannot be read.
-    """
-
-    split: str
     path: str
+    split: str
     reason: str
 
 
@@ -105,7 +99,7 @@ def pack(source: Source, folder: Path, shard_bytes: int, progress: Callable[[int
                 for one in parallel(lambda row, images=samples: _encoded(images, row), part):  # type: ignore[misc]
                     done += 1
                     if isinstance(one, LeftOut):
-                        left_out.append(LeftOut(split, one.path, one.reason))
+                        left_out.append(one._replace(split=split))
                         continue
                     beside = _beside(samples, one.row, texts[one.row])
                     rows[one.row] = writer.add(keys[one.row], one, beside)
@@ -190,7 +184,7 @@ def _encoded(samples: Samples, row: int) -> "_Encoded | LeftOut":
             data = samples.encoded(row)
             check_header(data, name)
         except ImageError as error:
-            return LeftOut("", name, error.reason)
+            return LeftOut(name, "", error.reason)
         ending, known = _ending(name, data), content_hash(data)
     return _Encoded(row, data, ending, hashlib.sha256(data).digest(), known)
 

@@ -9,8 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.shards.index import ShardIndex
+from vit.data.image_bytes import ChangedError
 from vit.errors import DataError
+from vit.extras.shards.index import ShardIndex
 
 
 class ByteRange(NamedTuple):
@@ -41,10 +42,6 @@ class Shards(Protocol):
 
     def prepare(self, parts: Sequence[ByteRange]) -> None:
         """Fetch ranges that are read next."""
-
-
-class ChangedError(DataError):
-    """The bytes of an image are not those that the index lists."""
 
 
 class ShardReader:

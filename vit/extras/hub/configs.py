@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from vit.data.dataset_names import HubName
-from vit.data.parquet.names import is_split_name
 from vit.errors import DataError, UsageError, nearest
+from vit.extras.parquet.names import is_split_name
 
 DEFAULT = "default"
 _CONVERTED = re.compile(r"[^/]+/[^/]+/[0-9]{4,}\.parquet")  # CONFIG/SPLIT/0000.parquet, as the hub converts

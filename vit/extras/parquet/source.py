@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
-from vit.data.parquet.columns import ChosenColumns, choose_columns
-from vit.data.parquet.files import TableFile, column_ranges, opened
-from vit.data.parquet.notes import check_bars, table_notes
-from vit.data.parquet.rows import ImageTable, TableReader
 from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError, nearest
+from vit.extras.parquet.columns import ChosenColumns, choose_columns
+from vit.extras.parquet.files import TableFile, column_ranges, opened
+from vit.extras.parquet.notes import check_bars, table_notes
+from vit.extras.parquet.rows import ImageTable, TableReader
 from vit.tasks.label_text import clean_label
 
 _NAME_CHARACTERS = 255  # of an image's own name in its key
@@ -83,13 +83,13 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     notes = [*files.notes, *table_notes(every[0].columns, class_names, files.has_named_splits, reader)]
     splits = {}
     for split, part in listed.items():
-        unlabelled = [row.where for row in part if row.label is None]
-        if unlabelled and len(unlabelled) == len(part) and not (split == "train" and needs_train):
+        unlabeled = [row.where for row in part if row.label is None]
+        if unlabeled and len(unlabeled) == len(part) and not (split == "train" and needs_train):
             notes.append(f"left out {split}: none of its {len(part):,} images has a label")
             continue
-        if unlabelled:
+        if unlabeled:
             raise DataError(
-                f"{unlabelled[0]} has no label ({len(unlabelled):,} of {len(part):,} {split} images have none)",
+                f"{unlabeled[0]} has no label ({len(unlabeled):,} of {len(part):,} {split} images have none)",
                 "fill it in or remove the row",
             )
         pairs = [(row.key, row.label or "") for row in part]
