@@ -46,11 +46,11 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.subset import subset
+from vit.extras.pretrain.diet import Diet
+from vit.extras.pretrain.mae import Mae
+from vit.extras.pretrain.objective import Objective, without_classes
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
-from vit.training.pretraining.diet import Diet
-from vit.training.pretraining.mae import Mae
-from vit.training.pretraining.objective import Objective, without_classes
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.open import open_pretrained
 

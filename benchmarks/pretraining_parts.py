@@ -25,10 +25,10 @@ from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
+from vit.extras.pretrain.objective import Objective
 from vit.inference.devices import autocast, choose_precision
 from vit.models.network import Network
 from vit.training.optim import make_optimizer, make_schedule
-from vit.training.pretraining.objective import Objective
 from vit.training.recipes.recipe import OptimConfig
 
 CPU = torch.device("cpu")

@@ -2,7 +2,6 @@
 
 import atexit
 import faulthandler
-import importlib
 import multiprocessing
 import os
 import runpy
@@ -126,8 +125,10 @@ def _run(words, folder, variables, ends, start_new_session):
     process.current_process()._config.pop("tempdir", None)  # the folder of the tests, and of their server's socket
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
+        from vit.registry import command_module
+
         for command in ("train", "pretrain"):
-            importlib.import_module(f"vit.commands.{command}")._draw = lambda *_: None
+            command_module(command)._draw = lambda *_: None
     try:
         _interpret(words)
     finally:

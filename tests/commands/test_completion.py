@@ -46,7 +46,7 @@ def test_a_script_has_all_commands_short_options_and_recipes(scripts, shell):
 @pytest.mark.parametrize("command", [("train",), ("study",), ("predict",), ("runs",), ("data", "check"), ("crossval",)])
 def test_each_option_of_the_help_can_be_completed(scripts, vit, command):
     shown = set(re.findall(r"^  (?:-h, )?(--[\w.]+)", vit(*command, "--help").out, re.MULTILINE))
-    sections = {"--data", "--model", "--model.preprocess", "--augment", "--optim", "--distill", "--trainer"}
+    sections = {"--data", "--model", "--model.preprocess", "--augment", "--optim", "--distill", "--trainer", "--mlflow"}
     if command == ("study",):
         sections = set()
     (listed,) = re.findall(rf"_vit_{'_'.join(command)}_option_strings=\((.*)\)", scripts["bash"])

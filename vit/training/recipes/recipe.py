@@ -171,6 +171,17 @@ class TrainerConfig:
 
 
 @dataclass
+class MlflowConfig:
+    """The tracker MLflow, which needs the extra `mlflow`.
+
+    Args:
+        register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
+    """
+
+    register: str | None = None
+
+
+@dataclass
 class Recipe:
     """One training.
 
@@ -189,7 +200,7 @@ class Recipe:
         wandb: Weights & Biases; auto: online where you are logged in, else offline. off: only without wandb in tracker.
         tracker_media: whether W&B and an MLflow server also get pictures of your images, and file names with labels.
         tracker_model: whether W&B and MLflow also get the best checkpoint.
-        mlflow_register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
+        mlflow: the tracker MLflow.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -205,10 +216,10 @@ class Recipe:
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
     tracker_media: bool = False
     tracker_model: bool = False
-    mlflow_register: str | None = None
+    mlflow: MlflowConfig = field(default_factory=MlflowConfig)
 
 
-TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow_register"})
+TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow"})
 UNDECIDING = TRACKING | {"out", "name"}  # options that nothing learned follows
 UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learned follows, by part and name
     ("data", "cache"),
