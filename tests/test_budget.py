@@ -14,7 +14,7 @@ LIMITS = {
     "lines of Python in vit/extras/": 0,
     "files of Python in the fullest folder of vit/": 71,
     "lines of the longest file of Python in vit/": 334,
-    "words in docs/": 62_100,
+    "words in docs/": 61_600,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,
 }
