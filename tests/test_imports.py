@@ -1,7 +1,7 @@
 """Imports go one way, between rooms and inside rooms.
 
-commands -> report -> study -> training | export | explain -> inference | weights -> checkpoints -> models | data.
-`extras` may import everything, and nothing imports `extras`: `registry` finds it by name (test_extras.py).
+commands -> report -> study -> training | export | explain -> inference | weights -> checkpoints -> models | data
+-> tasks. `extras` may import everything, and nothing imports `extras`: `registry` finds it by name (test_extras.py).
 A room is a folder of `vit/`, or a module directly in `vit/`. A sub-room is a folder inside a room.
 """
 
@@ -17,20 +17,10 @@ from vit.registry import command_module
 
 PACKAGE = Path(vit.__file__).parent
 # Each of these imports `errors` alone; tables are also plain files.
-GROUND = {
-    "errors",
-    "version",
-    "atomic_files",
-    "launch",
-    "memory",
-    "csv_files",
-    "console",
-    "layout",
-    "plain_files",
-    "registry",
-}
-BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
-BELOW["checkpoints"] = {"models", "data"}
+GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files",
+          "registry"}  # fmt: skip
+BELOW: dict[str, set[str]] = {"models": set(), "tasks": set(), "data": {"tasks"}}
+BELOW["checkpoints"] = {"models", "data", "tasks"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
 BELOW["training"] = BELOW["weights"] | {"weights", "inference"}
 BELOW["export"] = BELOW["weights"] | {"weights", "inference"}

@@ -37,8 +37,8 @@ def measure_with(batch, labels, scored=ScoredImages):
     def measure(engine):
         probabilities = engine.probabilities(batch).numpy()
         if scored is ScoredLabels:
-            return ScoredLabels(names, labels, probabilities, tuple(engine.rules.temperatures.tolist()))
-        return ScoredImages(names, labels, probabilities, engine.temperature)
+            return ScoredLabels(names, labels, probabilities, temperatures=tuple(engine.rules.temperatures.tolist()))
+        return ScoredImages(names, labels, probabilities, temperature=engine.temperature)
 
     return measure
 

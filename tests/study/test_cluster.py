@@ -19,7 +19,7 @@ from vit.training.recipes.recipe import ModelConfig, Recipe
 
 
 def cells(count):
-    return [Cell("vit", 100, seed, "", Recipe(seed=seed), Path(f"cells/vit/100/seed{seed}")) for seed in range(count)]
+    return [Cell("vit", 100, seed, "", f"cells/vit/100/seed{seed}", Recipe(seed=seed)) for seed in range(count)]
 
 
 @pytest.mark.parametrize(

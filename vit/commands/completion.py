@@ -90,7 +90,7 @@ def _known() -> dict[str, _Names]:
     """The names that options and arguments take, by what they name."""
     configs = sorted(shipped_configs())
     found = {
-        "config": [name for name in configs if not name.startswith(("networks/", "studies/"))],
+        "config": [name for name in configs if not name.startswith("studies/")],
         "study": [name.removeprefix("studies/") for name in configs if name.startswith("studies/")],
         "data": sorted(KNOWN),
         "network": [*OWN, *sorted(timm_names())],

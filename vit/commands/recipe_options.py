@@ -55,8 +55,7 @@ SECTIONS: dict[str, type] = {
     "trainer": TrainerConfig,
     "mlflow": MlflowConfig,
 }
-NO_TRIALS = {  # help of commands that refuse a range test and the batch size that fits
-    "optim.lr": "learning rate after the warm-up",
+NO_TRIALS = {  # help of commands that refuse the batch size that fits
     "optim.batch_size": "number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, "
     "less for small data sets",
 }

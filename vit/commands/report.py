@@ -61,11 +61,9 @@ def report(
     if is_crossval:
         report_crossval(Reporter(), path)
         return crossval.report_path
-    return _report_run(Reporter(), path, root) if is_run else _report_study(Reporter(), path, accuracy, least)
-
-
-def _report_study(reporter: Reporter, path: Path, target: float | None, margin: float | None) -> Path:
-    report_findings(reporter, path, target, margin)
+    if is_run:
+        return _report_run(Reporter(), path, root)
+    report_findings(Reporter(), path, accuracy, least)
     return StudyLayout(path).report_path
 
 

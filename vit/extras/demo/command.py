@@ -141,7 +141,7 @@ def build(content: Page) -> Any:
     """
     import gradio
 
-    predictor, several = content.predictor, content.predictor.multilabel is not None
+    predictor, task = content.predictor, content.predictor.task
 
     def predict(paths: list[str] | None) -> tuple[Any, ...]:
         rows = list(predictor.predict_files(paths or [], content.top_k))
@@ -179,9 +179,9 @@ def build(content: Page) -> Any:
             )
             with gradio.Column(scale=1):
                 class_names = gradio.Label(
-                    label="Labels" if several else "Classes",
-                    num_top_classes=None if several else content.top_k,  # of several labels, an image may have more
-                    show_heading=not several,
+                    label=task.kinds.capitalize(),
+                    num_top_classes=content.top_k if task.is_exclusive else None,  # an image may have more labels
+                    show_heading=task.is_exclusive,
                 )
                 picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
                 text = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)

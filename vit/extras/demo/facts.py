@@ -69,8 +69,7 @@ def heading_of(model: Path, predictor: Predictor) -> Heading:
     """
     description = _description(model, predictor)
     network, size = description.spec.name, description.preprocess.image_size
-    kind = "classes" if predictor.multilabel is None else "labels"
-    facts = f"{len(predictor.class_names):,} {kind}, images of {size} x {size} pixels"
+    facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
     if predictor.lacks:
         facts += f"; {unfinished_words(predictor.lacks)}"
     try:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.label_text import PRESENT
 from vit.data.samples import Labels
 from vit.errors import CheckpointError, DataError
 from vit.export.exporting import new_output
@@ -23,8 +22,9 @@ from vit.export.format import Progress
 from vit.extras.int8.formats import format_of
 from vit.inference.deployed import Trained
 from vit.inference.engine import Classifies, trained_engine
-from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import Scored, ScoredLabels
+from vit.inference.scored_images import Scored, ScoredImages
+from vit.inference.scored_labels import ScoredLabels
+from vit.tasks.label_text import PRESENT
 
 MAX_LOSS = 0.05  # of the accuracy, and of the micro F1 of several labels; a file that loses more is not kept
 Measure = Callable[[Classifies], Scored]  # scores the same labeled images at every call
@@ -164,9 +164,9 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
         differs = expected.predictions != found.predictions
         right = found.correct, expected.correct
         return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups)
+    assert isinstance(expected, ScoredLabels)
+    assert isinstance(found, ScoredLabels)
     assert before.multilabel is not None
-    assert not isinstance(expected, ScoredImages)
-    assert not isinstance(found, ScoredImages)
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
     exact = found.exact(thresholds), expected.exact(thresholds)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vit.data.samples import Samples, Source
     from vit.export.card_facts import MeasuredImages
     from vit.inference.engine import Classifies
-    from vit.inference.scored_labels import Scored
+    from vit.inference.scored_images import Scored
 
 NUM_CALIBRATED = 256  # images that give the ranges of activations; 64 were too few for NNCF (docs/guides/export.md)
 MOST_MEASURED = 5_000  # labeled images: an accuracy is then known to 1.4 points, and a paired drop far better
@@ -100,7 +100,7 @@ def labeled_samples(
     split = fitted_split(source.splits) if data is None else choose_split(source, "auto")
     if split is None:
         raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
-    source = of_same_task(source, description.multilabel is not None)
+    source = of_same_task(source, description.task)
     samples = source.splits[split]
     if data is None and run is not None:
         check_own_images(run, source, split, reporter)

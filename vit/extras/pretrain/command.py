@@ -84,8 +84,6 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     if options.print_config:
         print(dump(options.given.recipe()), end="")
         return None
-    if options.find_lr:
-        raise UsageError("--optim.lr find is not for a pretraining", "give a number, or leave it out")
     reporter = Reporter(quiet=not is_first())
     recipe, meeting = options.given.recipe(), None
     if options.run is not None:

@@ -36,7 +36,7 @@ def numbered(source: Source) -> dict[str, Samples]:
 def has_progress(source: Source) -> bool:
     """Whether nearest neighbors can show the progress: images have one class each, some of them for validation."""
     train = source.splits["train"]
-    return "validation" in source.splits and not train.is_multilabel and bool((train.labels != UNKNOWN).any())
+    return "validation" in source.splits and train.task.is_exclusive and bool((train.labels != UNKNOWN).any())
 
 
 def spread(samples: Samples, most: int) -> Samples:

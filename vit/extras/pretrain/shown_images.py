@@ -79,5 +79,6 @@ class _Shown:
     def image(self, index: int, class_names: Sequence[str], words: str = "") -> ShownImage:
         """One image with its class."""
         pixels = self.dataset.__getitems__([Key(-1, index)]).image[0]
-        names = [] if self.samples.is_multilabel else label_names(self.samples.select([index]), class_names)
+        one = self.samples.select([index])
+        names = label_names(one, class_names) if one.task.is_exclusive else []
         return ShownImage(pixels, words + "".join(names))

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from vit.data.csv_splits import split_of
-from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
+from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet, table_source
 from vit.data.image_csv import columns_of, given_columns, read_image_csv
 from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, is_image, subfolders
 from vit.data.listed_files import ListedFiles
-from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError
@@ -54,7 +53,7 @@ def open_images(
     if is_csv and (labels == "none" or not _has_labels(path, given)):
         return _unlabelled_table(path, given, has_splits=labels == "auto")
     if labels == "none" and is_parquet(data):
-        return _without_labels(list_parquet_images(data, columns))
+        return _without_labels(table_source(data).list_images(data, columns))
     source = open_source(data, root, download, allow_empty, columns)
     if labels == "none":
         raise UsageError(f"--data.labels none is for folders and tables, and {data} is neither", "leave it out")

@@ -13,7 +13,6 @@ from vit.inference.engines.engine_names import EngineName
 
 HERE = "127.0.0.1"
 _LOCAL = (HERE, "localhost", "::1")
-_MANY = 100_000  # images, by which engine "auto" chooses: a service is there for many
 
 
 def serve(
@@ -27,7 +26,6 @@ def serve(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
-    tta: Literal["flip", "crops"] | None = None,
     max_batch: PositiveInt = 32,
     max_queue: PositiveInt = 256,
     max_bytes: PositiveInt = 32 * 2**20,
@@ -52,7 +50,6 @@ def serve(
         coverage: as of 'vit predict'
         sets: as of 'vit predict'
         reject_novel: as of 'vit predict'
-        tta: as of 'vit predict'
         max_batch: number of images from which on no further request joins those that are computed together
         max_queue: number of requests that may wait; further ones get 503
         max_bytes: largest body of a request
@@ -69,7 +66,7 @@ def serve(
         vit serve runs/photos/vit_tiny_patch16_224/20260101-120000
     """
     model = os.fspath(model)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
     setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)
     setup.check()
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
@@ -82,7 +79,7 @@ def serve(
     opened = listening(host, port)  # a taken port must show before the model is loaded
     reporter = Reporter()
     with opened:
-        predictor = setup.load(_MANY, reporter, is_service=True)
+        predictor = setup.load(reporter)
         batcher = Batcher(predictor, setup.num_ranked(predictor), max_batch, max_queue, lambda: service.end())
         app = create_app(batcher, Limits(max_bytes, timeout_seconds), trusted_hosts(host))
         service = Service(app, timeout_seconds)

@@ -78,7 +78,7 @@ class Slurm:
         """Cells of tasks that an earlier start of the same study has queued are waited for, and not queued twice."""
         files = CellsLayout(folder)
         self.check(options)
-        left = {cell.folder.as_posix(): cell for cell in without_result(folder, cells)}
+        left = {cell.folder: cell for cell in without_result(folder, cells)}
         before = _submitted(files)
         tasks = {name: [left[one] for one in before[name] if one in left] for name in alive(before)}
         queued = {cell.folder for waiting in tasks.values() for cell in waiting}

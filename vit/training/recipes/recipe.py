@@ -55,8 +55,7 @@ class OptimConfig:
     Args:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
             the other weights.
-        lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
-            and suggests a value; the report shows its curve, and the training keeps the recipe's value.
+        lr: learning rate after the warm-up.
         epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
             of training images, for fine-tuning, and no fewer than 8 passes.
         steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
