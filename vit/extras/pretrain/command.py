@@ -17,8 +17,7 @@ from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.commands.train_plan import warn_of_space
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
-from vit.extras.pretrain.shown_plan import show_pretrain_plan
-from vit.extras.pretrain.shown_progress import PretrainProgress, show_pretrain_result
+from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
 from vit.launch import is_first
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.values import dump
@@ -177,8 +176,7 @@ def _draw(
     """Draw figures and page."""
 
     def draw() -> None:
-        from vit.extras.pretrain.figures import draw_pretraining
-        from vit.extras.pretrain.page import write_pretrain_report
+        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
         draw_pretraining(run, plan, found, tracker)
         write_pretrain_report(run, found.fit.result)

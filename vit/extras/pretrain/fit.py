@@ -12,10 +12,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.extras.pretrain.images import has_progress
 from vit.extras.pretrain.objective import Objective
-from vit.extras.pretrain.objectives import make_objective
 from vit.extras.pretrain.plan import PretrainPlan
-from vit.extras.pretrain.pretrainer import KNN, Pretrainer
-from vit.extras.pretrain.starting_accuracy import StartingAccuracy
+from vit.extras.pretrain.pretrainer import KNN, Pretrainer, StartingAccuracy, make_objective
 from vit.training.attempts import in_attempts
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_with
