@@ -139,7 +139,7 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     OpenVinoFiles().write(trained("vit"), tmp_path / "m")
     for path in (written, tmp_path / "m.pt2", tmp_path / "m" / "openvino_model.xml"):
         content = path.read_bytes()
-        assert folder not in content and b"deployed.py" not in content
+        assert folder not in content and b"deployment.py" not in content
 
 
 @pytest.mark.parametrize(

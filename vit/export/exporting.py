@@ -32,7 +32,7 @@ from vit.export.verify import (
     real_images,
 )
 from vit.export.weights import Weights
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import trained_engine
 
 _LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
@@ -47,7 +47,7 @@ def export_format(name: str) -> Format:
     return made
 
 
-def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
+def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -69,27 +69,27 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
     chosen.check_installed(name)
     with new_output(name, output) as written:
         chosen.write(trained, written)
-        words = chosen.structure(trained, written)
-        if words is not None:
+        structure = chosen.structure(trained, written)
+        if structure is not None:
             if files:
                 raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
-            return Structure(words)
-        found = _compared(trained, chosen, written, files)
-        seen = _seen_by_peer(trained, chosen, written, files)
-        if seen is not None and not seen.is_small:
+            return Structure(structure)
+        difference = _compared(trained, chosen, written, files)
+        peer = _compared_with_peer(trained, chosen, written, files)
+        if peer is not None and not peer.is_small:
             raise CheckpointError(
-                f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
+                f"the transform of {peer.library} prepares {peer.worst} differently, by {peer.gray:.1f} gray "
                 f"levels on average (allowed: {GRAY:g}); nothing was written",
                 "give another --format",
             )
-        if not found.is_small:
+        if not difference.is_small:
             raise CheckpointError(
-                f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
-                f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
+                f"the {name} file differs from the checkpoint by up to {difference.largest:.2g} in a probability, and "
+                f"in {difference.num_labels} of {difference.num_images} labels (allowed: {TOLERANCE:g} and 0); "
                 "nothing was written",
                 "give another --format",
             )
-    return replace(found, peer=seen)
+    return replace(difference, peer=peer)
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def check_output(name: str, output: Path) -> None:
         raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
 
 
-def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
+def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
     found = compare(_reference(trained), theirs, batches, trained.description.multilabel)
@@ -166,7 +166,9 @@ def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[s
     return found
 
 
-def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> PeerDifference | None:
+def _compared_with_peer(
+    trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]
+) -> PeerDifference | None:
     """Comparison on the files' bytes, or on random pictures, or None where the library does not prepare pictures."""
     peer = chosen.peer(trained, written)
     if peer is None:
@@ -176,7 +178,7 @@ def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequen
     return compare_peer(_reference(trained), preprocess, peer, pictures, trained.description.multilabel)
 
 
-def _reference(trained: Trained) -> Classify:
+def _reference(trained: LoadedModel) -> Classify:
     """The checkpoint's own probabilities."""
     return trained_engine(trained, torch.device("cpu"), "32-true").probabilities
 

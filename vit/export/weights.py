@@ -17,7 +17,7 @@ from torch import Tensor
 from vit.checkpoints.format import KEY, Description
 from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import trained_engine
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.adapt import head_names
@@ -28,19 +28,19 @@ class Weights(Format):
 
     ending = ".safetensors"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         save_weights(trained.network.state_dict(), path, metadata(trained.description))
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         with safe_open(path, framework="pt") as file:
             description = Description.from_dict(json.loads(file.metadata()[KEY]))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dictionary
         network = description.build()
         network.load_state_dict(weights)
         device = torch.device("cpu")
-        return trained_engine(Trained(network, description), device, "32-true").probabilities
+        return trained_engine(LoadedModel(network, description), device, "32-true").probabilities
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return f"weights = safetensors.torch.load_file({str(path)!r})"
 
 
@@ -71,7 +71,7 @@ def folded_metadata(description: Description) -> dict[str, str]:
     return metadata(replace(description, temperature=1.0, multilabel=folded))
 
 
-def calibrated_weights(trained: Trained) -> dict[str, Tensor]:
+def calibrated_weights(trained: LoadedModel) -> dict[str, Tensor]:
     """The network's weights with the temperature folded into the last layer, so that its softmax is calibrated.
 
     With several labels for an image, each row of the last layer is divided by the temperature of its label.

@@ -20,7 +20,7 @@ from vit.errors import CheckpointError, UsageError, first_line
 from vit.export.format import Classify, Format, check_pictures, description_text
 from vit.export.quiet import quiet
 from vit.inference.activation import probabilities_of
-from vit.inference.deployed import Trained, input_words, notes
+from vit.inference.deployment import LoadedModel, describe_input, notes
 
 if TYPE_CHECKING:
     from coremltools.models import MLModel
@@ -38,7 +38,7 @@ class CoreMlPackage(Format):
     packages = ("coremltools",)
     extra = "coreml"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "Core ML")
         with quiet(), contextlib.redirect_stderr(io.StringIO()):  # its bars of progress ignore what was asked for
             model = _converted(trained)
@@ -46,13 +46,13 @@ class CoreMlPackage(Format):
             for key, text in {
                 "vit": description_text(trained.description),
                 **notes(trained),
-                "input": _picture_words(trained),
+                "input": _describe_picture(trained),
             }.items():
                 model.user_defined_metadata[key] = text
             model.save(str(path))
         (path / _DEBUG_FILE).unlink(missing_ok=True)
 
-    def structure(self, trained: Trained, path: Path) -> str:
+    def structure(self, trained: LoadedModel, path: Path) -> str:
         with quiet():
             import coremltools
 
@@ -77,19 +77,19 @@ class CoreMlPackage(Format):
             "and the converter merged the others with their neighbors"
         )
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         raise UsageError("Core ML computes on Apple's systems alone", _OTHERS)
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return (
             f"model = coremltools.models.MLModel({str(path)!r})  # on macOS; or drag the package into Xcode\n"
-            f'answer = model.predict({{"{INPUT}": picture}})  # {_picture_words(trained)}'
+            f'answer = model.predict({{"{INPUT}": picture}})  # {_describe_picture(trained)}'
         )
 
 
-def _picture_words(trained: Trained) -> str:
+def _describe_picture(trained: LoadedModel) -> str:
     """The input in words: Core ML takes a picture where other formats take a tensor."""
-    _, _, words = input_words(trained).partition(": ")  # behind the dtype and the shape
+    _, _, words = describe_input(trained).partition(": ")  # behind the dtype and the shape
     return f"picture of {trained.network.image_size} x {trained.network.image_size}: {words}"
 
 
@@ -99,7 +99,7 @@ class _Picture(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: LoadedModel) -> None:
         super().__init__()
         self.network, self.description = trained.network, trained.description
         plain = trained.description.preprocess
@@ -111,7 +111,7 @@ class _Picture(nn.Module):
         return probabilities_of(logits, self.description.temperature, self.description.multilabel)
 
 
-def _converted(trained: Trained) -> "MLModel":
+def _converted(trained: LoadedModel) -> "MLModel":
     """The network as a model of coremltools."""
     import coremltools
     from coremltools.converters.mil.frontend.torch.torch_op_registry import register_torch_op

@@ -13,7 +13,7 @@ from vit.console import Reporter, count_of
 from vit.errors import UsageError
 
 if TYPE_CHECKING:
-    from vit.inference.deployed import Trained
+    from vit.inference.deployment import LoadedModel
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _HUB = "hf:"
@@ -102,7 +102,7 @@ def _checked(target: str) -> str:
     return name
 
 
-def _export(model: Path, trained: "Trained", format: str, name: str, folder: Path) -> None:
+def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder: Path) -> None:
     """Write the export and its card into a folder that does not exist yet."""
     from vit.commands.model_card import card_of, origin_of
     from vit.export.exporting import export, export_format

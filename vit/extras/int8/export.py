@@ -20,7 +20,7 @@ from vit.errors import CheckpointError, DataError
 from vit.export.exporting import new_output
 from vit.export.format import Progress
 from vit.extras.int8.formats import format_of
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies, trained_engine
 from vit.inference.scored_images import Scored, ScoredImages
 from vit.inference.scored_labels import ScoredLabels
@@ -81,7 +81,7 @@ class Int8Answers:
 
 
 def export_int8(
-    trained: Trained,
+    trained: LoadedModel,
     name: str,
     output: Path,
     images: Tensor,
