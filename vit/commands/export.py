@@ -82,19 +82,19 @@ def export(
     from vit.export.exporting import export as write
     from vit.export.verify import Structure
 
-    chosen = export_format(format)
+    export_kind = export_format(format)
     quantizer: Quantizer | None = registry.INT8.load()() if precision == "int8" else None
     if quantizer is not None:
         quantizer.check(format)
-    chosen.check_installed(format)
+    export_kind.check_installed(format)
     wanted = None if output is None else Path(output).expanduser()
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
-    card_file = check_card(card, format, has_folder=not chosen.ending)
+    card_file = check_card(card, format, has_folder=not export_kind.ending)
     trained, reporter = trained_model(Path(model), unfinished), Reporter()
     warn_of_unfinished(trained.description.unfinished or "", reporter)
     mark = "-int8" if precision == "int8" else ""
-    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{chosen.ending}"))
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{export_kind.ending}"))
     what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
     kind = f"{format}, int8" if precision == "int8" else format
     summary = f"{path}: {kind}, {len(trained.description.class_names)} {what}"
@@ -108,7 +108,7 @@ def export(
     else:
         difference = write(trained, format, path, files)
         exported, cost = trained, None
-        classify = None if isinstance(difference, Structure) else chosen.read(trained, path)
+        classify = None if isinstance(difference, Structure) else export_kind.read(trained, path)
         reporter.line(summary)
         show_difference(reporter, difference, files, verify)
     show_licence(reporter, trained)

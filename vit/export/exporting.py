@@ -65,17 +65,17 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
         CheckpointError: the exported network differs. It is removed.
         ResourceError: the output cannot be written.
     """
-    chosen = export_format(name)
-    chosen.check_installed(name)
+    export_kind = export_format(name)
+    export_kind.check_installed(name)
     with new_output(name, output) as written:
-        chosen.write(trained, written)
-        structure = chosen.structure(trained, written)
+        export_kind.write(trained, written)
+        structure = export_kind.structure(trained, written)
         if structure is not None:
             if files:
                 raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
             return Structure(structure)
-        difference = _compared(trained, chosen, written, files)
-        peer = _compared_with_peer(trained, chosen, written, files)
+        difference = _compared(trained, export_kind, written, files)
+        peer = _compared_with_peer(trained, export_kind, written, files)
         if peer is not None and not peer.is_small:
             raise CheckpointError(
                 f"the transform of {peer.library} prepares {peer.worst} differently, by {peer.gray:.1f} gray "
@@ -160,10 +160,10 @@ def check_output(name: str, output: Path) -> None:
 def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
-    found = compare(_reference(trained), theirs, batches, trained.description.multilabel)
-    if not found.num_images:
+    difference = compare(_reference(trained), theirs, batches, trained.description.multilabel)
+    if not difference.num_images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
-    return found
+    return difference
 
 
 def _compared_with_peer(

@@ -60,9 +60,9 @@ class CoreMlPackage(Format):
             arrays = _arrays(spec, path)
         side, names = trained.network.image_size, trained.description.class_names
         (image,) = spec.description.input
-        found = image.type.imageType
-        if (image.name, found.width, found.height) != (INPUT, side, side):
-            raise CheckpointError(f"the input is {image.name}, {found.width} x {found.height}", _OTHERS)
+        image_type = image.type.imageType
+        if (image.name, image_type.width, image_type.height) != (INPUT, side, side):
+            raise CheckpointError(f"the input is {image.name}, {image_type.width} x {image_type.height}", _OTHERS)
         if trained.description.multilabel is None and _class_names(spec) != list(names):
             raise CheckpointError("the package has other class names, or in another order", _OTHERS)
         layers = [layer for layer in trained.network.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]

@@ -43,9 +43,9 @@ class Repository:
 
     def holds(self, folder: Path) -> bool:
         """Whether the repository has exactly the files of a folder, with the same content."""
-        found = {path: digest for path, digest in self.hashes if path != _OF_THE_HUB}
+        remote = {path: digest for path, digest in self.hashes if path != _OF_THE_HUB}
         local = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-        return found.keys() == local.keys() and all(found[name] in _digests(path) for name, path in local.items())
+        return remote.keys() == local.keys() and all(remote[name] in _digests(path) for name, path in local.items())
 
 
 def check_login(name: str) -> str:

@@ -164,9 +164,9 @@ class MlflowTracker:
 
     def _new_run(self, name: str, group: str | None) -> str:
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vit"
-        found = self._client.get_experiment_by_name(title)
-        if found is not None:
-            experiment = found.experiment_id
+        known = self._client.get_experiment_by_name(title)
+        if known is not None:
+            experiment = known.experiment_id
         else:
             try:
                 experiment = self._client.create_experiment(title, artifact_location=self._address.artifacts)

@@ -48,7 +48,7 @@ def pretrain(
         resume: unfinished pretraining to resume; "auto": the newest one below `out` that has these options, else a new
             run.
         options: options of the recipe by their names on the command line: method="diet", init_from="weights.pth",
-            epochs=100. A name with dots is given as `**{"data.unlabelled": "more_photos/"}`. One device trains, unless
+            epochs=100. A name with dots is given as `**{"data.unlabeled": "more_photos/"}`. One device trains, unless
             torchrun has started the program.
 
     Returns:
@@ -133,7 +133,7 @@ def _without_copies(
     """
     from vit.extras.pretrain.images import copies_of_unseen, only_used, without_rows
 
-    if recipe.data.unlabelled is None:
+    if recipe.data.unlabeled is None:
         used = only_used(images)
         return used, read_together(used, reporter, meeting)
     contents = read_together(images, reporter, meeting)
@@ -156,18 +156,18 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     progress = PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         progress.close()
-    if not found.fit.is_first_process:
+    if not pretrained.fit.is_first_process:
         return
     keep_state = plan.recipe.trainer.keep_state
-    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker), keep_state)
-    show_pretrain_result(reporter, run, found.fit.result, plan)
+    finish(run, pretrained.fit, tracker, lambda: _draw(reporter, run, plan, pretrained, tracker), keep_state)
+    show_pretrain_result(reporter, run, pretrained.fit.result, plan)
 
 
 def _draw(

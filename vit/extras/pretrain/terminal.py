@@ -97,9 +97,9 @@ def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunRe
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
     reporter.facts([*facts, ("report", str(run.report_path)), ("backbone", str(run.backbone_path))])
     labeled = bool(plan.source.class_names)
-    data, given = _shown(plan.recipe.data.source) if labeled else "LABELED_IMAGES", plan.recipe.data
+    data, config = _shown(plan.recipe.data.source) if labeled else "LABELED_IMAGES", plan.recipe.data
     names = ("root", "groups", "image_column", "label_column") if labeled else ()
-    options = {name: getattr(given, name) for name in names if getattr(given, name)}
+    options = {name: getattr(config, name) for name in names if getattr(config, name)}
     start = plan.recipe.model.init_from
     if is_worse:
         reporter.notice(
