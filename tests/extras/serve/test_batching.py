@@ -120,6 +120,8 @@ def test_a_full_service_says_when_to_come_again(slow):
         answer = client.post("/predict", content=b"b")
         assert answer.status_code == 503 and answer.headers["Retry-After"] == "1"
         assert first.result(20).status_code == 504, "no answer in time"
+        while batcher.num_waiting and time.monotonic() < until:
+            time.sleep(0.01)
         assert batcher.num_waiting == 0, "whoever has gone leaves room"
         slow.go.set()
     batcher.close()
