@@ -16,18 +16,12 @@ from vit.console import Reporter
 from vit.data.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
-from vit.layout import OPENVINO_GRAPH, RunLayout
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.export.format import Classify, Quantizer
 
 Precision = Literal["32-true", "int8"]
-NEXT = {
-    "onnx": "vit predict {path} FOLDER_OF_IMAGES",
-    "openvino": f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES",
-    "safetensors": "vit train DATA --init_from {path}",
-    "timm": "vit train DATA --init_from {path}",
-}
 
 
 def export(
@@ -117,8 +111,8 @@ def export(
         reporter.line(f"model card: {written}")
     show_size_and_speed(reporter, trained, kind, path, classify)
     show_how_to_load(reporter, exported, format, path)
-    if format in NEXT:
-        following = NEXT[format].format(path=shlex.quote(str(path)))
+    if export_kind.next_command:
+        following = export_kind.next_command.format(path=shlex.quote(str(path)))
     else:
         data = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
         following = f"vit evaluate {shlex.quote(os.fspath(model))}{data}"

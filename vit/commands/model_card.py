@@ -59,11 +59,12 @@ def write_card(
     """
     from vit.export.exporting import export_format
 
-    file = card if export_format(format).ending else path / CARD
+    export_kind = export_format(format)
+    file = card if export_kind.ending else path / CARD
     if file is None:
         return None
-    code = export_format(format).how_to_load(trained, Path(path.name))
-    return _write(file, card_of(trained, format, path.stem, code, origin_of(model), int8))
+    code = f"{export_kind.imports}\n{export_kind.how_to_load(trained, Path(path.name))}"
+    return _write(file, card_of(trained, export_kind.library, path.stem, code, origin_of(model), int8))
 
 
 def write_converted_card(trained: "LoadedModel", source: str, path: Path, card: Path) -> Path:
@@ -76,20 +77,21 @@ def write_converted_card(trained: "LoadedModel", source: str, path: Path, card: 
     """
     from vit.export.card_facts import Origin
 
-    code = f'predictor = vit.load({path.name!r})\nfor row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
+    use = 'for row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
+    code = f"import vit\npredictor = vit.load({path.name!r})\n{use}"
     origin = Origin(start=f"The weights were converted from {_describe_source(source)}")
-    return _write(card, card_of(trained, "ckpt", path.stem, code, origin))
+    return _write(card, card_of(trained, "pytorch", path.stem, code, origin))
 
 
 def card_of(
-    trained: "LoadedModel", format: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
+    trained: "LoadedModel", library: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
 ) -> str:
     """The text of a card."""
     from vit.export.card import card_text
     from vit.export.card_facts import CardFacts
 
     parameters = sum(parameter.numel() for parameter in trained.network.parameters())
-    return card_text(CardFacts(title, trained.description, parameters, format, code, origin, int8))
+    return card_text(CardFacts(title, trained.description, parameters, library, code, origin, int8))
 
 
 def hub_data(data: str) -> str | None:

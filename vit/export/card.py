@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 _MARKS = re.compile(r"([\\`*_\[\]|#<>])")
 UNKNOWN = "unknown"
-_LIBRARIES = {"hf": "transformers", "timm": "timm", "onnx": "onnx", "openvino": "openvino", "tflite": "tflite",
-              "coreml": "coreml"}  # fmt: skip
-_IMPORTS = {
-    "onnx": "import onnxruntime",
-    "openvino": "import openvino",
-    "pt2": "import torch",
-    "safetensors": "import safetensors.torch",
-    "timm": "import timm, torch",
-    "hf": "from transformers import AutoImageProcessor, AutoModelForImageClassification",
-    "tflite": "from ai_edge_litert.interpreter import Interpreter",
-    "coreml": "import coremltools",
-    "ckpt": "import vit",
-}
 _METRICS = {  # of result.json -> the hub's type, and the name in the text
     "acc1": ("accuracy", "accuracy"),
     "acc5": ("top_5_accuracy", "top-5 accuracy"),
@@ -110,7 +97,7 @@ def card_text(facts: CardFacts) -> str:
         else "It gives every image one of them, also an image of something else.",
         side=description.preprocess.image_size,
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
-        code=f"{_IMPORTS[facts.format]}\n{facts.code}",
+        code=facts.code,
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
         unfinished=""
         if description.unfinished is None
@@ -149,7 +136,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
     ]
     licence = _licence_keys(description.licence)
     return ModelCardData(
-        library_name=_LIBRARIES.get(facts.format, "pytorch"),
+        library_name=facts.library,
         pipeline_tag="image-classification",
         tags=["image-classification", "vision", "vit-lightning", *(["int8"] if facts.int8 else [])],
         datasets=None if origin.hub_data is None else [origin.hub_data],

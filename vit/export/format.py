@@ -45,11 +45,17 @@ class Format(ABC):
 
     Attributes:
         ending: end of the file name, or empty for a folder.
+        imports: Python code before that of `how_to_load`.
+        library: library of the format in the words of the Hugging Face hub.
+        next_command: command that uses an export at {path}; empty: none does.
         packages: packages that the format needs beyond those of this program.
         extra: extra of this program that installs these packages.
     """
 
     ending: str
+    imports: str
+    library = "pytorch"
+    next_command = ""
     packages: tuple[str, ...] = ()
     extra: str = ""
 

@@ -15,6 +15,7 @@ class Program(Format):
     """The same graph as in ONNX: from uint8 images to calibrated probabilities."""
 
     ending = ".pt2"
+    imports = "import torch"
 
     def write(self, trained: LoadedModel, path: Path) -> None:
         words = notes(trained)

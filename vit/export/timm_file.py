@@ -37,6 +37,9 @@ class TimmFile(PeerFormat):
     """A .safetensors file with the names of timm, with the temperature folded into the last layer."""
 
     ending = ".safetensors"
+    imports = "import timm, torch"
+    library = "timm"
+    next_command = "vit train DATA --init_from {path}"
 
     def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "timm")

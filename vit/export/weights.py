@@ -27,6 +27,8 @@ class Weights(Format):
     """The weights as they are. `--init_from` accepts the file."""
 
     ending = ".safetensors"
+    imports = "import safetensors.torch"
+    next_command = "vit train DATA --init_from {path}"
 
     def write(self, trained: LoadedModel, path: Path) -> None:
         save_weights(trained.network.state_dict(), path, metadata(trained.description))

@@ -35,6 +35,8 @@ class CoreMlPackage(Format):
     """An ML program in float32 with an image as input, as Xcode and the Vision framework expect one."""
 
     ending = ".mlpackage"
+    imports = "import coremltools"
+    library = "coreml"
     packages = ("coremltools",)
     extra = "coreml"
 

@@ -23,6 +23,9 @@ class OnnxFile(Format):
     """A graph that `vit predict` accepts, too."""
 
     ending = ONNX
+    imports = "import onnxruntime"
+    library = "onnx"
+    next_command = "vit predict {path} FOLDER_OF_IMAGES"
     packages = ("onnx", "onnxscript", "onnxruntime")
     extra = "export"
 

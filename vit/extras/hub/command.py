@@ -112,8 +112,8 @@ def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder:
     file = folder if not chosen.ending else folder / f"model{chosen.ending}"
     export(trained, format, file)
     shown = Path(name) if format == "hf" else Path(file.name if chosen.ending else ".")
-    code = chosen.how_to_load(trained, shown)
-    text = card_of(trained, format, title, code, origin_of(model))
+    code = f"{chosen.imports}\n{chosen.how_to_load(trained, shown)}"
+    text = card_of(trained, chosen.library, title, code, origin_of(model))
     (folder / CARD).write_text(text, encoding="utf-8")
 
 

@@ -28,6 +28,8 @@ class TransformersFolder(PeerFormat):
     """config.json, model.safetensors and preprocessor_config.json, with the temperature folded into the classifier."""
 
     ending = ""
+    imports = "from transformers import AutoImageProcessor, AutoModelForImageClassification"
+    library = "transformers"
     packages = ("transformers",)
     extra = "hub"
 

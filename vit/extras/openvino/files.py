@@ -13,6 +13,9 @@ class OpenVinoFiles(Format):
     """A graph that `vit predict` accepts, too. A folder, because a graph without its weights is worth nothing."""
 
     ending = ""
+    imports = "import openvino"
+    library = "openvino"
+    next_command = f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES"
     packages = ("openvino",)
     extra = "openvino"
 
