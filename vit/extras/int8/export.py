@@ -20,6 +20,7 @@ from vit.errors import CheckpointError, DataError
 from vit.export.exporting import new_output
 from vit.export.format import Progress
 from vit.extras.int8.formats import format_of
+from vit.inference.calibration import fit_temperature
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies, trained_engine
 from vit.inference.scored_images import Scored, ScoredImages
@@ -148,8 +149,6 @@ def _temperature_factor(found: Scored) -> float:
     """By what the temperature of int8 should be multiplied; 1 where the images do not tell, and with several labels."""
     if not isinstance(found, ScoredImages):
         return 1.0
-    from vit.inference.calibration import fit_temperature
-
     return fit_temperature(replace(found, temperature=1.0)).value
 
 
