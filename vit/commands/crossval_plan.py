@@ -134,7 +134,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     """Show what a cross-validation will do."""
-    from vit.study.executors import share_words
+    from vit.study.executors import describe_share
 
     facts = plan.facts
     classes = facts["classes"]
@@ -147,7 +147,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
             *(("note", note) for note in plan.notes),
             ("folds", f"{facts['folds']}, {facts['division']}"),
             ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
-            ("jobs", share_words(plan.where.executor, plan.machine)),
+            ("jobs", describe_share(plan.where.executor, plan.machine)),
             *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
             ("folder", str(plan.folder.path)),
         ]
