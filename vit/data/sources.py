@@ -23,7 +23,7 @@ from vit.csv_files import describe_escapes
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.folder_source import read_folder_source
-from vit.data.groups import ALIKE, twins
+from vit.data.groups import ALIKE, similar_names
 from vit.data.image_csv import column_names
 from vit.data.label_text import MISSING, PRESENT
 from vit.data.outputs import is_output
@@ -127,7 +127,9 @@ def _add_notes(source: Source) -> None:
         )
         counts.update(dict(zip(source.class_names, map(int, numbers), strict=True)))
     counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
-    source.notes.extend(f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in twins(source.class_names))
+    source.notes.extend(
+        f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(source.class_names)
+    )
     source.notes.extend(
         f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
         for name in source.class_names

@@ -14,7 +14,7 @@ from vit.data.groups import UNDO
 from vit.data.iterative_stratification import iteratively_stratified
 from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source, label_names
-from vit.data.stratified import division_words, stratified
+from vit.data.stratified import describe_division, stratified
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
@@ -79,7 +79,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
             raise DataError(words, fix)
     _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
-    note = f"cut {cut} from the {len(train):,} training images ({division_words(train)}, seed {seed})"
+    note = f"cut {cut} from the {len(train):,} training images ({describe_division(train)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 
