@@ -283,9 +283,3 @@ def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
     ours = {name for names in NAMES.values() for name in names}
     found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
     return {i: name for i, name in found if plain_name(name) not in ours}
-
-
-def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
-    """Names of the columns that have one of our names and are not read, because another column is read for it."""
-    others = _others(header, read)
-    return [name for i, name in enumerate(header) if i not in read and i not in others and not is_index(name)]
