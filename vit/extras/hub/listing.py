@@ -6,7 +6,6 @@ like a whole data set where there is no network.
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from vit.atomic_files import write_json
 from vit.data.dataset_names import PARQUET, HubName
 from vit.data.hub_errors import advice, is_final, why_not
 from vit.errors import DataError, ResourceError
+from vit.layout import cache_folder
 
 CONVERTED = "refs/convert/parquet"  # branch to which the hub converts data sets of other formats
 PATIENCE = 10.0  # seconds until the hub must have answered
@@ -99,9 +99,8 @@ def _asked(name: HubName) -> Listing:
 
 def _file(name: HubName) -> Path:
     """The file that keeps a listing of any config of a data set."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     key = hashlib.sha256(f"{name.repository}@{name.revision or ''}".encode()).hexdigest()[:32]
-    return home.expanduser() / "vit-lightning" / "hub" / f"{key}.json"
+    return cache_folder("hub") / f"{key}.json"
 
 
 def _keep(name: HubName, listing: Listing) -> None:

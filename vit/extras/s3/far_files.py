@@ -6,7 +6,7 @@ An answer has the length that was asked for, or is an error. What the bytes are,
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,23 +124,10 @@ class FarFiles:
 
     def _told(self, address: str) -> dict[str, Any]:
         """What a server says of a file."""
-        failed: Exception | None = None
-        for attempt in range(self._patience.attempts):
-            self._pause(attempt)
-            try:
-                told: dict[str, Any] = self._files().info(address)
-            except UsageError:
-                raise
-            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
-                failed = error
-                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-                    failed = error.__cause__  # fsspec calls every failure of http so
-                self._raise_final(address, failed)
-                continue
-            if told.get("type") == "directory":
-                raise MissingError(f"there is no {address}", "check the address")
-            return told
-        raise self._gave_up(address, failed)
+        told: dict[str, Any] = self._asked_again(address, lambda files: files.info(address))
+        if told.get("type") == "directory":
+            raise MissingError(f"there is no {address}", "check the address")
+        return told
 
     def names(self, folder: str) -> list[str]:
         """Addresses of the files in a folder of an object store, sorted.
@@ -148,21 +135,27 @@ class FarFiles:
         Raises:
             DataError: the store refuses, or does not answer.
         """
+        try:
+            found = self._asked_again(folder, lambda files: files.ls(folder, detail=True))
+        except MissingError:
+            return []
+        return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
+
+    def _asked_again(self, address: str, ask: Callable[[Any], Any]) -> Any:
+        """The answer of a file system, which is asked again after pauses; DataError where it gives none."""
         failed: Exception | None = None
         for attempt in range(self._patience.attempts):
             self._pause(attempt)
             try:
-                found = self._files().ls(folder, detail=True)
-            except FileNotFoundError:
-                return []
+                return ask(self._files())
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
                 failed = error
-                self._raise_final(folder, failed)
-                continue
-            return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
-        raise self._gave_up(folder, failed)
+                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+                    failed = error.__cause__  # fsspec calls every failure of http so
+                self._raise_final(address, failed)
+        raise self._gave_up(address, failed)
 
     def _pause(self, attempt: int) -> None:
         """Wait before an attempt that is not the first."""
