@@ -137,16 +137,8 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
         typical = f"{sizes.median_width}x{sizes.median_height}"
         rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
     kind = "label" if source.is_multilabel else "class"
-    names = (
-        "split",
-        "images",
-        "readable",
-        f"largest to smallest {kind}",
-        "median pixels",
-        "least side",
-        "greatest side",
-    )
-    reporter.table(names, rows)
+    sides = ("median pixels", "least side", "greatest side")
+    reporter.table(("split", "images", "readable", f"largest to smallest {kind}", *sides), rows)
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
     reporter.line(f"\nimages {'with' if source.is_multilabel else 'of'} a {kind}{title}")
@@ -172,12 +164,12 @@ def _show_findings(reporter: Reporter, findings: "list[Finding]") -> None:
         some = [finding for finding in findings if (finding.severity, finding.kind) == (severity, kind)]
         reporter.line(f"\n{severity}: {kind.replace('_', ' ')}; {some[0].suggestion}")
         for finding in some[:SHOWN_EXAMPLES]:
-            reporter.line(f"  {_words(finding)}")
+            reporter.line(f"  {_describe(finding)}")
         if count > SHOWN_EXAMPLES:
             reporter.line(f"  ... and {count - SHOWN_EXAMPLES:,} more")
 
 
-def _words(finding: "Finding") -> str:
+def _describe(finding: "Finding") -> str:
     """A finding as one line."""
     here = finding.path or " ".join(part for part in (finding.split, finding.label) if part)
     there = f" and {finding.other_path}" if finding.other_path else ""

@@ -59,12 +59,8 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
     if not clusters:
         return replace(source, notes=notes)
     names = [name for one in samples for name in (one.paths if one.groups is None else one.groups)]
-    if samples[0].groups is None:
-        names = (
-            [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
-            if len(samples) > 1
-            else names
-        )
+    if samples[0].groups is None and len(samples) > 1:
+        names = [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
     joined = _joined(names, clusters)
     ends = np.cumsum([0, *map(len, samples)])
     splits = {

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from vit.csv_files import describe_escapes
 from vit.data.duplicates import Match, exact_matches, near_matches
 from vit.data.groups import leaks
-from vit.data.label_text import PRESENT
 from vit.data.preprocess import COLORS
-from vit.data.samples import Labels, Samples, Source
+from vit.data.samples import Labels, Source
 from vit.data.scan import ImageList, ScannedImages, scan_images
 
 Severity = Literal["error", "warning"]
@@ -120,7 +119,7 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     """
     images = ImageList(source)
     scanned = scan_images(images, progress)
-    counts = {split: _counted(source.splits[split], len(source.class_names)) for split in images.splits}
+    counts = {split: source.splits[split].class_counts(len(source.class_names)) for split in images.splits}
     findings = [
         *_image_findings(images, scanned),
         *_pixel_findings(images, scanned),
@@ -136,13 +135,6 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     }
     num_images = {split: len(source.splits[split]) for split in images.splits}
     return CheckResult(findings, counts, num_images, sizes)
-
-
-def _counted(samples: Samples, num_classes: int) -> Labels:
-    """(C,) number of images of each class, or with each label."""
-    if samples.is_multilabel:
-        return np.asarray((samples.label_rows == PRESENT).sum(axis=0))
-    return np.bincount(samples.labels, minlength=num_classes)
 
 
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:

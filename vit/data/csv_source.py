@@ -157,26 +157,23 @@ def _read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool) 
         values |= dict.fromkeys(_MINUS, ABSENT)
         notes.append(f"{path.name}: the labels are -1 and 1; -1 is read as absent")
     parsed = [{name: values[cell] for name, cell in zip(names, row, strict=True)} for row in cells]
-    rows = rows_by_split(path, table, parsed, to_measure, notes)
     one_hot = [ABSENT] * (len(names) - 1) + [PRESENT]
     if len(names) > 1 and all(sorted(row.values()) == one_hot for row in parsed):
-        return _one_class(path, names, rows, notes, to_measure)
+        classes = [next(name for name, value in row.items() if value == PRESENT) for row in parsed]
+        return _one_class(path, table, names, classes, notes, to_measure)
+    rows = rows_by_split(path, table, parsed, to_measure, notes)
     return _source_of_labels(path, tuple(sorted(names)), rows, NOT_KNOWN, notes, to_measure)
 
 
-def _one_class(path: Path, names: list[str], rows: _RowsOfLabels, notes: list[str], to_measure: bool) -> Source:
+def _one_class(
+    path: Path, table: ImageTable, names: list[str], classes: list[str], notes: list[str], to_measure: bool
+) -> Source:
     """The source of a one-hot table: one column of 0 and 1 for each class, and a single 1 in each row."""
-    listed = {
-        split: [
-            row._replace(labels=next(name for name, value in row.labels.items() if value == PRESENT)) for row in part
-        ]
-        for split, part in rows.items()
-    }
-    found = {row.labels for row in listed["train"]}
-    absent = [] if to_measure else [name for name in names if name not in found]
-    source = source_of_classes(path, listed, names if to_measure else None, notes, to_measure, is_one_hot=True)
-    count = len(source.class_names)
-    notes.append(f"{path.name}: each row has a single 1: one class for an image (one-hot), out of {count}")
+    rows = rows_by_split(path, table, classes, to_measure, notes)
+    source = source_of_classes(path, rows, names if to_measure else None, notes, to_measure, is_one_hot=True)
+    known = source.class_names
+    notes.append(f"{path.name}: each row has a single 1: one class for an image (one-hot), out of {len(known)}")
+    absent = [name for name in names if name not in known]
     notes += [f"{path.name}: no training image has the class {', '.join(absent)}"] * bool(absent)
     return source
 

@@ -21,8 +21,6 @@ SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
 NAME = "name"  # its last column: the path below the folder of the images, as predictions/*.csv have it
 MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
-_MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
-_HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) for more in _MORE)
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
@@ -109,7 +107,7 @@ class SplitRow(NamedTuple):
     Attributes:
         path: absolute path of the file; a name for an image of a data set without files.
         label: class name; the text of `label_text` where an image may have several labels.
-        content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
+        content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files.
         group: the image's group; "" where images have none.
     """
 
@@ -197,14 +195,11 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        is_whole = all(len(row) == len(header) for row in rows)
-        if header[-1:] == [NAME]:  # of runs of this version
-            header, rows = header[:-1], [row[:-1] for row in rows]
-        if tuple(header) not in _HEADERS or not is_whole:
+        if tuple(header[:3]) not in (COLUMNS, MULTILABEL_COLUMNS) or not {*header[3:]} <= {CONTENT, GROUP, NAME}:
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
-        has_groups_alone = tuple(header[len(COLUMNS) :]) == (GROUP,)
         for name, label, split, *others in rows:
-            row = SplitRow(name, label, "", *others) if has_groups_alone else SplitRow(name, label, *others)
+            more = dict(zip(header[3:], others, strict=True))
+            row = SplitRow(name, label, more.get(CONTENT, ""), more.get(GROUP, ""))
             found.setdefault(split, []).append(row)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error

@@ -117,6 +117,18 @@ class TableReader(ImageReader):
         numbers = np.fromiter((self._numbers[path] for path in paths), dtype=np.int64, count=len(paths))
         return np.searchsorted(self._group_starts, numbers, side="right") - 1
 
+    @property
+    def size_notes(self) -> list[str]:
+        """A warning where the cache on the disk is smaller than the images of large tables."""
+        limit = PartCache.of_machine().max_bytes
+        if self.is_small or self.num_bytes <= limit:
+            return []
+        return [
+            f"{self.num_bytes / 1e9:,.1f} GB of images, and a cache of {limit / 1e9:g} GB on the disk: row groups are "
+            f"read again and again; set VIT_CACHE_GB to {self.num_bytes / 1e9 * 1.1:,.0f}, or make shards with "
+            "'vit data pack'"
+        ]
+
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_memory": None}
 

@@ -109,10 +109,10 @@ class FarFiles:
         Raises:
             DataError: it is not there, is refused, or does not come; or its server does not say its size.
         """
-        told = self._told(address)
-        if not isinstance(told.get("size"), int):
+        info = self._info(address)
+        if not isinstance(info.get("size"), int):
             raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
-        return told["size"], _version(told)
+        return info["size"], _version(info)
 
     def version(self, address: str) -> str:
         """A text that changes where a file changes; "" where its server has none.
@@ -120,14 +120,14 @@ class FarFiles:
         Raises:
             DataError: it is not there, is refused, or does not come.
         """
-        return _version(self._told(address))
+        return _version(self._info(address))
 
-    def _told(self, address: str) -> dict[str, Any]:
+    def _info(self, address: str) -> dict[str, Any]:
         """What a server says of a file."""
-        told: dict[str, Any] = self._asked_again(address, lambda files: files.info(address))
-        if told.get("type") == "directory":
+        info: dict[str, Any] = self._asked_again(address, lambda files: files.info(address))
+        if info.get("type") == "directory":
             raise MissingError(f"there is no {address}", "check the address")
-        return told
+        return info
 
     def names(self, folder: str) -> list[str]:
         """Addresses of the files in a folder of an object store, sorted.
@@ -165,7 +165,7 @@ class FarFiles:
 
     def _gave_up(self, address: str, error: Exception | None) -> DataError:
         return DataError(
-            f"{address} does not come after {self._patience.attempts} attempts: {_words(error)}",
+            f"{address} cannot be read ({self._patience.attempts} attempts): {_describe(error)}",
             "check the network and the address; 'vit train --resume' continues a training",
         )
 
@@ -193,13 +193,13 @@ class FarFiles:
             raise MissingError(f"there is no {address}", "check the address") from error
         if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
             raise DataError(
-                f"{address} is refused ({_words(error)})", "check the permissions and credentials of this machine"
+                f"{address} is refused ({_describe(error)})", "check the permissions and credentials of this machine"
             ) from error
         if status == _NO_SUCH_RANGE:
             fix = "restore the file, which is cut; or make the index again with 'vit data index'"
             raise DataError(f"{address} ends before the bytes that the index lists", fix) from error
         if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
-            raise DataError(f"{address} cannot be read ({_words(error)})", "check the address") from error
+            raise DataError(f"{address} cannot be read ({_describe(error)})", "check the address") from error
 
     def _too_large(self, address: str) -> TooLargeError:
         return TooLargeError(f"{address} has more than {self._max_bytes:,} bytes", "copy it to this machine")
@@ -268,9 +268,9 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
 
 
-def _version(told: dict[str, Any]) -> str:
+def _version(info: dict[str, Any]) -> str:
     """A text that changes where a file changes, from what its server says of it; "" where it says nothing of this."""
-    return "\0".join(str(told[name]) for name in _VERSIONS if told.get(name) is not None)
+    return "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
 
 
 def _status(error: Exception) -> object:
@@ -280,7 +280,7 @@ def _status(error: Exception) -> object:
     return getattr(error, "status", None) or getattr(error, "code", None) or told
 
 
-def _words(error: Exception | None) -> str:
+def _describe(error: Exception | None) -> str:
     if error is None:
         return "no answer"
     status = getattr(error, "status", None)
