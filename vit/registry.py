@@ -41,3 +41,33 @@ class Entry:
     def load(self) -> Any:
         """Import the class or function; UsageError as of `import_module`."""
         return getattr(self.import_module(), self.name)
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of a command, imported."""
+    return COMMANDS[name].import_module() if name in COMMANDS else import_module(f"vit.commands.{name}")
+
+
+COMMANDS = {
+    "demo": Entry("demo", "command", "demo"),
+    "pretrain": Entry("pretrain", "command", "pretrain"),
+    "push": Entry("hub", "command", "push"),
+    "serve": Entry("serve", "command", "serve"),
+}
+EXECUTORS = {  # of `vit.study.executors.Cluster`
+    "ray": Entry("ray", "tasks", "Ray"),
+    "slurm": Entry("slurm", "tasks", "Slurm"),
+}
+FORMATS = {  # of `vit.export.format.Format`
+    "onnx": Entry("export", "onnx_file", "OnnxFile"),
+    "openvino": Entry("openvino", "files", "OpenVinoFiles"),
+    "coreml": Entry("coreml", "package", "CoreMlPackage"),
+    "hf": Entry("hub", "transformers_folder", "TransformersFolder"),
+}
+INT8 = Entry("int8", "command", "Int8Export")  # of `vit.export.format.Precision`
+TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
+    "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
+    "mlflow": Entry("mlflow", "kind", "Mlflow"),
+}
+PRETRAINING_PLAN = Entry("pretrain", "plan", "plan_of")
+PRETRAINING_PAGE = Entry("pretrain", "page", "write_pretrain_report")

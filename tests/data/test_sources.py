@@ -13,10 +13,10 @@ from PIL import Image
 
 from vit.data import registry
 from vit.data.image_files import image_files
-from vit.data.label_text import clean_label
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError, install
+from vit.tasks.label_text import clean_label
 
 
 def touch(root: Path, *names: str | bytes) -> Path:

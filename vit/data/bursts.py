@@ -113,7 +113,7 @@ def _kept_in(samples: Sequence[Samples]) -> Path | None:
 
 
 def _label_keys(samples: Samples) -> list[object]:
-    return [row.tobytes() for row in samples.label_rows] if samples.is_multilabel else samples.labels.tolist()
+    return [row.tobytes() for row in samples.labels]
 
 
 def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> tuple[list[list[int]], int]:

@@ -15,7 +15,10 @@ import numpy as np
 
 from vit.data.dataset_names import TableColumns
 from vit.data.image_csv import ImageTable, columns_of, given_columns, read_image_csv
-from vit.data.label_text import (
+from vit.data.listed_files import ListedRow, place_of, rows_by_split, source_of_classes
+from vit.data.samples import Samples, Source
+from vit.errors import DataError
+from vit.tasks.label_text import (
     ABSENT,
     NOT_KNOWN,
     PRESENT,
@@ -25,9 +28,6 @@ from vit.data.label_text import (
     clean_label,
     parse_labels,
 )
-from vit.data.listed_files import ListedRow, place_of, rows_by_split, source_of_classes
-from vit.data.samples import Samples, Source
-from vit.errors import DataError
 
 _CELLS = {"0": ABSENT, "0.0": ABSENT, "false": ABSENT, "1": PRESENT, "1.0": PRESENT, "true": PRESENT, "": NOT_KNOWN}
 _MINUS = {"-1", "-1.0"}  # absent or unknown, as the whole table decides
@@ -241,7 +241,7 @@ def _source_of_labels(
         if not known.all():
             notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
     if not to_measure:
-        _check_variety(path, names, splits["train"].label_rows)
+        _check_variety(path, names, splits["train"].labels)
     return Source(path.stem, names, splits, notes, has_label_lists=is_list)
 
 

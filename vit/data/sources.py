@@ -24,10 +24,10 @@ from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_da
 from vit.data.folder_source import read_folder_source
 from vit.data.groups import ALIKE, similar_names
 from vit.data.image_csv import column_names
-from vit.data.label_text import MISSING
 from vit.data.outputs import is_output
 from vit.data.samples import Samples, Source, absent_notes
 from vit.errors import DataError
+from vit.tasks.label_text import MISSING
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 
@@ -116,7 +116,7 @@ def _check(source: Source, data: str) -> None:
 
 def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
-    one_kind, kind = ("label", "labels") if source.is_multilabel else ("class", "classes")
+    one_kind, kind = source.task.kind, source.task.kinds
     number = len(source.class_names)
     totals = np.sum([samples.class_counts(number) for samples in source.splits.values()], axis=0).tolist()
     counts = dict(zip(source.class_names, totals, strict=True))

@@ -14,10 +14,10 @@ from vit.data.folds import with_fold
 from vit.data.groups import with_groups
 from vit.data.image_bytes import ImageError
 from vit.data.sources import open_source
-from vit.data.unlabelled import open_images
 from vit.errors import DataError
 from vit.extras.parquet import rows as row_parts
 from vit.extras.parquet.open import list_images
+from vit.extras.pretrain.unlabeled import open_images
 
 NAMES = ("blue", "green", "red")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from vit.data.dataset_names import TableColumns
 from vit.data.image_csv import NAMES, plain_name
-from vit.data.label_text import SEPARATOR
 from vit.errors import DataError, UsageError, nearest
+from vit.tasks.label_text import SEPARATOR
 
 IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
 LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
-from vit.data.label_text import clean_label, sorted_classes
 from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError, nearest
 from vit.extras.parquet.columns import ChosenColumns, check_bars, choose_columns, column_notes
 from vit.extras.parquet.files import TableFile, column_ranges, opened
 from vit.extras.parquet.rows import ImageTable, TableReader
+from vit.tasks.label_text import clean_label, sorted_classes
 
 _NAME_CHARACTERS = 255  # of an image's own name in its key
 _NO_CLASS = -1  # that Hugging Face writes for a ClassLabel that is not known

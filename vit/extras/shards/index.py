@@ -27,6 +27,7 @@ import numpy.typing as npt
 from vit.data.dataset_names import SPLIT_OF_NAME
 from vit.data.image_bytes import MAX_BYTES
 from vit.errors import DataError, nearest
+from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 
 COLUMNS = ("key", "label", "split", "group", "shard", "offset", "length", "sha256")
 CONTENT = "content_hash"
@@ -51,7 +52,7 @@ class ShardIndex:
         sha256: hash of each image, 32 bytes.
         content_hashes: content hash of each image; "" where it is not known.
         class_names: classes in the order of their numbers; () sorts the names of the training images.
-        is_multilabel: whether an image may have several labels.
+        task: whether an image has one class, or any number of labels.
     """
 
     keys: Sequence[str]
@@ -65,7 +66,7 @@ class ShardIndex:
     sha256: Sequence[bytes]
     content_hashes: Sequence[str]
     class_names: tuple[str, ...] = ()
-    is_multilabel: bool = False
+    task: Task = SINGLE_LABEL
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -96,7 +97,7 @@ def write_index(index: ShardIndex, path: Path) -> None:
         "sha256": words([digest.hex() for digest in index.sha256]),
         CONTENT: words(index.content_hashes),
     }
-    ours = {"class_names": list(index.class_names), "several_labels": index.is_multilabel}
+    ours = {"class_names": list(index.class_names), "several_labels": index.task is MULTI_LABEL}
     table = pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(ours)})
     pq.write_table(table, path, compression="zstd")
 
@@ -142,7 +143,7 @@ def read_index(content: bytes, where: str) -> ShardIndex:
         return values if isinstance(values, list) else values.to_pylist()
 
     shard_names, shards = _shards(texts("shard"), where)
-    class_names, is_multilabel = _described(table.schema.metadata or {}, where)
+    class_names, task = _described(table.schema.metadata or {}, where)
     index = ShardIndex(
         keys=texts("key"),
         labels=texts("label"),
@@ -155,7 +156,7 @@ def read_index(content: bytes, where: str) -> ShardIndex:
         sha256=_digests(texts("sha256"), where),
         content_hashes=texts(CONTENT),
         class_names=class_names,
-        is_multilabel=is_multilabel,
+        task=task,
     )
     _check(index, where)
     return index
@@ -174,16 +175,16 @@ def _shards(names: list[str], where: str) -> tuple[tuple[str, ...], Numbers]:
     return tuple(found), np.fromiter((numbers[name] for name in names), dtype=np.int64, count=len(names))
 
 
-def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...], bool]:
-    """Class names, and whether an image may have several labels."""
+def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...], Task]:
+    """Class names, and the task."""
     if _METADATA not in metadata:
-        return (), False
+        return (), SINGLE_LABEL
     try:
         ours = json.loads(metadata[_METADATA])
         names, several = tuple(ours["class_names"]), ours["several_labels"]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise ValueError("class names must be different texts")
-        return names, bool(several)
+        return names, MULTI_LABEL if several else SINGLE_LABEL
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{where}: its class names are damaged: {error}", "make it again with 'vit data index'"
@@ -216,7 +217,7 @@ def _check(index: ShardIndex, where: str) -> None:
             problem = f"row {row}: the key {key!r} stands twice" if key else f"row {row} has no key"
             raise DataError(f"{where}, {problem}", "each image needs a key of its own")
         seen.add(key)
-        if not index.labels[row] and not index.is_multilabel:
+        if not index.labels[row] and index.task.is_exclusive:
             raise DataError(f"{where}, row {row}: {key!r} has no label", "fill it in or remove the row")
     wrong = np.flatnonzero((index.offsets < 0) | (index.lengths < 1) | (index.lengths > MAX_BYTES))
     if len(wrong):

@@ -120,7 +120,7 @@ def pack(source: Source, folder: Path, shard_bytes: int, progress: Callable[[int
         sha256=[row.sha256 for row in found],
         content_hashes=[row.content_hash for row in found],
         class_names=tuple(map(_text, source.class_names)),
-        is_multilabel=source.is_multilabel,
+        task=source.task,
     )
     write_index(index, folder / INDEX_NAME)
     return left_out
@@ -200,9 +200,9 @@ def _ending(name: str, data: bytes) -> str:
 
 def _beside(samples: Samples, row: int, text: str) -> tuple[str, bytes]:
     """Ending and content of the file with the label of an image."""
-    if samples.is_multilabel:
-        return "json", json.dumps({"labels": _text(text)}, sort_keys=True).encode()
-    return "cls", str(int(samples.labels[row])).encode()
+    if samples.task.is_exclusive:
+        return "cls", str(int(samples.labels[row])).encode()
+    return "json", json.dumps({"labels": _text(text)}, sort_keys=True).encode()
 
 
 def _new_key(path: str, taken: set[str]) -> str:

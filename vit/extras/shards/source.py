@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from vit.data.dataset_names import INDEX_NAME, is_far
-from vit.data.samples import Samples, Source, label_array, label_files
+from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex, read_index
 from vit.extras.shards.reader import LocalShards, ShardReader
@@ -80,10 +80,10 @@ def _samples(
     """The images at some rows."""
     keys, labels = [index.keys[row] for row in rows], [index.labels[row] for row in rows]
     groups = _groups([index.groups[row] for row in rows], keys, where)
-    if not index.is_multilabel:
+    if index.task.is_exclusive:
         return label_files(None, list(zip(keys, labels, strict=True)), class_names, where, groups, reader)
     try:
-        values = label_array(labels, class_names, is_multilabel=True)
+        values = index.task.array(labels, class_names)
     except (KeyError, ValueError) as error:
         raise DataError(f"{where}: a label is wrong: {error}", "make the index again with 'vit data index'") from error
     return Samples(keys, values, groups=None if groups is None else tuple(groups), reader=reader)

@@ -19,11 +19,11 @@ from vit.data.decode import check_header
 from vit.data.formats import has_image_extension
 from vit.data.image_bytes import MAX_BYTES, ImageError, content_hash
 from vit.data.image_files import is_hidden
-from vit.data.label_text import sorted_classes
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex
 from vit.extras.shards.index import write_index as write_index
 from vit.extras.shards.tar_labels import JSON_NAMES, TarImage, find_labels, find_splits
+from vit.tasks.label_text import sorted_classes
 
 MAX_LABEL_BYTES = 1 << 20
 
