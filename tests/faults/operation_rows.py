@@ -284,7 +284,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "resumes to bit-equal weights; the message names the command"),
         Fault("A12", "a pretraining on several processes",
               "the gradients of the whole batch; numbers of images are those of the whole list"),
-        Fault("A13", "images of --data.unlabelled that are copies of validation or test images",
+        Fault("A13", "images of --data.unlabeled that are copies of validation or test images",
               "recognized by content and left out, with their number in the plan"),
     ),
     "Predictions in parts": (

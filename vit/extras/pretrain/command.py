@@ -49,7 +49,7 @@ def pretrain(
         resume: unfinished pretraining to resume; "auto": the newest one below `out` that has these options, else a new
             run.
         options: options of the recipe by their names on the command line: method="diet", init_from="weights.pth",
-            epochs=100. A name with dots is given as `**{"data.unlabelled": "more_photos/"}`. One device trains, unless
+            epochs=100. A name with dots is given as `**{"data.unlabeled": "more_photos/"}`. One device trains, unless
             torchrun has started the program.
 
     Returns:
@@ -134,7 +134,7 @@ def _without_copies(
     """
     from vit.extras.pretrain.images import copies_of_unseen, only_used, without_rows
 
-    if recipe.data.unlabelled is None:
+    if recipe.data.unlabeled is None:
         used = only_used(images)
         return used, read_together(used, reporter, meeting)
     contents = read_together(images, reporter, meeting)
