@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vit.data.dataset_names import TableColumns
-from vit.data.image_csv import ImageTable, columns_of, given_columns, read_image_csv
+from vit.data.image_csv import CsvTable, columns_of, given_columns, read_image_csv
 from vit.data.listed_files import ListedRow, place_of, rows_by_split, source_of_classes
 from vit.data.samples import Samples, Source
 from vit.errors import DataError
@@ -166,7 +166,7 @@ def _read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool) 
 
 
 def _one_class(
-    path: Path, table: ImageTable, names: list[str], classes: list[str], notes: list[str], to_measure: bool
+    path: Path, table: CsvTable, names: list[str], classes: list[str], notes: list[str], to_measure: bool
 ) -> Source:
     """The source of a one-hot table: one column of 0 and 1 for each class, and a single 1 in each row."""
     rows = rows_by_split(path, table, classes, to_measure, notes)
@@ -178,7 +178,7 @@ def _one_class(
     return source
 
 
-def _check_cells(path: Path, table: ImageTable, names: list[str], cells: list[list[str]]) -> None:
+def _check_cells(path: Path, table: CsvTable, names: list[str], cells: list[list[str]]) -> None:
     """Raise DataError if a cell is not a label's value, or a whole column is something else."""
     known = _CELLS.keys() | _MINUS
     for number, name in enumerate(names):
@@ -200,7 +200,7 @@ def _check_cells(path: Path, table: ImageTable, names: list[str], cells: list[li
         )
 
 
-def _place(table: ImageTable, names: list[str], cells: list[list[str]], wanted: set[str]) -> tuple[int, str]:
+def _place(table: CsvTable, names: list[str], cells: list[list[str]], wanted: set[str]) -> tuple[int, str]:
     """The line and the column of the first cell that is one of the wanted."""
     return next(
         (line, name)

@@ -12,7 +12,7 @@ from vit.data.csv_splits import split_of
 from vit.data.dataset_names import is_far
 from vit.data.formats import has_image_extension
 from vit.data.image_bytes import ImageReader, address_reader
-from vit.data.image_csv import ImageTable
+from vit.data.image_csv import CsvTable
 from vit.data.image_files import subfolders
 from vit.data.samples import Source, label_files
 from vit.errors import DataError
@@ -118,7 +118,7 @@ def place_of(table: Path, file_names: Sequence[str]) -> tuple[Path | None, Image
 class ListedGroups:
     """The groups of a table's images; false where no row has one."""
 
-    def __init__(self, table: ImageTable) -> None:
+    def __init__(self, table: CsvTable) -> None:
         self._are_given = any(row.get("group", "").strip() for _, row in table.rows)
 
     def __bool__(self) -> bool:
@@ -148,7 +148,7 @@ class ListedRow(NamedTuple, Generic[_T]):
 
 
 def rows_by_split(
-    path: Path, table: ImageTable, labels: Sequence[_T], to_measure: bool, notes: list[str]
+    path: Path, table: CsvTable, labels: Sequence[_T], to_measure: bool, notes: list[str]
 ) -> dict[str, list[ListedRow[_T]]]:
     """{split: rows}, with every file looked for.
 
