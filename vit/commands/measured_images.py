@@ -10,8 +10,7 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
-from vit.data.copies import copied_words
-from vit.data.groups import leak_note, with_groups
+from vit.data.groups import copies_note, leak_note, with_groups
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
@@ -102,7 +101,7 @@ def _known_before(run: "RunDirectory") -> list[str]:
     result = run.read_result()
     told = [] if result is None else list(result.seen_before or ())
     listed = read_splits(run.splits_path)
-    copied = copied_words({split: [row.content_hash for row in rows] for split, rows in listed.items()})
+    copied = copies_note({split: [row.content_hash for row in rows] for split, rows in listed.items()})
     return list(dict.fromkeys([*told, *([copied] if copied else [])]))
 
 
