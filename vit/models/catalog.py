@@ -4,7 +4,7 @@ from fnmatch import fnmatch
 
 from vit.errors import UsageError
 from vit.models.ablations import AblatedTransformer
-from vit.models.entry import Entry
+from vit.models.network import Entry
 from vit.models.network_names import suggestion
 from vit.models.options import Value
 from vit.models.resnet import SmallImageResNet
@@ -52,10 +52,10 @@ CATALOG: dict[str, Entry] = {
 def names(pattern: str = "*") -> list[str]:
     """Names that match a shell pattern: ours first, then timm's."""
     import_timm()  # not above: timm takes seconds
-    from vit.models import timm_catalog
+    from vit.models import timm_network
 
     return [name for name in CATALOG if fnmatch(name, pattern)] + [
-        name for name in timm_catalog.names(pattern) if name not in CATALOG
+        name for name in timm_network.names(pattern) if name not in CATALOG
     ]
 
 
@@ -64,9 +64,9 @@ def entry(name: str) -> Entry:
     if name in CATALOG:
         return CATALOG[name]
     import_timm()  # not above: timm takes seconds
-    from vit.models import timm_catalog
+    from vit.models import timm_network
 
-    found = timm_catalog.entry(name)
+    found = timm_network.entry(name)
     if found is None:
         raise UsageError(f"no network is called {name!r} (--network)", f"{suggestion(name)} 'vit models' lists all")
     return found
