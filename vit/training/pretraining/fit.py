@@ -23,7 +23,7 @@ from vit.training.pretraining.plan import PretrainPlan
 from vit.training.pretraining.pretrainer import KNN, Pretrainer
 from vit.training.pretraining.starting_accuracy import StartingAccuracy
 from vit.training.result import FitResult, pretrain_result
-from vit.weights.backbone_file import write_backbone
+from vit.weights.file import write_backbone
 
 
 @dataclass(frozen=True)
