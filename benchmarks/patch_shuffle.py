@@ -19,7 +19,7 @@ from vit.data.decode import read_image
 from vit.data.preprocess import Preprocess
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.open import open_pretrained
-from vit.weights.pretrained import Pretrained
+from vit.weights.pretrained import PretrainedWeights
 
 SYNSET = re.compile(r"n\d{8}")
 BATCH = 25
@@ -38,7 +38,7 @@ def labeled(folder: Path) -> tuple[list[Path], Tensor]:
     return [path for path, _ in found], torch.tensor([label for _, label in found])
 
 
-def network_for(weights: Pretrained, image_size: int | None) -> VisionTransformer:
+def network_for(weights: PretrainedWeights, image_size: int | None) -> VisionTransformer:
     """The network of the weights at an image size; None: their own."""
     network = weights.build(weights.num_classes, image_size).network.eval()
     assert isinstance(network, VisionTransformer), "this benchmark is about ViTs"

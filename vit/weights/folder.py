@@ -26,7 +26,7 @@ _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # 
 
 
 @dataclass(frozen=True)
-class FolderConfig:
+class StatedFacts:
     """Facts about weights that stand beside them.
 
     Attributes:
@@ -50,7 +50,7 @@ class FolderConfig:
     licence: str = UNKNOWN
 
 
-def read_folder(folder: Path) -> FolderConfig:
+def read_folder(folder: Path) -> StatedFacts:
     """The configs of a folder with weights.
 
     Raises:
@@ -74,7 +74,7 @@ def read_folder(folder: Path) -> FolderConfig:
         ) from error
     is_multilabel = config.get("problem_type") == "multi_label_classification"
     model = _model(folder, config, open_clip)
-    return FolderConfig(
+    return StatedFacts(
         {**config, **open_clip},
         model,
         "config.json",
