@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text, warn_of_unfinished
-from vit.commands.multilabel_evaluation import MeasuredLabels, measured_labels
-from vit.commands.single_label_evaluation import MeasuredImages
+from vit.commands.shown_answers import show_measurement
 from vit.console import Reporter, count_of
 from vit.data.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from vit.inference.metrics import Measurement
     from vit.inference.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
-    from vit.inference.scored_labels import Scored
-    from vit.report.evaluation_page import EvaluatedImages
+    from vit.inference.scored_images import Scored
+    from vit.report.run_common import EvaluatedImages
     from vit.training.run_images import SeenImages
 
 
@@ -118,9 +117,7 @@ def evaluate(
         with_model_classes,
     )
     from vit.inference.engine import distributed
-    from vit.inference.metrics import measure
     from vit.inference.predictor import load
-    from vit.inference.scored_labels import ScoredLabels
     from vit.weights.licence import licence_words
 
     with distributed() as rank:
@@ -130,23 +127,23 @@ def evaluate(
         shown = shown_split(source, chosen)
         predictor = load(model, device, precision, engine, unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
-        source = of_same_task(source, predictor.multilabel is not None)
+        source = of_same_task(source, predictor.task)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, images_words(source.name, shown), samples, reporter)
-    measured: MeasuredImages | MeasuredLabels
-    if isinstance(scored, ScoredLabels):
-        assert predictor.multilabel is not None
-        measured = measured_labels(scored, predictor.multilabel, predictor.class_names)
-    else:
-        scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
-        measured = MeasuredImages(scored, measure(scored, predictor.class_names, scores=scores), predictor.class_names)
+    from vit.report import run_page  # imports matplotlib
+    from vit.report.style import save
+    from vit.report.task_report import report_of
+
+    class_names, rules, report = predictor.class_names, predictor.multilabel, report_of(predictor.task)
+    scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
+    measurement = report.measure(scored, class_names, rules, scores)
     folder = _folder(model, source.name, shown)
     found = Evaluation(
         new_folder(wanted, folder) if rank == 0 else wanted or folder,
-        measured.measurement,
+        measurement,
         dict(scored.left_out),
         dict(seen.left_out),
         predictor.engine.name,
@@ -155,10 +152,13 @@ def evaluate(
     )
     if rank == 0:
         with _writing(found.folder):
-            files = _write_metrics(found, seen.warning, predictor.class_names)
-            measured.write(files)
-            measured.show(reporter)
-            measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen))
+            files = _write_metrics(found, seen.warning, class_names)
+            scored.write(files.predictions_path, class_names, rules)
+            for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
+                save(figure, path)
+            show_measurement(reporter, measurement)
+            images = _page_images(model, source.name, shown, samples, predictor, seen)
+            run_page.write_evaluation_page(files, images, scored, measurement)
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -302,11 +302,22 @@ def _page_images(
     """What the page says of the measured images, and reads them with."""
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
-    from vit.report.evaluation_page import EvaluatedImages
+    from vit.report.run_common import EvaluatedImages
 
     run = RunDirectory.around(Path(model))
     network = Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
-    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, seen, predictor.fitted_on)
+    return EvaluatedImages(
+        model,
+        network,
+        data,
+        split,
+        samples,
+        predictor.preprocess,
+        seen,
+        predictor.fitted_on,
+        predictor.class_names,
+        predictor.multilabel,
+    )
 
 
 def _check_all_readable(found: Evaluation) -> None:

@@ -138,7 +138,7 @@ def predict(
     if rows_file.suffix.lower() == ".csv":
         if words := describe_escapes(predictor.class_names, f"{rows_file} has"):
             reporter.notice(words)
-        if writer.has_sets or writer.is_multilabel:
+        if writer.has_sets or not writer.task.is_exclusive:
             check_separator(predictor.class_names, ".jsonl or .parquet")
     own = files[_rank() :: _num_processes()]
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
@@ -150,7 +150,7 @@ def predict(
     if is_first():
         show_predictions(reporter, summary, tally)
         check_labeled(summary, on_bad == "fail")
-        labeled = "LABELS.csv" if writer.is_multilabel else "LABELED_FOLDER"
+        labeled = "LABELED_FOLDER" if writer.task.is_exclusive else "LABELS.csv"
         more = " --unfinished" * bool(predictor.lacks)
         reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}{more}")
     return summary
@@ -210,7 +210,7 @@ def _write(
 ) -> PredictionTally:
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    tally = PredictionTally(is_multilabel=writer.is_multilabel)
+    tally = PredictionTally(task=writer.task)
     with ExitStack() as stack:
         stack.enter_context(writer)
         if gallery is not None:
@@ -219,7 +219,7 @@ def _write(
             writer.write(row)
             tally.add(row)
             if gallery is not None:
-                labels = row.labels if writer.is_multilabel and row.status in DECIDED else None
+                labels = None if writer.task.is_exclusive or row.status not in DECIDED else row.labels
                 nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
                 gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
     return tally

@@ -110,7 +110,7 @@ def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | N
     tally = PredictionTally()
     if num_there < manifest.num_parts:
         predictor = setup.load(reporter, manifest.num_rows)
-        tally.is_multilabel = predictor.multilabel is not None
+        tally.task = predictor.task
 
         def open_rows(path: Path) -> "ParquetWriter":
             writer = ParquetWriter(path, setup.top_k)

@@ -50,22 +50,20 @@ class PredictionSetup:
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
             reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
-        kind = "classes" if predictor.multilabel is None else "labels"
-        reporter.notice(
-            f"{'' if num_images is None else f'{num_images:,} files, '}{len(predictor.class_names)} {kind}, "
-            f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
-        )
+        files, used = "" if num_images is None else f"{num_images:,} files, ", predictor.engine
+        kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
+        reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
         return predictor
 
     def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:
         """Set the columns of a writer."""
         writer.top_k = min(self.top_k, len(predictor.class_names))
-        writer.is_multilabel = predictor.multilabel is not None
+        writer.task = predictor.task
         writer.all_of = predictor.class_names if self.probabilities else ()
         writer.has_sets = self.wanted.coverage is not None
 
     def num_ranked(self, predictor: "Predictor") -> int:
         """The number of classes that a row needs."""
         num_classes = len(predictor.class_names)
-        needs_all = self.probabilities or predictor.multilabel is not None
+        needs_all = self.probabilities or not predictor.task.is_exclusive
         return num_classes if needs_all else min(self.top_k, num_classes)

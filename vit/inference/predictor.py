@@ -31,6 +31,7 @@ from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
 from vit.models.network import Network
+from vit.tasks.task import Task, task_with
 
 AnyEngine = Engine | OnnxEngine | OpenVinoEngine
 
@@ -100,6 +101,11 @@ class Predictor:
     def multilabel(self) -> LabelRules | None:
         """Rules of the labels, if the model gives an image several; None: one class for an image."""
         return self.engine.rules
+
+    @property
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return task_with(self.multilabel)
 
     @property
     def fitted_on(self) -> str:
