@@ -100,7 +100,7 @@ class Network(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One line of the catalog.
 
     Attributes:

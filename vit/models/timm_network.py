@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vit.errors import first_line
 from vit.models.memory_format import memory_format_of
-from vit.models.network import Entry, Network, NetworkConfig
+from vit.models.network import CatalogEntry, Network, NetworkConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def layers_above(model: Any) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class TimmEntry(Entry):
+class TimmEntry(CatalogEntry):
     """A model of timm.
 
     Attributes:
