@@ -16,7 +16,9 @@ def _vit(
     image_size: int, patch_size: int, embed_dim: int, depth: int, num_heads: int, about: str, **others: Value
 ) -> CatalogEntry:
     options: dict[str, Value] = {"patch_size": patch_size, "embed_dim": embed_dim, "depth": depth}
-    return CatalogEntry(VisionTransformer, image_size, {**options, "num_heads": num_heads, "mlp_ratio": 4.0, **others}, about)
+    return CatalogEntry(
+        VisionTransformer, image_size, {**options, "num_heads": num_heads, "mlp_ratio": 4.0, **others}, about
+    )
 
 
 CATALOG: dict[str, CatalogEntry] = {
@@ -45,7 +47,9 @@ CATALOG: dict[str, CatalogEntry] = {
     "resnet10_small": CatalogEntry(
         SmallImageResNet, 32, {"layers": (1, 1, 1, 1), "widths": (32, 64, 128, 256)}, "small CNN for 8 to 32 pixels"
     ),
-    "resnet18_cifar": CatalogEntry(SmallImageResNet, 32, {}, "ResNet-18 with a 3x3 stem and no max-pool, for 8 to 64 pixels"),
+    "resnet18_cifar": CatalogEntry(
+        SmallImageResNet, 32, {}, "ResNet-18 with a 3x3 stem and no max-pool, for 8 to 64 pixels"
+    ),
 }
 
 
