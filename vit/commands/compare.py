@@ -22,7 +22,7 @@ _COLUMNS = ("predicted", "probability", "loss")  # of each run in the list of di
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonSummary:
     """What `vit.compare` found on the common test images.
 
     Attributes:
@@ -44,7 +44,7 @@ def compare(
     output: StrPath | None = None,
     page: StrPath | None = None,
     root: StrPath | None = None,
-) -> Comparison:
+) -> ComparisonSummary:
     """Compare finished runs on the test images that they share: the first with each of the others.
 
     Args:
@@ -88,7 +88,7 @@ def compare(
         _write_page(reporter, page_file, found, path_text(root))
         reporter.line(f"\npage in {page_file}")
     reporter.next_command(_next(finished, page_file is None and bool(in_order)))
-    return Comparison(
+    return ComparisonSummary(
         found.num_images,
         {run.name: accuracy for run, accuracy in zip(finished, found.accuracies, strict=True)},
         {pair.other.name: pair.gap for pair in found.pairs},

@@ -17,7 +17,7 @@ from vit.errors import CheckpointError, DataError, UsageError
 from vit.models.network_names import check_network
 
 if TYPE_CHECKING:
-    from vit.weights.pretrained import Pretrained
+    from vit.weights.pretrained import PretrainedWeights
 
 Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
@@ -129,7 +129,7 @@ def convert(
     return path
 
 
-def _class_names(pretrained: "Pretrained", file: StrPath | None) -> tuple[tuple[str, ...], str]:
+def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple[tuple[str, ...], str]:
     """(class names, their origin); numbers where no names are known."""
     from vit.weights.pretrained import imagenet_classes
 
@@ -184,7 +184,7 @@ def _repeated(numbers: list[int], class_names: tuple[str, ...]) -> Facts:
 
 
 def _write(
-    pretrained: "Pretrained",
+    pretrained: "PretrainedWeights",
     output: Path,
     class_names: tuple[str, ...],
     image_size: int | None,
@@ -238,7 +238,7 @@ def _write(
     return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
 
 
-def _calibration(pretrained: "Pretrained", is_kept: bool) -> Facts:
+def _calibration(pretrained: "PretrainedWeights", is_kept: bool) -> Facts:
     """What became of the temperature of weights that have one, or of the rules of their labels."""
     why, temperature = "fitted without the options that you give", pretrained.temperature
     if pretrained.multilabel is not None and not is_kept:

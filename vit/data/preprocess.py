@@ -100,14 +100,12 @@ class Preprocess:
         return images.to(torch.float32).sub_(to_device(mean, images.device)).mul_(to_device(scale, images.device))
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
-        """Plain values for a checkpoint. What an older program does without being told, is not among them."""
+        """Plain values for a checkpoint."""
         values = asdict(self)
         if self.window is None:
             del values["window"]
         if self.channels == COLORS:
             del values["channels"]
-        if self.color_profiles == "ignore":
-            del values["color_profiles"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 

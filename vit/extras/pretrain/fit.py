@@ -21,7 +21,7 @@ from vit.training.distributed.processes import together
 from vit.training.initial_network import initial_network
 from vit.training.loop import Loop, Watch
 from vit.training.result import FitResult, pretrain_result
-from vit.weights.backbone_file import write_backbone
+from vit.weights.file import write_backbone
 
 
 @dataclass(frozen=True)
