@@ -22,4 +22,4 @@ def test_a_label_with_few_images_of_either_value_keeps_1():
     found = fit_label_temperatures(labels, scored.probabilities)
     assert found.fitted[0] is None and found.values[0] == 1.0 and found.values[1] > 1.5
     value = f"{found.values[1]:.3f}"
-    assert f"1 of 2 labels are fitted ({value} to {value}), the others stay 1" in found.words(("a", "b"))
+    assert f"1 of 2 labels are fitted ({value} to {value}), the others stay 1" in found.describe(("a", "b"))

@@ -31,7 +31,7 @@ def test_a_precision_is_reached_with_the_highest_recall_or_said_to_be_out_of_rea
     assert precision_score(present, p >= found.values[2]) >= 0.9
     assert recall_score(present, p >= found.values[2]) == max(recall_score(present, p >= other) for other in reached)
     assert found.unreachable == (0,) and not above(np.ones((1, 3), dtype=np.float32), found.values)[0, 0]
-    assert "reaches this precision for a" in " ".join(found.words(("a", "b", "c")))
+    assert "reaches this precision for a" in " ".join(found.describe(("a", "b", "c")))
 
 
 def test_a_label_without_positives_keeps_one_half_and_it_is_said():
@@ -40,7 +40,7 @@ def test_a_label_without_positives_keeps_one_half_and_it_is_said():
     labels[:, 1] = np.minimum(labels[:, 1], 0)
     found = fit_label_thresholds(labels, scored.probabilities)
     assert found.values[1] == 0.5 and found.without_positives == (1,)
-    assert "none of these images has b" in " ".join(found.words(("a", "b", "c")))
+    assert "none of these images has b" in " ".join(found.describe(("a", "b", "c")))
 
 
 def test_a_threshold_lies_between_two_probabilities_however_close():

@@ -112,7 +112,7 @@ def predict(
         )
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
+    wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
     if parts is not None:

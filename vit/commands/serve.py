@@ -68,7 +68,7 @@ def serve(
         vit serve runs/photos/vit_tiny_patch16_224/20260101-120000
     """
     model = os.fspath(model)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
+    wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     if not 0 <= batch_window_ms <= 10_000:
         raise UsageError(f"--batch_window_ms {batch_window_ms:g} is not between 0 and 10,000", "give 5")
     setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)

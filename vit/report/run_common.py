@@ -18,7 +18,7 @@ from vit.data.split import SplitRow
 from vit.plain_files import parse_yaml, read_text
 from vit.report.figures import curves, range_curve
 from vit.report.inline_figure import drawn
-from vit.report.loss_words import LossWords
+from vit.report.loss_text import LossText
 from vit.report.run_pictures import Pixels
 from vit.report.run_tables import facts
 from vit.tasks.task import Task, task_with
@@ -45,7 +45,7 @@ class CommonContent:
     first_weights: str
     warnings: list[str]
     curves: Markup
-    loss_words: str
+    loss_text: str
     range_test: Markup | None
     validation_name: str
     best_epoch: int
@@ -126,7 +126,7 @@ def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
 def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     """The common parts of the page of a finished run."""
     config = read_text(run.config_path)
-    losses = LossWords.of(config, result.task)
+    losses = LossText.of(config, result.task)
     return CommonContent(
         network=result.spec.name,
         data=result.data,
@@ -137,7 +137,7 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
             *([f"{result.tested_words}; accuracy and macro figures are about these"] if result.tested_words else ()),
         ],
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
-        loss_words=losses.caption,
+        loss_text=losses.caption,
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
