@@ -14,8 +14,8 @@ from tests.report.pages import Page
 from tests.tables import rows
 from vit.checkpoints.io import store_label_rules
 from vit.checkpoints.label_rules import NEVER
-from vit.commands.demo import _caption
 from vit.errors import UsageError
+from vit.extras.demo.command import _caption
 from vit.inference.answers import AnswerRule
 from vit.inference.scored_labels import read_scored_labels
 

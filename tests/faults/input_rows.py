@@ -205,8 +205,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
               "--batch_size auto on several processes",
               "refused with the option to remove; a time that is too short with a time that is enough", 2),
-        Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
-              "refused with the option to remove", 2),
         Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "
               "--freeze backbone", "refused before the first step, with the classes or options to choose from", 2),
         Fault("K24", "--freeze backbone or batch_stats without weights to start from",

@@ -13,12 +13,12 @@ from vit.data.dataset import image_of
 from vit.data.decode import ImageError, decode_image, deep_values
 from vit.data.formats import FORMATS_OF
 from vit.data.gray_window import measured_window
+from vit.data.image_bytes import ChangedError
 from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
 from vit.data.image_header import image_format
 from vit.data.planes import ChannelsError, shown
 from vit.data.preprocess import COLORS, Decoding, Window
 from vit.data.samples import Labels, Source
-from vit.data.shards.reader import ChangedError
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
 from vit.tasks.label_text import label_text

@@ -21,12 +21,11 @@ import numpy as np
 
 from vit.csv_files import describe_escapes
 from vit.data.csv_source import read_csv_source
-from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
+from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.folder_source import read_folder_source
 from vit.data.groups import ALIKE, twins
 from vit.data.image_csv import column_names
 from vit.data.outputs import is_output
-from vit.data.parquet.open import is_index, read_parquet_source
 from vit.data.samples import Samples, Source, absent_notes
 from vit.errors import DataError
 from vit.tasks.label_text import MISSING
@@ -65,7 +64,7 @@ def open_source(
     if not (is_parquet(data) or path.is_file()):
         columns.refuse(data)
     if is_parquet(data):
-        source = read_parquet_source(data, columns, needs_train=not to_measure)
+        source = table_source(data).open_source(data, columns, needs_train=not to_measure)
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
         source = read_folder_source(path, allow_empty, to_measure)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
@@ -97,7 +96,7 @@ def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableCo
     if not names:
         return given
     if is_parquet(data):
-        names = {} if is_index(data) else names
+        names = names if table_source(data).has_columns(data) else {}
     elif path.is_file() and path.suffix.lower() not in ARCHIVES:
         names = {option: name for option, name in names.items() if name in column_names(path)}
     else:

@@ -24,10 +24,18 @@ from vit.inference.image_groups import NORMAL_QUANTILE, Bools, Floats, effective
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A metric with its 95 % interval."""
+class Interval:
+    """A value with its 95 % interval; an end that the data do not bound is None."""
 
     value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Metric(Interval):
+    """A value with both ends of its interval."""
+
     low: float
     high: float
 

@@ -60,11 +60,6 @@ class RunLayout:
         return self.path / "metrics.csv"
 
     @property
-    def range_test_path(self) -> Path:
-        """Losses of a learning-rate range test before the training, if one was asked for."""
-        return self.path / "range_test.json"
-
-    @property
     def best_path(self) -> Path:
         """The checkpoint with the lowest validation loss, or the highest value of `optim.best_metric`."""
         return self.path / "checkpoints" / "best.ckpt"

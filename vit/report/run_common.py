@@ -16,13 +16,12 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
 from vit.data.split import SplitRow
 from vit.plain_files import parse_yaml, read_text
-from vit.report.figures import curves, range_curve
+from vit.report.figures import curves
 from vit.report.inline_figure import drawn
 from vit.report.loss_text import LossText
 from vit.report.run_pictures import Pixels
 from vit.report.run_tables import facts
 from vit.tasks.task import Task, task_with
-from vit.training.range_test import RangeTest
 from vit.training.run_images import SeenImages
 
 MOST_CLASSES = 1000  # rows of a table of classes
@@ -46,7 +45,6 @@ class CommonContent:
     warnings: list[str]
     curves: Markup
     loss_text: str
-    range_test: Markup | None
     validation_name: str
     best_epoch: int
     best_rule: str
@@ -138,7 +136,6 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         ],
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
         loss_text=losses.caption,
-        range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
         best_rule=rule_words(result.best_metric),

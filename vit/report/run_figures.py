@@ -14,12 +14,11 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
 from vit.plain_files import read_text
-from vit.report.figures import curves, range_curve, save
+from vit.report.figures import curves, save
 from vit.report.image_grid import displayable, image_grid
 from vit.report.loss_text import LossText
 from vit.report.task_report import report_of
 from vit.training.planning.plan import Plan
-from vit.training.range_test import RangeTest
 from vit.training.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
@@ -44,8 +43,6 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     report = report_of(result.task)
     axis = LossText.of(read_text(run.config_path), result.task).axis
     figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
-    if run.range_test_path.is_file():
-        figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)
     if split is not None:
         scored, sizes = fitted.scored[split], plan.class_balance.counts

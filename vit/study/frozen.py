@@ -17,7 +17,7 @@ from vit.data.loader import labeled_images
 from vit.data.samples import Labels, Samples, Source
 from vit.data.subset import subset, subset_kind
 from vit.inference.image_groups import numbered
-from vit.study.findings import CellResult
+from vit.study.cells import CellResult
 from vit.study.variance_components import Bools
 from vit.training.backbone import Backbone, Labeled, labeled
 from vit.training.class_balance import class_balance
@@ -47,11 +47,7 @@ def frozen_results(
     With all images every seed has the same ones, so that one fit stands for all.
 
     Args:
-        name: name of the series.
         recipe: recipe of its fine-tuning, which names weights to start from.
-        sizes: numbers of training images.
-        sources: images of each seed, with their splits.
-        folder: folder of the features.
         hashes: {path: content hash} of all images.
 
     Raises:

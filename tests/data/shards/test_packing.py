@@ -16,8 +16,8 @@ from vit.data.groups import with_groups
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import Key
 from vit.data.samples import label_names
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
+from vit.extras.shards.packing import pack
 from vit.tasks.task import MULTI_LABEL
 
 
