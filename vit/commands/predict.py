@@ -150,9 +150,8 @@ def predict(
     if is_first():
         show_predictions(reporter, summary, tally)
         check_labeled(summary, on_bad == "fail")
-        labeled = "LABELED_FOLDER" if writer.task.is_exclusive else "LABELS.csv"
         more = " --unfinished" * bool(predictor.lacks)
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}{more}")
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} {predictor.task.example}{more}")
     return summary
 
 

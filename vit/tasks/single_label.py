@@ -16,6 +16,7 @@ class SingleLabel:
     """See `Task`. Labels are (n,) class numbers, -1 where unknown."""
 
     kind, kinds, of = "class", "classes", "of"
+    kinds_text, example = "classes", "LABELED_FOLDER"
     described = "images with one class each"
     is_exclusive = True
     column = "label"
