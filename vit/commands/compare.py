@@ -209,7 +209,7 @@ def _write_page(reporter: Reporter, path: Path, found: "RunComparison", root: st
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
     from vit.report.compare_page import write_compare_page
-    from vit.report.run_pictures import changed_words
+    from vit.report.run_pictures import describe_changed
     from vit.training.run_images import images_of_run
 
     run = RunDirectory(found.runs[0].path)
@@ -220,7 +220,7 @@ def _write_page(reporter: Reporter, path: Path, found: "RunComparison", root: st
         reporter.notice(f"the page has no pictures: {error}")
     num_changed = write_compare_page(path, found, source)
     if num_changed:
-        reporter.notice(changed_words(num_changed))
+        reporter.notice(describe_changed(num_changed))
 
 
 def _next(runs: Sequence[FinishedRun], unseen: bool) -> str:

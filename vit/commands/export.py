@@ -89,7 +89,7 @@ def export(
     warn_of_unfinished(trained.description.unfinished or "", reporter)
     mark = "-int8" if precision == "int8" else ""
     path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{export_kind.ending}"))
-    what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
+    what = trained.description.task.kinds_text
     kind = f"{format}, int8" if precision == "int8" else format
     summary = f"{path}: {kind}, {len(trained.description.class_names)} {what}"
     if quantizer is not None:

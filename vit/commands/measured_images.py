@@ -47,7 +47,7 @@ def shown_split(source: "Source", split: str) -> str:
     return "all" if tuple(source.splits) == ("train",) else split
 
 
-def images_words(name: str, shown: str) -> str:
+def describe_images(name: str, shown: str) -> str:
     """Images of a data set, in words: "images of photos (test)", "images of photos".
 
     Args:
@@ -143,7 +143,7 @@ def unseen_images(
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
-    words = _seen_words(seen, "the run, or one that it learned from," if earlier else "the run")
+    words = _describe_seen(seen, "the run, or one that it learned from," if earlier else "the run")
     if not words:
         return samples, SeenImages(counts, none)
     if include_seen:
@@ -165,7 +165,7 @@ def _contents(source: "Source", split: str, reporter: Reporter) -> "Contents":
         return read_contents(source, progress.update, (split,))
 
 
-def _seen_words(seen: "Mapping[str, Labels]", who: str) -> str:
+def _describe_seen(seen: "Mapping[str, Labels]", who: str) -> str:
     return " and ".join(
         f"{len(indices):,} images that {who} {_USED[name]}" for name, indices in seen.items() if len(indices)
     )

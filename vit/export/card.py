@@ -91,7 +91,7 @@ def card_text(facts: CardFacts) -> str:
         network=_plain(description.spec.name),
         parameters=f"{facts.parameters:,}",
         num_classes=f"{len(names):,}",
-        kind="labels, of which an image may have several" if several else "classes",
+        kind=description.task.kinds_text,
         answers="It may give an image several of them or none, and it may give some to an image of something else."
         if several
         else "It gives every image one of them, also an image of something else.",
@@ -148,7 +148,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
 
 def _accuracy(description: Description) -> str:
     """The key of `_METRICS` for the share of images whose answer is right."""
-    return "acc1" if description.multilabel is None else "exact_match"
+    return description.task.accuracy_metric
 
 
 def _licence_keys(licence: str | None) -> dict[str, Any]:

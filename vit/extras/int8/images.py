@@ -13,7 +13,7 @@ from vit.checkpoints.validation_scores import fitted_split
 from vit.commands.measured_images import (
     check_own_images,
     choose_split,
-    images_words,
+    describe_images,
     in_groups_of_run,
     of_same_task,
     say_notes,
@@ -106,7 +106,7 @@ def labeled_samples(
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))
     samples = with_model_classes(samples, source, description.class_names, reporter)
-    of_data = images_words(source.name, shown_split(source, split))
+    of_data = describe_images(source.name, shown_split(source, split))
     words = f"{split} images of the run" if data is None else of_data
     on_hub = origin_of(model).hub_data if data is None else hub_data(data)
     return samples, MeasuredImages(words, source.name, on_hub, split)

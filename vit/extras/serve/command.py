@@ -66,7 +66,7 @@ def serve(
         vit serve runs/photos/vit_tiny_patch16_224/20260101-120000
     """
     model = os.fspath(model)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
+    wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)
     setup.check()
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
