@@ -34,7 +34,7 @@ from vit.__main__ import main as main_of_vit
 from vit.data.batch import Batch
 from vit.inference.calibration import fit_temperature
 from vit.inference.scored_images import ScoredImages
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 
 RULES = ("loss", "accuracy", "scaled loss", "last")
 POOL = 4000  # most images of a pool

@@ -34,7 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vit.memory import give_back_freed_memory, keep_freed_memory
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.distributed.sharding import spread
+from vit.training.distributed.sharding import shard
 
 NETWORK, IMAGE_SIZE, BATCH, STEPS = "vit_base_patch16_224", 64, 8, 5
 MIB = 2**20
@@ -100,7 +100,7 @@ def train(rank: int, number: int, strategy: str, depth: int, folder: str) -> Non
     network.blocks = network.blocks[:depth]
     module: nn.Module = network
     if strategy == "fsdp":
-        spread(network, init_device_mesh("cpu", (number,)))
+        shard(network, init_device_mesh("cpu", (number,), mesh_dim_names=("data_parallel",)))
     elif number > 1:
         module = DistributedDataParallel(network)
     optimizer = torch.optim.AdamW(network.parameters(), fused=True)

@@ -13,6 +13,7 @@ from vit.commands.recipe_options import FROM_RANDOM, SECTIONS, SHORT, kept_parse
 from vit.errors import UsageError
 from vit.layout import RunLayout
 from vit.models.network_names import check_network
+from vit.models.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import Recipe
@@ -102,7 +103,11 @@ class Given:
             below.append(_read(parser, FINETUNE))
         if _value(given, "model.lora") is not None:
             below.append(_read(parser, LORA))
-        return to_recipe(parser, parser.parse_object(self._above(below, files)))
+        recipe = to_recipe(parser, parser.parse_object(self._above(below, files)))
+        for path in (str(recipe.model.network.get("name")), recipe.optim.optimizer, recipe.optim.loss or ""):
+            if is_path(path):  # the user's own words; those of a run folder do not come here
+                trust(path)
+        return recipe
 
     def replaced_recipe(self) -> str:
         """A note where recipe files replace the recipe for the data set and are not whole themselves; else ""."""

@@ -10,7 +10,7 @@ from vit.study.findings import Difference, Interval, JsonValue
 from vit.study.learned_images import LearnedImages
 from vit.study.paired import difference, hochberg, pairs
 from vit.study.variance_components import Floats, mean_error
-from vit.training.recipes.values import deciding
+from vit.training.recipes.values import training_options
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _recipe(run: Run) -> str:
     """A text that is equal for runs that differ only in their seed; the name of a run without a recipe."""
     if not run.config or run.seed is None:
         return run.name
-    values = deciding(run.config)
+    values = training_options(run.config)
     values.pop("seed", None)
     if isinstance(values.get("data"), dict):
         values["data"].pop("subset_seed", None)

@@ -24,7 +24,7 @@ from vit.inference.label_calibration import LabelTemperatures, fit_label_tempera
 from vit.inference.label_thresholds import LabelThresholds, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
-from vit.training.distributed.meeting import readable_by_all
+from vit.training.distributed.rendezvous import readable_by_all
 from vit.training.planning.plan import Plan
 
 

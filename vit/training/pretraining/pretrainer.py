@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from vit.data.batch import Batch
+from vit.training.loop import TrainingModule
 from vit.training.pretraining.objective import BACKBONE, Objective
 from vit.training.pretraining.progress import NeighborAccuracy
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.training_module import TrainingModule
 
 KNN = "val/knn_acc1"
 _OBJECTIVE = "objective."
