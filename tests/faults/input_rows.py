@@ -346,11 +346,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the file and the command that writes such files; nothing in it is run", 4),
         Fault("E6", "openvino or onnxruntime is not installed, computes on no GPU, or cannot compute the network",
               "refused with the package to install or the option to change", 2),
-        Fault("E7", "openvino's answers differ from PyTorch's",
-              "the first batch is compared before a row is written; one warning, and PyTorch computes all rows, which "
-              "say so"),
-        Fault("E8", "the converted model beside a checkpoint is damaged, of another checkpoint or of another version",
-              "it is made again; where no folder can be written, it is made each time"),
     ),
     "Reports and rows": (
         Fault("H1", "`<script>`, `\"><img onerror=...>` or `javascript:` in the name of a file or class",

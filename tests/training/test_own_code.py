@@ -52,7 +52,7 @@ def test_a_trainer_of_ones_own_trains_our_module(mine):
     sys.path.append(str(mine))
     from mine import train_by_hand
 
-    assert train_by_hand() > 0.3
+    assert train_by_hand() > 0.2
 
 
 def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):

@@ -93,6 +93,9 @@ class Given:
             return to_recipe(parser, parser.parse_object(self._above(self._of_pretraining(files), files)))
         below = [_DEFAULT]
         given = self._above(below, files)
+        for name in ("model.network.name", "optim.optimizer", "optim.loss"):
+            if is_path(path := str(_value(given, name))):  # the user's own words; a run folder's do not come here
+                trust(path)
         source = _value(given, "data.source") or DataConfig().source
         is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs():
@@ -103,11 +106,7 @@ class Given:
             below.append(_read(parser, FINETUNE))
         if _value(given, "model.lora") is not None:
             below.append(_read(parser, LORA))
-        recipe = to_recipe(parser, parser.parse_object(self._above(below, files)))
-        for path in (str(recipe.model.network.get("name")), recipe.optim.optimizer, recipe.optim.loss or ""):
-            if is_path(path):  # the user's own words; those of a run folder do not come here
-                trust(path)
-        return recipe
+        return to_recipe(parser, parser.parse_object(self._above(below, files)))
 
     def replaced_recipe(self) -> str:
         """A note where recipe files replace the recipe for the data set and are not whole themselves; else ""."""

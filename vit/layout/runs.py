@@ -146,11 +146,6 @@ class RunLayout:
         return self.path / ".lock"
 
 
-def tta_path(checkpoint: Path, tta: str) -> Path:
-    """What `vit evaluate --tta` fitted for a checkpoint."""
-    return checkpoint.with_name(f"{checkpoint.name}.tta-{tta}.json")
-
-
 @dataclass(frozen=True)
 class EvaluationLayout:
     """Paths in the folder that one `vit evaluate` writes.

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from vit.csv_files import records
-from vit.inference.metrics import CALIBRATION_BINS
+from vit.inference.metric_set import CALIBRATION_BINS
 from vit.inference.scored_images import Floats
 from vit.report.style import plain
 from vit.report.style import save as save  # for callers that draw and save

@@ -25,13 +25,10 @@ from vit.data.module import ImageDataModule
 from vit.data.samples import Source
 from vit.data.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
-from vit.inference.scored_label_rows import write_scored_labels
-from vit.inference.scored_labels import ScoredLabels
-from vit.inference.scored_rows import write_scored
 from vit.training.best_weights import Measured, measure_checkpoint
 from vit.training.callbacks.checkpoints import BestCheckpoint
 from vit.training.callbacks.listener import Listener, Observers
-from vit.training.callbacks.metrics_csv import columns_of
+from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation.distillation import Distillation, TeachingLoss
 from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.distributed.processes import lost_process_explained
@@ -121,7 +118,7 @@ def train_network(
     """
     classifier = Classifier.of(plan, start.network, _distillation(plan, data))
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
-    columns, description = columns_of(plan.source.is_multilabel), describe(plan, start.licence)
+    columns, description = columns_with(plan.source.task.validation_columns), describe(plan, start.licence)
     loop = Loop(classifier, plan, run, observers, columns, description, [best_checkpoint])
     loop.recorder.count_before(start.seconds)
     with lost_process_explained(loop.trainer):
@@ -255,11 +252,7 @@ def finish(
         raise run.gone()
     names = fitted.data.source.class_names
     for split, scored in fitted.scored.items():
-        if isinstance(scored, ScoredLabels):
-            assert fitted.result.multilabel is not None
-            write_scored_labels(run.scored_path(split), scored, names, fitted.result.multilabel["thresholds"])
-        else:
-            write_scored(run.scored_path(split), scored, names)
+        scored.write(run.scored_path(split), names, fitted.result.rules)
     write_others()
     if not run.config_path.is_file():
         raise run.gone()

@@ -3,7 +3,7 @@
     Loop                        Lightning's Trainer for a plan, with our callbacks and files
       trainer.fit(module)       for each micro-batch: `training_step`, backward pass, optimizer, schedule, callbacks
         TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py, muon.py)
-          Classifier            a network, its loss (choose_loss.py, distillation/), validation_metrics.py
+          Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation/)
       callbacks/, in this order
         consistency_check.py    all processes train the same network on the same images
         checkpoints.py          best.ckpt, last.ckpt, and what they hold beside Lightning's state
@@ -37,6 +37,7 @@ from vit.data.draws import seed_of
 from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
+from vit.tasks.loss import Loss
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.checkpoints import CountConsumed, DescribeCheckpoint, KeepEpochLoss, LastCheckpoint
 from vit.training.callbacks.consistency_check import ConsistencyCheck, facts_to_compare
@@ -45,19 +46,16 @@ from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.callbacks.non_finite import NonFinite
 from vit.training.callbacks.unreadable import Unreadable
 from vit.training.checkpoint_io import DurableCheckpointIO
-from vit.training.choose_loss import Loss, choose_loss
 from vit.training.distillation.distillation import Distillation
 from vit.training.distributed.devices import lightning_devices, lightning_environment
 from vit.training.distributed.processes import observe_patiently
 from vit.training.distributed.sharding import shard, strategy_for
 from vit.training.lora import PARTS, merged
 from vit.training.losses import EpochLoss, OwnLoss, own_loss
-from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.optim import Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.result import TrainingStats
-from vit.training.validation_metrics import validation_metrics
 
 
 class TrainingModule(LightningModule, ABC):
@@ -105,7 +103,7 @@ class TrainingModule(LightningModule, ABC):
 class Classifier(TrainingModule):
     """Trains a network on labels, and on the answers of a teacher if there is one.
 
-    It logs val/loss, the unweighted cross-entropy, and the metrics of `validation_metrics`. They count each image once
+    It logs val/loss, the unweighted cross-entropy, and the metrics of the loss. They count each image once
     on any number of processes: torchmetrics adds the counts, and rows that only fill a batch are left out.
 
     Args:
@@ -134,14 +132,15 @@ class Classifier(TrainingModule):
         self.training_loss = loss
         self.lora, self.own_loss = lora, own_loss
         self.val_loss = MeanMetric(nan_strategy="disable")  # "disable" ignores weights: it takes each image's loss
-        self.val_metrics = validation_metrics(network.num_classes, isinstance(loss, MultilabelLoss))
+        self.val_metrics = loss.metrics(network.num_classes)
 
     @classmethod
     def of(cls, plan: Plan, network: Network, distillation: Distillation | None) -> "Classifier":
         """The module of a plan: its loss, its teacher and its optimizer around the network."""
         optim, train = plan.recipe.optim, plan.source.splits["train"]
-        loss = choose_loss(
-            train, plan.class_balance, optim.multilabel_loss, optim.label_smoothing, is_mixed=plan.augment.mixes
+        smoothing, balance = optim.label_smoothing, plan.class_balance
+        loss = train.task.loss(
+            train.labels, optim.multilabel_loss, smoothing, plan.augment.mixes, balance.weights, balance.adjustment
         )
         seed, lora = plan.recipe.seed, plan.recipe.model.lora
         return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, own_loss(optim.loss))

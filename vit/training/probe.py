@@ -34,11 +34,10 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.training.backbone import Backbone, labeled
 from vit.training.best_weights import Measured, MeasuredCheckpoint, measure_checkpoint
 from vit.training.callbacks.listener import Listener
-from vit.training.callbacks.metrics_csv import columns_of
-from vit.training.choose_loss import choose_loss
+from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import InitialNetwork, describe
-from vit.training.linear_head import HeadFit
+from vit.training.linear_head import HeadFit, probe_loss
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
@@ -68,13 +67,12 @@ def probe(
     validation = labeled(splits["validation"], _features(backbone, "validation", data, plan, shared))
     network, head = backbone.whole(), backbone.head
 
-    loss_name = plan.recipe.optim.multilabel_loss
-    loss = choose_loss(splits["train"], plan.class_balance, loss_name, label_smoothing=0.0)
+    loss = probe_loss(splits["train"], plan.class_balance, plan.recipe.optim.multilabel_loss)
     fit = HeadFit((features, labels), validation, network.num_classes, loss)
     metric = f"val/{plan.recipe.optim.best_metric}"
     sign = -1.0 if metric == "val/loss" else 1.0
     best, steps = float("-inf"), 0
-    columns = columns_of(plan.source.is_multilabel)
+    columns = columns_with(plan.source.task.validation_columns)
     with new_table(run.metrics_path, columns) as table:
         for number, penalty in enumerate(PENALTIES):
             train_loss, iterations = fit.fit(penalty)
@@ -91,7 +89,7 @@ def probe(
                 _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
-    if shared is None or plan.source.is_multilabel:  # temperatures and thresholds of labels need all images
+    if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
         return stats, measure_checkpoint(run.best_path, plan, data, plan.device, features)
     return stats, _measure(run.best_path, data, plan, shared, features)
 

@@ -12,7 +12,7 @@ UNUSED = (  # options of a training that a pretraining does not use
     "augment.cutmix", "optim.time", "optim.loss", "optim.label_smoothing", "optim.class_weights",
     "optim.logit_adjustment", "optim.multilabel_loss", "optim.min_precision", "optim.best_metric", "optim.ema_decay",
     "distill.teacher", "distill.kind", "distill.temperature", "distill.weight", "distill.teacher_hash",
-    "mlflow_register",
+    "mlflow.register",
 )  # fmt: skip
 
 

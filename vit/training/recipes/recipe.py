@@ -173,6 +173,17 @@ class TrainerConfig:
 
 
 @dataclass
+class MlflowConfig:
+    """The tracker MLflow, which needs the extra `mlflow`.
+
+    Args:
+        register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
+    """
+
+    register: str | None = None
+
+
+@dataclass
 class Recipe:
     """One training.
 
@@ -191,7 +202,7 @@ class Recipe:
         wandb: Weights & Biases; auto: online where you are logged in, else offline. off: only without wandb in tracker.
         tracker_media: whether W&B and an MLflow server also get pictures of your images, and file names with labels.
         tracker_model: whether W&B and MLflow also get the best checkpoint.
-        mlflow_register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
+        mlflow: the tracker MLflow.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -207,10 +218,10 @@ class Recipe:
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
     tracker_media: bool = False
     tracker_model: bool = False
-    mlflow_register: str | None = None
+    mlflow: MlflowConfig = field(default_factory=MlflowConfig)
 
 
-TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow_register"})
+TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow"})
 NOT_IN_HASH = TRACKING | {"out", "name"}  # options that do not change the weights
 NOT_IN_HASH_PARTS = (  # options inside the parts of a recipe that do not change the weights, by part and name
     ("data", "cache"),
