@@ -124,7 +124,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("X10", "weights that differ between processes", "compared before every validation; the training ends", 8),
         Fault("X11", "started by SLURM", "one run folder, one process that prints, the same numbers"),
         Fault("X30", "several processes, of which one needs longer for its images than the others are patient",
-              "the others wait for as long as it lives; each reads a share, and the next training reads nothing"),
+              "the others wait for as long as it lives, and the next training reads nothing"),
         Fault("X12", "a pod of a Kubernetes Job that trains on several machines is asked to end",
               "no pod counts as successful before there is a result; all of them start again and continue"),
     ),

@@ -13,6 +13,7 @@ from vit.commands.recipe_options import FROM_RANDOM, SECTIONS, SHORT, kept_parse
 from vit.errors import UsageError
 from vit.layout import RunLayout
 from vit.models.network_names import check_network
+from vit.models.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import Recipe
@@ -92,6 +93,9 @@ class Given:
             return to_recipe(parser, parser.parse_object(self._above(self._of_pretraining(files), files)))
         below = [_DEFAULT]
         given = self._above(below, files)
+        for name in ("model.network.name", "optim.optimizer", "optim.loss"):
+            if is_path(path := str(_value(given, name))):  # the user's own words; a run folder's do not come here
+                trust(path)
         source = _value(given, "data.source") or DataConfig().source
         is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs():

@@ -15,13 +15,14 @@ from vit.data.dataset_names import KNOWN, check_data
 from vit.errors import DataError, UsageError
 from vit.layout import is_of_pretraining
 from vit.models.network_names import check_image_size, check_network
+from vit.models.own_code import is_path
 from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.image_options import AugmentConfig, DataConfig
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import DistillConfig, MlflowConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.trackers import check_trackers, chosen_trackers
-from vit.training.recipes.values import plain_values, with_todays_names
+from vit.training.recipes.values import plain_values
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -177,7 +178,7 @@ def _refuse_none(part: Any, beginning: str = "") -> None:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in the config.yaml of a run, which an earlier version may have written.
+    """The recipe in the config.yaml of a run.
 
     Raises:
         DataError: the file holds no recipe.
@@ -193,12 +194,9 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def parse_recipe(text: str) -> Recipe:
-    """The recipe of a text that `dump` wrote, in this version or an earlier one."""
+    """The recipe of a text that `dump` wrote."""
     parser = kept_parser(PretrainRecipe if is_of_pretraining(text) else Recipe)
-    recipe = to_recipe(parser, parser.parse_string(with_todays_names(text)))
-    if "color_profiles:" not in text:
-        recipe.model.preprocess.color_profiles = "ignore"  # what a run did before there was a choice
-    return recipe
+    return to_recipe(parser, parser.parse_string(text))
 
 
 def check_names(recipe: Recipe) -> None:
@@ -214,6 +212,8 @@ def check_names(recipe: Recipe) -> None:
         check_weights(recipe.model.init_from)
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)
+    if recipe.optim.loss is not None and not is_path(recipe.optim.loss):
+        raise UsageError(f"--optim.loss {recipe.optim.loss} is not an import path", "give MODULE:NAME, or leave it out")
     check_data(recipe.data.source)
     check_trackers(recipe)
     if recipe.data.groups is not None or recipe.data.fold is not None:

@@ -15,7 +15,7 @@ from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
 # ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
@@ -30,13 +30,13 @@ class Start:
     Attributes:
         recipe: recipe whose init_from is a source of weights, or None for random weights.
         listed: images of DATA, where they are listed already.
-        meeting: meeting of several processes that have already agreed on something.
+        rendezvous: rendezvous of several processes that have already agreed on something.
         why: reason for weights, or for random weights, that nothing asked for; empty: the user has decided.
     """
 
     recipe: Recipe
     listed: "Source | None"
-    meeting: "Meeting | None" = None
+    rendezvous: "Rendezvous | None" = None
     why: str = ""
 
 
@@ -49,13 +49,13 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         UsageError: such weights are not available or do not fit. Random weights are for those who ask for them.
     """
     if options.run is not None:
-        recipe, meeting = recipe_for_all(options.run, options.given)
+        recipe, rendezvous = recipe_for_all(options.run, options.given)
         check_names(recipe)
-        return Start(recipe, listed_images(recipe), meeting)
+        return Start(recipe, listed_images(recipe), rendezvous)
     if options.parent is not None:
-        recipe, meeting = recipe_for_all(options.parent, options.given, further_recipe)
+        recipe, rendezvous = recipe_for_all(options.parent, options.given, further_recipe)
         check_names(recipe)
-        return Start(recipe, listed_images(recipe), meeting, FURTHER)
+        return Start(recipe, listed_images(recipe), rendezvous, FURTHER)
     recipe = options.given.recipe()
     if note := options.given.replaced_recipe():
         reporter.notice(note)
@@ -71,15 +71,15 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         return Start(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
     _, world_size = device_and_world_size(recipe)
-    meeting = Meeting(world_size)
-    weights = meeting.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
+    rendezvous = Rendezvous(world_size)
+    weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
     if weights == RANDOM:
-        return Start(recipe, listed, meeting, "the unfinished run began with them")
+        return Start(recipe, listed, rendezvous, "the unfinished run began with them")
     why = "because DATA are photographs; --init random starts from random weights"
-    return Start(options.given.with_option("init_from", weights).recipe(), listed, meeting, why)
+    return Start(options.given.with_option("init_from", weights).recipe(), listed, rendezvous, why)
 
 
 def _check_taught(recipe: Recipe) -> None:

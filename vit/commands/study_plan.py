@@ -168,10 +168,10 @@ class StudyPlan:
     def _subsets(self) -> str:
         """How subsets of the training images are drawn."""
         from vit.study.wording import SHARED
-        from vit.training.planning.images import subset_words
+        from vit.training.planning.images import subset_text
 
         found = sorted({recipe.data.subset for recipe in _recipes(self.series)})
-        kinds = " or ".join(subset_words(kind, self.source) for kind in found)
+        kinds = " or ".join(subset_text(kind, self.source) for kind in found)
         shared = SHARED if len(found) == 1 else "for networks of one kind alike"
         return f"{kinds}, each inside the next larger, drawn once per seed and {shared}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
-from vit.commands.reading import find_bursts, read_images, read_together
+from vit.commands.reading import find_bursts, read_images, read_on_first
 from vit.commands.resuming import further_recipe, newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
@@ -105,17 +105,17 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     start = find_start(options, reporter)
 
     from vit.checkpoints.run import RunDirectory
-    from vit.training.beginning import check_unchanged
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.fit import check_unchanged
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     # kept until the end: the training itself meets in its store
-    meeting = start.meeting or Meeting(device_and_world_size(start.recipe)[1])
-    find_bursts(start.listed, start.recipe.data, reporter, meeting)
+    rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
+    find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, start.listed)
     if options.run is None and plan.device.type == "cpu" and (note := options.given.note_for_cpu()):
         reporter.notice(note)
@@ -125,8 +125,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         return None
     resumed = options.run
     if options.resume is not None and resumed is None:
-        resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
-    contents = read_together(plan.source, reporter, meeting)
+        resumed, plan = newest_for_all(plan, rendezvous, start.listed, reporter)
+    contents = read_on_first(plan.source, reporter, rendezvous)
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         warn_of_seen(reporter, plan.seen_before)
@@ -140,7 +140,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
                 check_unchanged(RunDirectory(options.parent), plan.source, contents, may_have_moved=True)
             return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
-        run = RunDirectory(Path(meeting.decided("run", decide)))
+        run = RunDirectory(Path(rendezvous.decided("run", decide)))
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
@@ -151,8 +151,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 def _train(decided: TrialResult, run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Train into a run folder, and on the first process write and show the result."""
     from vit.report.run_figures import write_classes
-    from vit.training.finish import TrackedRows, finish
-    from vit.training.fit import fit
+    from vit.training.fit import TrackedRows, finish, fit
     from vit.training.tracking.tracker import tracked
 
     plan = decided.plan

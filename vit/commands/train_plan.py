@@ -283,6 +283,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     return [
+        *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
     ]

@@ -11,7 +11,7 @@ VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME coun
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,48 +97,29 @@ def read_contents(
         progress: called with the number of finished images and the number of all images.
         splits: splits to read, where the source has them.
     """
-    return joined_contents(source, [read_share(source, progress, splits)], splits)
-
-
-def read_share(
-    source: Source,
-    progress: Callable[[int, int], None] | None = None,
-    splits: Collection[str] = SPLITS,
-    rank: int = 0,
-    num_shares: int = 1,
-) -> list[ReadImage]:
-    """The part of `read_contents` that one of several processes does; `joined_contents` joins the parts."""
-    chosen = list(_parts(source, splits))[rank::num_shares]
-    total, found = sum(len(part) for _, part in chosen), list[ReadImage]()
+    chosen = list(_parts(source, splits))
+    total, results = sum(len(part) for _, part in chosen), list[ReadImage]()
     with decode_threads() as parallel:
         for split in filter(source.splits.__contains__, SPLITS):
             samples, parts = source.splits[split], [part for name, part in chosen if name == split]
-            known = KnownHashes(samples.root, rank) if samples.root is not None and samples.reader is None else None
-            for results in parallel(_reader(samples, known), parts):
-                found += results
+            known = KnownHashes(samples.root) if samples.root is not None and samples.reader is None else None
+            for images in parallel(_reader(samples, known), parts):
+                results += images
                 if progress is not None:
-                    progress(len(found), total)
+                    progress(len(results), total)
                 if known is not None:
                     known.save_now_and_then()
             if known is not None:
                 known.save()
-    return found
-
-
-def joined_contents(
-    source: Source, shares: Sequence[Sequence[ReadImage]], splits: Collection[str] = SPLITS
-) -> Contents:
-    """The contents of images whose shares `read_share` has read, in the order of their ranks."""
-    chosen = [split for split in SPLITS if split in splits and split in source.splits]
-    hashes: dict[str, list[str]] = {split: [] for split in chosen}
-    unreadable: dict[str, dict[int, str]] = {split: {} for split in chosen}
-    places = [0] * len(shares)
-    for number, (split, part) in enumerate(_parts(source, splits)):
-        rank = number % len(shares)
-        results = shares[rank][places[rank] : places[rank] + len(part)]
-        places[rank] += len(part)
-        hashes[split] += [found for found, _ in results]
-        unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
+    names = [split for split in SPLITS if split in splits and split in source.splits]
+    hashes: dict[str, list[str]] = {split: [] for split in names}
+    unreadable: dict[str, dict[int, str]] = {split: {} for split in names}
+    read = iter(results)
+    for split, part in chosen:
+        for index, (found, why) in zip(part, read, strict=False):
+            hashes[split].append(found)
+            if why:
+                unreadable[split][index] = why
     return Contents(hashes, unreadable)
 
 
@@ -169,23 +150,22 @@ class KnownHashes:
     """Content hashes of the files of a folder, in the cache folder, by path, size, inode and both times of a change.
 
     A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
-    of its status (ctime) shows what copies with an old time of modification. Every process writes a file of its own,
-    and reads those of all. Files are removed, the oldest first, where all together are too large.
+    of its status (ctime) shows what copies with an old time of modification. Files are
+    removed, the oldest first, where all together are too large.
 
     Args:
         root: the folder of the images.
-        rank: number of this process.
     """
 
-    def __init__(self, root: Path, rank: int = 0) -> None:
+    def __init__(self, root: Path) -> None:
         self._folder = hash_folder()
         # what is an image depends on the limits
         self._base = os.fsencode(root.resolve())
         limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
-        self._name, self._rank = content_hash(self._base, limits), rank
+        self._name = content_hash(self._base, limits)
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()
-        self._rows = self._sorted(self._load(f"{self._name}-*"))
+        self._rows = self._sorted(self._load(self._name))
 
     def read(self, samples: Samples, index: int) -> ReadImage:
         """The content hash of a file as it was read before, or is read now."""
@@ -218,14 +198,13 @@ class KnownHashes:
         self._saved_at = time.monotonic()
         if self._folder is None or not self._new:
             return
-        name = f"{self._name}-{self._rank}"
         new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            old = self._load(name)
-            with atomic_write(self._folder / name) as partial:
+            old = self._load(self._name)
+            with atomic_write(self._folder / self._name) as partial:
                 self._sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
-            self._make_room(name)
+            self._make_room(self._name)
             self._new.clear()
 
     def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
@@ -240,15 +219,15 @@ class KnownHashes:
         key = content_hash(self._base, b"\0", path.encode("utf-8", "surrogateescape"), repr(facts).encode())
         return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
 
-    def _load(self, pattern: str) -> npt.NDArray[np.uint64]:
-        """The rows of some files: two numbers of the key, two of the content hash."""
-        rows: list[npt.NDArray[np.uint64]] = []
+    def _load(self, name: str) -> npt.NDArray[np.uint64]:
+        """The rows of a file: two numbers of the key, two of the content hash."""
         with suppress(OSError):
-            for path in sorted(self._folder.glob(pattern)) if self._folder is not None else ():
-                if path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
-                    rows.append(np.fromfile(path, dtype="<u8").reshape(-1, 4))
-                    os.utime(path)
-        return np.concatenate(rows) if rows else np.empty((0, 4), dtype=np.uint64)
+            path = None if self._folder is None else self._folder / name
+            if path is not None and path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
+                rows: npt.NDArray[np.uint64] = np.fromfile(path, dtype="<u8").reshape(-1, 4)
+                os.utime(path)
+                return rows
+        return np.empty((0, 4), dtype=np.uint64)
 
     @staticmethod
     def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -1,12 +1,14 @@
 """The catalog of networks: class, options and image size for each name"""
 
+from dataclasses import fields
 from fnmatch import fnmatch
 
 from vit.errors import UsageError
 from vit.models.ablations import AblatedTransformer
-from vit.models.network import CatalogEntry
+from vit.models.network import CatalogEntry, Network
 from vit.models.network_names import suggestion
 from vit.models.options import Value
+from vit.models.own_code import is_path, load
 from vit.models.resnet import SmallImageResNet
 from vit.models.timm_import import import_timm
 from vit.models.vision_transformer import VisionTransformer
@@ -64,9 +66,11 @@ def names(pattern: str = "*") -> list[str]:
 
 
 def entry(name: str) -> CatalogEntry:
-    """The catalog's entry, or timm's model of that name; UsageError with the nearest name when there is neither."""
+    """The entry of the catalog, of an import path or of timm; UsageError with the nearest name when there is none."""
     if name in CATALOG:
         return CATALOG[name]
+    if is_path(name):
+        return _own_entry(name)
     import_timm()  # not above: timm takes seconds
     from vit.models import timm_network
 
@@ -74,3 +78,15 @@ def entry(name: str) -> CatalogEntry:
     if found is None:
         raise UsageError(f"no network is called {name!r} (--network)", f"{suggestion(name)} 'vit models' lists all")
     return found
+
+
+def _own_entry(path: str) -> CatalogEntry:
+    """The entry of a network of the user's; its config says the image size by its default."""
+    network = load(path, "--network")
+    if not (isinstance(network, type) and issubclass(network, Network) and hasattr(network, "config_class")):
+        raise UsageError(
+            f"--network {path} is not a network: {network!r}",
+            "give a subclass of vit.models.network.Network with a config_class",
+        )
+    size = next(field.default for field in fields(network.config_class) if field.name == "image_size")
+    return CatalogEntry(network, size if isinstance(size, int) else 224, about=f"your own network, {path}")

@@ -32,12 +32,14 @@ class LossText:
             others.append("logits adjusted to the frequencies of the classes")
         if _option(options, "distill", "teacher"):
             others.append("the teacher's part")
-        axis = "loss" if is_asymmetric or others else f"{plain} (nats)"
+        own_loss = _option(options, "optim", "loss")
+        axis = "loss" if is_asymmetric or own_loss or others else f"{plain} (nats)"
         included = [*others]
         if _option(options, "model", "freeze") != "backbone":
             smoothed = _option(options, "optim", "label_smoothing")
-            included = ["augmentation"] * _varies(options) + ["label smoothing"] * bool(smoothed) + others
-        kind = "asymmetric loss" if is_asymmetric else plain
+            is_smoothed = bool(smoothed) and not own_loss
+            included = ["augmentation"] * _varies(options) + ["label smoothing"] * is_smoothed + others
+        kind = own_loss or ("asymmetric loss" if is_asymmetric else plain)
         with_what = f" with {' and '.join(included)}" if included else ""
         what = f"The training loss is the {kind}{with_what}."
         return cls(axis, f"{what} The validation loss is the {plain} of the labels alone.")

@@ -23,7 +23,7 @@ from vit.inference.image_groups import in_groups
 from vit.inference.label_fit import LabelTemperatures, LabelThresholds, fit_label_temperatures, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
-from vit.training.distributed.meeting import readable_by_all
+from vit.training.distributed.rendezvous import readable_by_all
 from vit.training.planning.plan import Plan
 
 

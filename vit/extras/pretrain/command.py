@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.one_process import in_one_process
-from vit.commands.reading import read_together
+from vit.commands.reading import read_on_first
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vit.data.samples import Source
     from vit.extras.pretrain.fit import Pretrained
     from vit.extras.pretrain.plan import PretrainPlan
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
     from vit.training.tracking.tracker import Tracker
 
 
@@ -84,9 +84,9 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
         print(dump(options.given.recipe()), end="")
         return None
     reporter = Reporter(quiet=not is_first())
-    recipe, meeting = options.given.recipe(), None
+    recipe, rendezvous = options.given.recipe(), None
     if options.run is not None:
-        recipe, meeting = recipe_for_all(options.run, options.given)
+        recipe, rendezvous = recipe_for_all(options.run, options.given)
     assert isinstance(recipe, PretrainRecipe)
     check_names(recipe)
 
@@ -94,7 +94,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     from vit.extras.pretrain.images import only_used
     from vit.extras.pretrain.plan import make_pretrain_plan, pretraining_images
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are learned from, which come with the installation")
@@ -104,19 +104,19 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
         plan = make_pretrain_plan(recipe, only_used(images))
         show_pretrain_plan(reporter, plan, "none: a dry run learns nothing")
         return None
-    meeting = meeting or Meeting(world_size)
-    images, contents = _without_copies(images, recipe, meeting, reporter)
+    rendezvous = rendezvous or Rendezvous(world_size)
+    images, contents = _without_copies(images, recipe, rendezvous, reporter)
     plan = make_pretrain_plan(recipe, images)
     resumed = options.run
     if options.resume is not None and resumed is None:
-        resumed, plan = newest_for_all(plan, meeting, images, reporter)
+        resumed, plan = newest_for_all(plan, rendezvous, images, reporter)
     with ExitStack() as lock:
 
         def decide() -> str:
             assert contents is not None
             return str(open_run(plan, resumed, contents, lock, plan.recipe.name or plan.recipe.method).path)
 
-        run = RunDirectory(Path(meeting.decided("run", decide)))
+        run = RunDirectory(Path(rendezvous.decided("run", decide)))
         show_pretrain_plan(reporter, plan, str(run.path))
         if is_first():
             warn_of_space(reporter, plan, run)
@@ -125,7 +125,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
 
 
 def _without_copies(
-    images: "Source", recipe: PretrainRecipe, meeting: "Meeting", reporter: Reporter
+    images: "Source", recipe: PretrainRecipe, rendezvous: "Rendezvous", reporter: Reporter
 ) -> "tuple[Source, Contents | None]":
     """The images without copies of unseen images, and on the first process the contents of those that are used.
 
@@ -135,21 +135,21 @@ def _without_copies(
 
     if recipe.data.unlabeled is None:
         used = only_used(images)
-        return used, read_together(used, reporter, meeting)
-    contents = read_together(images, reporter, meeting)
+        return used, read_on_first(used, reporter, rendezvous)
+    contents = read_on_first(images, reporter, rendezvous)
 
     def decide() -> str:
         assert contents is not None
         return json.dumps(copies_of_unseen(images, contents))
 
-    rows = set(json.loads(meeting.decided("copies", decide)))
+    rows = set(json.loads(rendezvous.decided("copies", decide)))
     return without_rows(images, contents, rows)
 
 
 def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Pretrain into a run folder, and on the first process write and show the result."""
     from vit.extras.pretrain.fit import fit_pretraining
-    from vit.training.finish import TrackedRows, finish
+    from vit.training.fit import TrackedRows, finish
     from vit.training.tracking.tracker import tracked
 
     tracker = tracker_of(plan, run, reporter)

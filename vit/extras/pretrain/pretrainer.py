@@ -16,8 +16,8 @@ from vit.extras.pretrain.objective import BACKBONE, Objective, without_classes
 from vit.extras.pretrain.plan import PretrainPlan
 from vit.models.network import Network
 from vit.training.callbacks.metrics_csv import Recorder
+from vit.training.loop import TrainingModule
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.training_module import TrainingModule
 
 KNN = "val/knn_acc1"
 _OBJECTIVE = "objective."

@@ -14,7 +14,7 @@ from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
 
 
-def subset_words(kind: str, source: Source) -> str:
+def subset_text(kind: str, source: Source) -> str:
     """How a subset of the training images is chosen."""
     if not source.class_names:
         return "at random"
@@ -106,6 +106,6 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
     if wanted is None:
         return source
     kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
-    note = f"{wanted:,} of {len(train):,} training images ({subset_words(kind, source)}, seed {seed})"
+    note = f"{wanted:,} of {len(train):,} training images ({subset_text(kind, source)}, seed {seed})"
     chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
     return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])

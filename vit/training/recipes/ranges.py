@@ -4,7 +4,7 @@ import re
 from math import inf
 from typing import TYPE_CHECKING
 
-from jsonargparse.typing import restricted_number_type
+from jsonargparse.typing import restricted_number_type, restricted_string_type
 
 from vit.errors import UsageError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Finite = float
     Positive = float
     NonNegative = float
+    ImportPath = str
 else:
     Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
     Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
@@ -28,6 +29,7 @@ else:
     Finite = restricted_number_type("Finite", float, [(">", -inf), ("<", inf)], docstring="a number")
     Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
     NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
+    ImportPath = restricted_string_type("ImportPath", r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", docstring="MODULE:NAME")
 
 
 def seconds(text: str, flag: str) -> float:

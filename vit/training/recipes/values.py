@@ -1,4 +1,4 @@
-"""A recipe as plain values and as YAML, also as earlier versions wrote it"""
+"""A recipe as plain values and as YAML"""
 
 import json
 import re
@@ -8,14 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from vit.plain_files import parse_yaml
-from vit.training.recipes.recipe import UNDECIDING, UNDECIDING_PARTS, Recipe
-
-RENAMED = {  # keys of a run's config.yaml: of an earlier version -> today's
-    "optim.min_lr": "optim.min_lr_ratio",
-    "wandb_media": "tracker_media",
-    "wandb_model": "tracker_model",
-}
+from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, Recipe
 
 Tree = TypeVar("Tree")
 
@@ -45,12 +38,12 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe as plain values without the options that nothing learned follows, such as names, trackers and caches."""
+def training_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe as plain values without options that do not change the weights: names, trackers, caches."""
     found = {name: dict(part) if isinstance(part, dict) else part for name, part in values.items()}
-    for name in UNDECIDING:
+    for name in NOT_IN_HASH:
         found.pop(name, None)
-    for section, name in UNDECIDING_PARTS:
+    for section, name in NOT_IN_HASH_PARTS:
         if isinstance(found.get(section), dict):
             found[section].pop(name, None)
     return found
@@ -59,26 +52,6 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
 def dump(recipe: Recipe) -> str:
     """A recipe as YAML that `vit train --config` reads back."""
     return yaml.dump(plain(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-
-
-def with_todays_names(text: str) -> str:
-    """The YAML of a recipe that this version or an earlier one wrote, with today's names of options."""
-    values = parse_yaml(text)
-    named = todays_names(values)
-    return text if named == values else yaml.dump(named, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-
-
-def todays_names(values: dict[str, Any]) -> dict[str, Any]:
-    """The sections of a recipe with today's names of options, in the same order."""
-    return {RENAMED.get(section, section): _renamed(section, options) for section, options in values.items()}
-
-
-def _renamed(section: str, options: Any) -> Any:
-    """The options of a section with today's names, in the same order."""
-    if not isinstance(options, dict):
-        return options
-    names = {key: RENAMED.get(f"{section}.{key}", f"{section}.{key}").partition(".")[2] for key in options}
-    return {names[key]: value for key, value in options.items()}
 
 
 class _Dumper(yaml.SafeDumper):

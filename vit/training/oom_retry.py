@@ -1,4 +1,4 @@
-"""Smaller micro-batches where memory runs out in the first steps: the same optimizer steps, in more parts
+"""Retry after out-of-memory: smaller micro-batches in the first steps, the same optimizer steps in more parts
 
 Without batch norm the gradients are the same up to rounding, because the gradient of a batch is the mean of those of
 its equal parts. Batch norm takes its statistics from each part, and the notice then says so. Dropout draws other
@@ -6,7 +6,7 @@ numbers.
 """
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from vit.atomic_files import write_text
+from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError, is_out_of_memory
 from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.plain_files import parse_yaml
@@ -23,7 +25,7 @@ from vit.training.distributed.batch_norm import takes_batch_stats
 from vit.training.planning.batch_size import batch_multiple
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import PLACES, Recipe
-from vit.training.recipes.values import deciding, plain, todays_names
+from vit.training.recipes.values import dump, plain, training_options
 
 FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
 P = TypeVar("P", bound=Plan)
@@ -60,26 +62,33 @@ def until_it_fits(
         ResourceError: memory is not sufficient.
     """
     may_divide = may_divide and plan.world_size == 1
-    run: Callable[[Callable[[], T]], T] = _here
+    is_retry = False
     while True:
         count = StepCount()
         try:
-            return run(partial(attempt, plan, count))
+            if is_retry and plan.device.type == "cpu":
+                return _in_new_thread(partial(attempt, plan, count))
+            return attempt(plan, count)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
             smaller = with_more_parts(plan) if may_divide and count.done < FIRST_STEPS else None
             if smaller is None:
                 raise _out_of_memory(plan, error) from error
-        plan = smaller
-        run = _in_new_thread if plan.device.type == "cpu" else _here
+        plan, is_retry = smaller, True
         return_freed_memory()
         free_memory(plan.device)  # after the `except`, whose traceback keeps the tensors of the failed step
         again(plan)
 
 
-def _here(work: Callable[[], T]) -> T:
-    return work()
+def start_again(plan: Plan, run: RunDirectory, listeners: Sequence[Listener]) -> None:
+    """Prepare a run folder for an attempt with smaller micro-batches, and tell the listeners."""
+    for path in (run.previous_path, run.last_path, run.best_path):  # their batches would be read as micro-batches
+        path.unlink(missing_ok=True)
+    write_text(run.config_path, dump(plan.recipe))
+    for listener in listeners:
+        listener.replanned(plan.recipe)
+        listener.notice(describe_parts(plan))
 
 
 def _in_new_thread(work: Callable[[], T]) -> T:
@@ -120,7 +129,7 @@ def with_more_parts(plan: P) -> P | None:
     return None
 
 
-def words(plan: Plan) -> str:
+def describe_parts(plan: Plan) -> str:
     """What follows from the number of micro-batches of a plan that memory has not allowed before."""
     parts = plan.recipe.optim.accumulate
     norm = "; batch norm takes its statistics from each" if _takes_batch_stats(plan) else ""
@@ -139,16 +148,17 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
     Args:
         config: content of the cell's config.yaml.
     """
-    values = plain(Recipe())  # for options that the version of the run did not have
-    for section, given in todays_names(parse_yaml(config)).items():
-        values[section] = {**values[section], **given} if isinstance(given, dict) else given
-    begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
-    return begun if _learned(values) == _learned(plain(begun.recipe)) else None
+    values = parse_yaml(config)
+    try:
+        begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
+        return begun if _learned(values) == _learned(plain(begun.recipe)) else None
+    except (KeyError, TypeError):  # not a whole recipe
+        return None
 
 
 def _learned(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a recipe that decide a cell beside the contents of its files."""
-    found = deciding(values)
+    found = training_options(values)
     for section, name in PLACES:
         del found[section][name]
     return found

@@ -11,7 +11,7 @@ from vit.checkpoints.result import versions
 from vit.errors import DisagreementError
 from vit.training.distributed.processes import gathered
 from vit.training.planning.plan import Plan
-from vit.training.recipes.recipe import UNDECIDING
+from vit.training.recipes.recipe import NOT_IN_HASH
 from vit.training.recipes.values import plain
 
 _HASHED = ("images", "options")  # facts that a message does not show
@@ -19,11 +19,11 @@ _OF_A_MACHINE = ("source", "root", "unlabeled", "num_workers")  # options of the
 _MAX_SHOWN = 200  # characters of a fact in a message
 
 
-def deciding_facts(plan: Plan) -> dict[str, str]:
+def facts_to_compare(plan: Plan) -> dict[str, str]:
     """What decides a training, as texts that processes can compare. Paths may differ between machines."""
     values = plain(plan.recipe)
     data = {key: value for key, value in values["data"].items() if key not in _OF_A_MACHINE}
-    options = {key: value for key, value in values.items() if key not in {"data"} | UNDECIDING}
+    options = {key: value for key, value in values.items() if key not in {"data"} | NOT_IN_HASH}
     packages = {name: version for name, version in versions().items() if name != "python"}
     return {
         "classes": ", ".join(plan.source.class_names),
@@ -33,14 +33,14 @@ def deciding_facts(plan: Plan) -> dict[str, str]:
     }
 
 
-class Agreement(Callback):
+class ConsistencyCheck(Callback):
     """Compares the facts of all processes before the first step, and their weights before every validation.
 
     Otherwise different folders or program versions would go unnoticed, because each process sees only its own part of a
     batch. The comparison precedes the setup of DDP, which fails with an internal error where weights differ in shape.
 
     Args:
-        facts: what must be the same, by the name that an error shows; see `deciding_facts`.
+        facts: what must be the same, by the name that an error shows; see `facts_to_compare`.
     """
 
     def __init__(self, facts: dict[str, str]) -> None:
@@ -61,11 +61,10 @@ class Agreement(Callback):
         if trainer.world_size == 1:
             return
         # sharded weights exist once, so there is nothing to compare
-        weights = [weight for weight in pl_module.parameters() if not isinstance(weight, DTensor)]
+        weights = [weight.detach() for weight in pl_module.parameters() if not isinstance(weight, DTensor)]
         if not weights:
             return
-        sums = torch.stack([weight.detach().double().sum() for weight in weights])
-        others = gathered(sums.tolist())
+        others = gathered(torch.stack([weight.double().sum() for weight in weights]).tolist())
         odd = [str(rank) for rank, other in enumerate(others) if other != others[0]]
         if odd:
             raise DisagreementError(

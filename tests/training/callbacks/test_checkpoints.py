@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vit.training.callbacks.best_checkpoint import BestCheckpoint
+from vit.training.callbacks.checkpoints import BestCheckpoint
 
 
 @pytest.mark.faults("R8")

@@ -23,10 +23,9 @@ _HEARD = 60.0  # longest wait in seconds until all processes know that the first
 _LOOK = 0.05  # seconds between two looks
 _ITS_WORDS = 1.0  # seconds in which the first process prints its error, before a launcher sees other processes end
 _BEATS = 20  # signs of life within PATIENCE
-_MESSAGE = 4 * 2**20  # bytes of a value in the store, whose largest message has 8 MiB
 
 
-class Meeting:
+class Rendezvous:
     """A key-value store in the first process, which answers the others until the training ends.
 
     Lightning starts its processes late, in `Trainer.fit`. Decisions of the first process wait in the store.
@@ -39,14 +38,12 @@ class Meeting:
 
     Attributes:
         rank: number of this process.
-        num_present: number of processes that are there: one, until Lightning starts the others.
     """
 
     def __init__(self, world_size: int) -> None:
         self._store = None if world_size == 1 and is_first() else _open_store()
         self._num_others = world_size - 1
         self.rank = int(os.environ.get("RANK", "0")) if is_launched() else int(not is_first())
-        self.num_present = int(os.environ["WORLD_SIZE"]) if is_launched() and self._store is not None else 1
         if self._store is not None:
             self._closed = threading.Event()
             self._beats = threading.Thread(
@@ -59,29 +56,6 @@ class Meeting:
         """Show no life from now on."""
         self._closed.set()
         self._beats.join(_ITS_WORDS)
-
-    def collected(self, name: str, own: str) -> list[str]:
-        """A text of each process that is there, by rank, on the first process; [] on the others.
-
-        Raises:
-            ProcessesError: another process has ended.
-        """
-        if self.num_present == 1:
-            return [own]
-        assert self._store is not None
-        if not is_first():
-            content = own.encode()
-            pieces = [content[first : first + _MESSAGE] for first in range(0, len(content), _MESSAGE)]
-            with suppress(dist.DistError):  # the first process has ended: its next decision says so
-                for number, piece in enumerate(pieces):
-                    self._store.set(f"{name} {self.rank} {number}", piece)
-                self._store.set(f"{name} {self.rank}", str(len(pieces)))
-            return []
-        texts = [own]
-        for rank in range(1, self.num_present):
-            number_of_pieces = int(self._answer(f"{name} {rank}", rank))
-            texts.append(b"".join(self._store.get(f"{name} {rank} {n}") for n in range(number_of_pieces)).decode())
-        return texts
 
     def _answer(self, key: str, rank: int) -> str:
         """The value of a key that another process will set, for which this one waits while the other one lives."""

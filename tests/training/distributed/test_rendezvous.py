@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from vit.errors import CheckpointError, ProcessesError, ResourceError
-from vit.training.distributed import meeting
-from vit.training.distributed.meeting import Meeting, readable_by_all
+from vit.training.distributed import rendezvous
+from vit.training.distributed.rendezvous import Rendezvous, readable_by_all
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def port(monkeypatch):
 
 
 def test_one_process_decides_alone(monkeypatch, tmp_path):
-    assert Meeting(1).decided("run", lambda: "here") == "here"
+    assert Rendezvous(1).decided("run", lambda: "here") == "here"
     with readable_by_all(tmp_path / "any") as path:
         assert path == tmp_path / "any"
 
@@ -35,16 +35,16 @@ def test_a_first_process_that_refuses_waits_for_others_for_a_while_only(port, mo
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
     port.close()
-    first = Meeting(3)
+    first = Rendezvous(3)
     monkeypatch.setenv("RANK", "1")
-    other = Meeting(2)
-    monkeypatch.setattr(meeting, "_ITS_WORDS", 0.0)
+    other = Rendezvous(2)
+    monkeypatch.setattr(rendezvous, "_ITS_WORDS", 0.0)
 
     def refuse():
         raise CheckpointError("it has no checkpoint", "train")
 
     for patience, heard in ((0.2, 0), (60.0, 2)):
-        monkeypatch.setattr(meeting, "_HEARD", patience)
+        monkeypatch.setattr(rendezvous, "_HEARD", patience)
         monkeypatch.setenv("RANK", "0")
         name = f"recipe {heard}"
         other._store.add(f"{name} heard", heard)
@@ -61,26 +61,26 @@ def test_a_first_process_that_refuses_waits_for_others_for_a_while_only(port, mo
 def test_a_port_that_is_taken_is_named(port):
     port.listen()
     with pytest.raises(ResourceError, match="set MASTER_PORT to a free port") as caught:
-        Meeting(2)
+        Rendezvous(2)
     assert str(port.getsockname()[1]) in caught.value.problem
 
 
 @pytest.mark.faults("X5")
 def test_a_first_process_that_is_not_there_is_not_waited_for_without_end(port, monkeypatch):
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(meeting, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(rendezvous, "PATIENCE", timedelta(seconds=1))
     with pytest.raises(ProcessesError, match="the first process of this training cannot be reached"):
-        Meeting(2)
+        Rendezvous(2)
 
 
 def test_others_wait_for_as_long_as_a_process_lives(port, monkeypatch):
     port.close()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(meeting, "PATIENCE", timedelta(seconds=3))
+    monkeypatch.setattr(rendezvous, "PATIENCE", timedelta(seconds=3))
     both = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        both.append(Meeting(2))
+        both.append(Rendezvous(2))
     first, other = both
     threading.Timer(9, lambda: first._store.set("run", "here")).start()
     assert other.decided("run", str) == "here"
@@ -88,15 +88,3 @@ def test_others_wait_for_as_long_as_a_process_lives(port, monkeypatch):
     first.close()
     with pytest.raises(ProcessesError, match="the first process of this training cannot be reached"):
         other.decided("never", str)
-
-
-def test_texts_of_any_length_are_collected(port, monkeypatch):
-    port.close()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    both, text = [], "é" * 5_000_000
-    for rank in ("0", "1"):
-        monkeypatch.setenv("RANK", rank)
-        both.append(Meeting(2))
-    assert both[1].collected("share", text) == []
-    monkeypatch.setenv("RANK", "0")
-    assert both[0].collected("share", "own") == ["own", text]
