@@ -69,7 +69,7 @@ def train(folder: Path, weights: Path, images: int, seed: int, image_size: int, 
             **json.loads(options),
         }  # fmt: skip
         begin, busy = time.perf_counter(), time.process_time()
-        plan = make_plan(read_values(given.pop("data"), None, None, given).given.recipe())
+        plan = make_plan(read_values(given.pop("data"), None, None, given).layers.recipe())
         (out / "run").mkdir()
         result = fit(plan, RunDirectory(out / "run")).result
         busy, seconds = time.process_time() - busy, time.perf_counter() - begin

@@ -3,11 +3,10 @@
 import pytest
 
 from tests.processes import finish_all, linux_only, srun
-from vit.commands.recipe_layers import Given
 from vit.commands.resuming import recipe_of
 from vit.commands.train_options import read_words
-from vit.training.recipes.recipe import OptimConfig, Recipe, TrainerConfig
-from vit.training.recipes.values import dump, with_todays_names
+from vit.training.recipes.recipe import Recipe, TrainerConfig
+from vit.training.recipes.values import dump
 
 
 @pytest.mark.faults("R6")
@@ -20,7 +19,7 @@ def test_the_launcher_decides_how_many_processes_go_on(tmp_path, monkeypatch, op
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "last.ckpt").touch()
     (run / "config.yaml").write_text(dump(Recipe(trainer=TrainerConfig(devices=2, num_nodes=2))))
-    given = read_words(("--resume", str(run), *options)).given
+    given = read_words(("--resume", str(run), *options)).layers
     monkeypatch.delenv("RANK", raising=False)
     expected = 3 if devices == 3 else 2
     assert recipe_of(run, given).trainer.devices == expected
@@ -39,16 +38,3 @@ def test_a_run_that_cannot_go_on_ends_all_tasks_of_srun(tmp_path):
     (first, _, said), *others = finish_all(tmp_path, srun(tmp_path, *[("train", "--resume", run)] * 3), 200)
     assert first == 2 and "start it again as a new run: it has no checkpoint" in said
     assert others == [(2, "", "")] * 2
-
-
-def test_a_run_of_an_earlier_version_has_todays_names(tmp_path):
-    """`min_lr` has always been a fraction of lr; options of sharing were those of W&B alone."""
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
-    (run / "checkpoints" / "last.ckpt").touch()
-    recipe = Recipe(optim=OptimConfig(min_lr_ratio=0.25), tracker_media=False, tracker_model=True)
-    before = dump(recipe).replace("min_lr_ratio:", "min_lr:").replace("tracker_m", "wandb_m")
-    (run / "config.yaml").write_text(before)
-    assert "min_lr: 0.25" in before and "wandb_media: false" in before and "wandb_model: true" in before
-    assert with_todays_names(before) == dump(recipe)
-    assert recipe_of(run, Given()) == recipe == recipe_of(run, read_words(("--data.num_workers=null",)).given)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vit.commands.recipe_layers import AUTO
+from vit.commands.recipe_options import AUTO
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 from vit.commands.train_options import read_words as read_train_words

@@ -101,7 +101,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     weights = {} if start_from is None else {start_from: weights_hash(start_from)}
     inputs = [Inputs(found.name, _hashes(known_contents(source, digests), source), weights) for source in sources]
     num_images = [len(source.splits["train"]) for source in sources]
-    parent = Path(recipe.out if options.given.says("out") else OUT).expanduser()
+    parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
     facts: dict[str, JsonValue] = {
         "data": found.name,
         "source": data.source,

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.one_process import in_one_process
 from vit.commands.pretrain_plan import show_pretrain_plan
 from vit.commands.pretrain_progress import PretrainProgress, show_pretrain_result
 from vit.commands.reading import read_together
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.train_estimate import Estimate
-from vit.commands.train_options import TrainOptions, read_values, read_with
+from vit.commands.train_options import TrainOptions, in_one_process, read_values, read_with
 from vit.commands.train_plan import warn_of_space
+from vit.commands.train_progress import Estimate
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
@@ -82,14 +81,12 @@ def main(words: Sequence[str]) -> int:
 def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     """Carry a pretraining out; None where it was only to be shown."""
     if options.print_config:
-        print(dump(options.given.recipe()), end="")
+        print(dump(options.layers.recipe()), end="")
         return None
-    if options.find_lr:
-        raise UsageError("--optim.lr find is not for a pretraining", "give a number, or leave it out")
     reporter = Reporter(quiet=not is_first())
-    recipe, meeting = options.given.recipe(), None
+    recipe, meeting = options.layers.recipe(), None
     if options.run is not None:
-        recipe, meeting = recipe_for_all(options.run, options.given)
+        recipe, meeting = recipe_for_all(options.run, options.layers)
     assert isinstance(recipe, PretrainRecipe)
     check_names(recipe)
 

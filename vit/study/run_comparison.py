@@ -14,7 +14,6 @@ from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
 from vit.study.paired import McNemar, hochberg, mcnemar, paired_gap
 from vit.study.repeats import Repeated, Run, differences, repeated
-from vit.training.recipes.values import todays_names
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _recipe(run: FinishedRun) -> dict[str, Any]:
         found = parse_yaml(read_text(RunLayout(run.path).config_path))
     except (OSError, ValueError):
         return {}
-    return todays_names(found) if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _different_options(recipes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

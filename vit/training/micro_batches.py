@@ -23,7 +23,7 @@ from vit.training.distributed.batch_norm import takes_batch_stats
 from vit.training.planning.batch_size import batch_multiple
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import PLACES, Recipe
-from vit.training.recipes.values import deciding, plain, todays_names
+from vit.training.recipes.values import deciding, plain
 
 FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
 P = TypeVar("P", bound=Plan)
@@ -140,7 +140,7 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
         config: content of the cell's config.yaml.
     """
     values = plain(Recipe())  # for options that the version of the run did not have
-    for section, given in todays_names(parse_yaml(config)).items():
+    for section, given in parse_yaml(config).items():
         values[section] = {**values[section], **given} if isinstance(given, dict) else given
     begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
     return begun if _learned(values) == _learned(plain(begun.recipe)) else None

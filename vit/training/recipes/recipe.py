@@ -7,10 +7,8 @@ nothing heavy, so that a wrong option is refused in a fraction of a second.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonargparse.typing import ClosedUnitInterval, PositiveInt
-
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
-from vit.training.recipes.ranges import Area, NonNegative, Positive, Seed, Share
+from vit.training.recipes.ranges import Area, ClosedUnitInterval, NonNegative, Positive, PositiveInt, Seed, Share
 
 NetworkValue = bool | int | float | str | list[int]
 
