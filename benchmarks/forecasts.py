@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vit.study.expected import Backtest
+from vit.study.findings import Backtest
 from vit.study.folder import collect
 from vit.study.forecast import FARTHEST, MeasuredCurve, last_regime
 from vit.study.summary import steps_of
@@ -84,7 +84,7 @@ def backtests(curve: Curve, method: Method) -> Iterator[Backtest]:
         for size, error, low, high in zip(later, *ends, strict=True):
             truth = float(np.mean(curve.errors[size]))
             if truth > 0:
-                yield Backtest(curve.name, used[-1], size, float(error), float(low), float(high), truth)
+                yield Backtest(curve.name, size, float(error), float(low), float(high), used[-1], truth)
 
 
 def power_law(curve: MeasuredCurve, wanted: Floats) -> tuple[Floats, Floats, Floats]:

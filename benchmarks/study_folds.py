@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from vit.study.paired import Pair, difference
 from vit.study.variance_components import MeanSquares
 
 Floats = npt.NDArray[np.float64]
 DISAGREE = 0.22  # of the images one network alone has right
-PRIOR = 4.0  # degrees of freedom of the images' own scatter
-SEEDS = 1.3  # variance of a fold's gap beyond that of its images, as the prior takes it
 
 
 @dataclass(frozen=True)
@@ -90,17 +89,12 @@ def of_folds(gaps: Floats) -> float:
     return float(stdtrit(len(gaps) - 1, 0.975) * (gaps.mean(axis=1).var(ddof=1) / len(gaps)) ** 0.5)
 
 
-def moderated(gaps: Floats, prior: float = PRIOR, seeds: float = SEEDS) -> float:
-    """Half the interval by the folds' means and by what the images' own scatter says of them (Smyth 2004).
-
-    The variance of a fold's mean is at least that of its images, which hundreds of images tell well.
-    """
-    count, images = gaps.shape
-    least = float(gaps.var(axis=1, ddof=1).mean()) / images
-    spread = float(gaps.mean(axis=1).var(ddof=1))
-    freedom = prior + count - 1
-    variance = max((prior * seeds * least + (count - 1) * spread) / freedom, least)
-    return float(stdtrit(freedom, 0.975) * (variance / count) ** 0.5)
+def moderated(gaps: Floats) -> float:
+    """Half the interval of `vit study` with folds: the images' own scatter is a prior for the folds' means."""
+    pair = Pair(1, list(range(len(gaps))), gaps > 0, gaps < 0, None, has_folds=True)
+    margin = difference(pair).margin_of_error
+    assert margin is not None
+    return margin.now
 
 
 WORLDS = {
@@ -111,6 +105,8 @@ WORLDS = {
     "4 points, a third shared": World(5, 40, 0.04, 1 / 3),
     "4 points, t4": World(5, 40, 0.04, 0.0, "t4"),
     "one in ten collapses": World(5, 40, 0.02, 0.0, "collapse"),
+    "2 seeds of 5 folds, 2 points": World(2, 40, 0.02),
+    "3 seeds of 5 folds, 4 points": World(3, 40, 0.04),
     "3 folds of 67, 2 points": World(3, 67, 0.02),
     "10 folds of 20, 2 points": World(10, 20, 0.02),
     "5 folds of 100, 2 points": World(5, 100, 0.02),

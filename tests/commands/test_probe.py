@@ -12,7 +12,7 @@ import pytest
 import vit
 from tests.data.parquet.written import rows_of, write
 from vit.commands.probe import _label
-from vit.commands.study_progress import HEAD_WORK, work_of
+from vit.commands.study_cells import HEAD_WORK, work_of
 from vit.csv_files import records
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError

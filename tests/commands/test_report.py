@@ -14,7 +14,7 @@ import pytest
 from vit.commands.command_line import run_command
 from vit.commands.report import report
 from vit.errors import DataError, UsageError
-from vit.study.findings import CellResult, FailedCell
+from vit.study.cells import CellResult, FailedCell
 
 FILES = {"results.csv", "summary.json", "curve.png", "report.html"}
 PROTOCOL = {"data": "photos", "budget": "steps:2000", "seeds": [0, 1, 2]}
@@ -122,14 +122,14 @@ def test_half_a_study_is_reported(folder, capsys, results):
 
 
 def test_failed_cells_are_named(folder, capsys):
-    failed = [FailedCell("vit", 100, n, f"cells/{n}", f"no\n{n}") for n in range(7)]
+    failed = [FailedCell("vit", 100, n, "", f"cells/{n}", f"no\n{n}") for n in range(7)]
     report(folder(cells(), failed))
     err = capsys.readouterr().err
     assert "7 cells failed" in err and r"vit, 100 images, seed 4: no\n4" in err and "seed 5" not in err
 
 
 def test_a_study_without_a_result(folder):
-    failed = [FailedCell("vit", 100, 0, "cells/0", "out of memory")]
+    failed = [FailedCell("vit", 100, 0, "", "cells/0", "out of memory")]
     study = folder([], failed)
     with pytest.raises(DataError, match=r"no finished cell.*out of memory"):
         report(study)

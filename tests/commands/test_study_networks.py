@@ -13,10 +13,14 @@ from safetensors.torch import save_file
 from tests.commands.weights_hub import WeightsHub
 from tests.forked import run
 from tests.processes import environment
+from vit.commands.recipe_options import listed_images
 from vit.commands.starting import PUBLISHED
-from vit.commands.study_networks import PUBLISHED_CNN, compares_both, sizes_for
+from vit.commands.study_networks import PUBLISHED_CNN, SECOND_PAIR, compares_both, networks_for, sizes_for
 from vit.commands.study_options import read_words
-from vit.commands.study_series import is_open
+from vit.commands.study_series import is_open, series_of
+from vit.console import Reporter
+from vit.errors import UsageError
+from vit.study.folder import StudyDirectory
 from vit.study.grid import parse_sizes
 
 VIT, CNN = PUBLISHED.removeprefix("timm:"), PUBLISHED_CNN.removeprefix("timm:")
@@ -229,3 +233,19 @@ def test_a_choice_about_networks_is_kept(words, expected):
     options = read_words(["photos", *words])
     found = "its own" if not is_open(options) else "both" if compares_both(options) else "the ViT"
     assert found == expected
+
+
+def test_two_pairs_are_two_vits_and_two_cnns_from_published_weights(photographs, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("vit.weights.hub_cache.fetch", lambda model, notice: asked.append(model) or "")
+    words = [str(photographs), "--pairs", "2", "--wandb", "off", "--out", str(tmp_path)]
+    options = read_words(words)
+    recipe = next(iter(next(iter(series_of(options).values())).values()))
+    found = networks_for(options, recipe, listed_images(recipe), StudyDirectory(tmp_path / "photos"), Reporter())
+    assert list(found.networks) == ["vit_tiny_patch16_224", "tf_efficientnet_lite0", *SECOND_PAIR]
+    assert [text.partition("--model.init_from=")[2] for text in found.networks.values()] == [
+        PUBLISHED, PUBLISHED_CNN, *SECOND_PAIR.values()
+    ]  # fmt: skip
+    assert asked == [name.removeprefix("timm:") for name in (PUBLISHED, PUBLISHED_CNN, *SECOND_PAIR.values())]
+    with pytest.raises(UsageError, match="--pairs 2 without published weights"):
+        networks_for(read_words([*words, "--init", "random"]), recipe, listed_images(recipe), None, Reporter())

@@ -5,8 +5,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from vit.study.expected import Backtest, Expected, Forecast, Gain
-from vit.study.findings import Comparison, Difference, FailedCell, Findings, Interval, Point, Reach, Series
+from vit.study.cells import FailedCell
+from vit.study.findings import (
+    Backtest,
+    Comparison,
+    Difference,
+    Expected,
+    Findings,
+    Forecast,
+    Gain,
+    Interval,
+    MarginOfError,
+    Point,
+    Series,
+)
 
 CURVES = ((0.02, 9.0, -0.75), (0.03, 1.5, -0.5), (0.02, 2.5, -0.45), (0.05, 4.0, -0.6))  # floor, scale, exponent
 SIZES = (100, 300, 1000, 3000, 10000)
@@ -69,10 +81,20 @@ def make(
             )
         )
     pairs = [compared(names[0], other, sizes, errors) for other in names[1:]]
-    cells = [FailedCell(names[0], sizes[0], n, f"cells/a/seed{n}", "training diverged") for n in range(failed)]
+    cells = [FailedCell(names[0], sizes[0], n, "", f"cells/a/seed{n}", "training diverged") for n in range(failed)]
     answer = ["Use vit_mini_patch4_28: 2 points fewer.", "Yes: from 3,000 to 10,000 images the errors fell."]
     trend = "Below about 1,200 images resnet10_small is ahead, above vit_mini_patch4_28."
-    return Findings(answer, series, pairs, target, 10000, {**PROTOCOL, "data": data}, cells, trend, margin=0.02)
+    return Findings(
+        answer=answer,
+        trend=trend,
+        series=series,
+        comparisons=pairs,
+        target=target,
+        margin=0.02,
+        num_test_images=10000,
+        protocol={**PROTOCOL, "data": data},
+        failed=cells,
+    )
 
 
 def made(images: int, errors: np.ndarray, seconds: float, images_per_second: float) -> Point:
@@ -109,7 +131,7 @@ def forecast_of(name: str, curve: tuple[float, float, float], sizes: Sequence[in
     ahead = [
         Expected(name, k * sizes[-1], *((a + b * (k * sizes[-1]) ** c) * np.array([1, 0.9, 1.3]))) for k in (1, 2, 3, 4)
     ]
-    tested = [Backtest(name, sizes[-2], sizes[-1], 0.1, 0.08, 0.12, 0.11)]
+    tested = [Backtest(name, sizes[-1], 0.1, 0.08, 0.12, sizes[-2], 0.11)]
     bands = (mean.tolist(), (mean * (1 - width)).tolist(), (mean * (1 + width)).tolist())
     return Forecast(sizes[-1], "", places.tolist(), *bands, ahead, tested, target, refusal)
 
@@ -124,7 +146,7 @@ def compared(first: str, second: str, sizes: Sequence[int], errors: dict[str, np
         clear = gap.low is not None and gap.low * gap.high > 0
         p = 0.0004 if clear else 0.31
         ratio = Interval(float(np.exp(logs.value)), *ends)
-        reach = None if gap.high is None else Reach(gap.high - gap.value, 0.005, 0.004)
+        reach = None if gap.high is None else MarginOfError(gap.high - gap.value, 0.005, 0.004)
         found.append(Difference(n, list(range(len(ours))), gap, ratio, p, min(1.0, 3 * p), reach))
     crosses = found[0].gap.value * found[-1].gap.value < 0
     words = f"{second} makes fewer errors with few images, {first} with many: they cross."

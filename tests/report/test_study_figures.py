@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vit.report.gap_figures import gaps
-from vit.report.study_figures import learning_curves, price
+from vit.report.study_figures import gaps, learning_curves, price
 from vit.report.style import plain, rendered
 from vit.study.findings import Interval
 
@@ -158,3 +157,13 @@ def test_prices_name_their_sizes(study):
 def test_figures_of_a_study_need_no_torch():
     script = "import sys, vit.report.study_page; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+
+
+def test_gaps_say_who_is_ahead_where(study):
+    figure = gaps(study(names=("a", "b", "c")))
+    assert len(figure.axes) == 2
+    texts = figure.axes[0].texts
+    assert [text.get_text() for text in texts] == ["b is ahead", "a is ahead"]
+    assert [text.get_position()[1] > 0.5 for text in texts] == [True, False]
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0 < high

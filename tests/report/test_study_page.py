@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.report.pages import Page
+from vit.atomic_files import write_json
+from vit.errors import DataError
 from vit.report import study_page as module
 from vit.report.study_page import write_study_report
 
@@ -83,9 +85,7 @@ def test_the_page_is_complete(study, tmp_path):
         "validation: 3,000",
         "torch: 2.14.1",
         "< 0.001",
-        "with 2\u00d7 test images",
         "resnet10_small 0.40, 0.40",
-        "0.50",
     ):
         assert words in page.text, words
 
@@ -230,3 +230,18 @@ def test_a_size_with_all_images_says_what_its_intervals_do_not_cover(study, tmp_
     text = page_of(study(sizes=sizes), tmp_path).text
     words = "With all 57,000 images every seed learns the same images, so the intervals at this size cover the seed"
     assert (words in text) is is_all and "every seed fits the same head" not in text
+
+
+def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tmp_path):
+    findings, folder = study(), tmp_path / "frozen"
+    assert "Frozen networks" not in page_of(findings, tmp_path).text
+    folder.mkdir()
+    write_study_report(findings, folder)
+    write_json(folder / "summary.json", {"answer": ["Use <b>a</b> first.", "Yes."], "trend": ""})
+    page = page_of(findings, tmp_path)
+    assert "Use <b>a</b> first." in page.text
+    assert {"href": "frozen/report.html"} in page.of("a")
+    assert any(image["src"].startswith("data:image/png") for image in page.of("img"))
+    (folder / "summary.json").write_text("[]")
+    with pytest.raises(DataError, match="remove this folder"):
+        write_study_report(findings, tmp_path)

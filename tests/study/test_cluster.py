@@ -12,14 +12,14 @@ import pytest
 
 from tests.slurm import write_answer
 from vit.errors import UsageError
+from vit.extras.slurm.tasks import alive, largest_array
 from vit.study.cluster import ClusterOptions, batches, follow
 from vit.study.grid import Cell
-from vit.study.slurm import alive, largest_array
 from vit.training.recipes.recipe import ModelConfig, Recipe
 
 
 def cells(count):
-    return [Cell("vit", 100, seed, "", Recipe(seed=seed), Path(f"cells/vit/100/seed{seed}")) for seed in range(count)]
+    return [Cell("vit", 100, seed, "", f"cells/vit/100/seed{seed}", Recipe(seed=seed)) for seed in range(count)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from vit.checkpoints.result import RunResult, pack
 from vit.data.samples import Samples
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
-from vit.study.folder import ListedCell, StudyDirectory, collect
+from vit.study.cells import ListedCell
+from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize
 
 IMAGES = [f"test/{name}" for name in ("a/a.png", "a.png", "b.png", "c.png", "d.png", "e.png")]

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.study.answers import answers
 from vit.study.crossover import compare_with_first
-from vit.study.wording import comparison_words
+from vit.study.wording import describe_comparison
 
 SIZES = (100, 300, 1000, 3000)
 WOBBLE = np.array([[-1.0, 0.2, 0.5, 0.3, -0.4], [0.3, -0.6, 1.0, -0.2, 0.1]])
@@ -30,7 +30,7 @@ def pair(first, second, noise=0.02, seeds=5, sizes=SIZES):
 def test_ahead_at_every_size():
     found = compare(*pair([0.30, 0.20, 0.12, 0.08], [0.40, 0.28, 0.18, 0.14]))
     assert found.verdict == "first ahead" and found.crossing is None
-    assert "A makes fewer errors than B at every measured size (100 to 3,000 images)." in comparison_words(found)
+    assert "A makes fewer errors than B at every measured size (100 to 3,000 images)." in describe_comparison(found)
     other = compare(*reversed(pair([0.30, 0.20, 0.12, 0.08], [0.40, 0.28, 0.18, 0.14])), "BA")
     assert other.verdict == "second ahead" and (other.first, other.second) == ("B", "A")
 
@@ -38,8 +38,8 @@ def test_ahead_at_every_size():
 def test_ahead_at_all_sizes_but_one_is_not_ahead():
     found = compare(*pair([0.30, 0.20, 0.18, 0.08], [0.40, 0.28, 0.1802, 0.14]))
     assert found.verdict == "not resolved"
-    assert "A is significantly ahead with 100, 300 and 3,000 images" in comparison_words(found)
-    assert "cannot be told apart with 1,000 images" in comparison_words(found)
+    assert "A is significantly ahead with 100, 300 and 3,000 images" in describe_comparison(found)
+    assert "cannot be told apart with 1,000 images" in describe_comparison(found)
 
 
 def test_a_crossing_lies_where_the_log_ratio_is_zero():
@@ -53,8 +53,10 @@ def test_a_crossing_lies_where_the_log_ratio_is_zero():
     place = np.log(300) + logs[1] / (logs[1] - logs[2]) * np.log(1000 / 300)
     assert found.verdict == "crossing" and found.crossing.value == pytest.approx(np.exp(place), rel=1e-3)
     assert 300 < found.crossing.low < found.crossing.value < found.crossing.high < 1000
-    assert comparison_words(found).startswith("Below about ") and "B is better, above it A." in comparison_words(found)
-    assert "95 % interval" in comparison_words(found) and "evidence" not in comparison_words(found)
+    assert describe_comparison(found).startswith("Below about ") and "B is better, above it A." in describe_comparison(
+        found
+    )
+    assert "95 % interval" in describe_comparison(found) and "evidence" not in describe_comparison(found)
 
 
 def test_the_interval_ends_where_one_is_significantly_ahead():
@@ -71,7 +73,7 @@ def test_a_size_beyond_the_change_of_side_has_no_part_in_the_crossing():
     found = compare(*pair(first, second))
     assert not found.differences[3].p_adjusted < 0.05
     assert found.verdict == "crossing" and 300 < found.crossing.low < found.crossing.high < 1000
-    assert "B is better, above it A; with 3,000 images they cannot be told apart." in comparison_words(found)
+    assert "B is better, above it A; with 3,000 images they cannot be told apart." in describe_comparison(found)
 
 
 def test_a_size_with_one_common_seed_is_not_said_to_be_tested():
@@ -81,13 +83,13 @@ def test_a_size_with_one_common_seed_is_not_said_to_be_tested():
         return {images: {0: seeds[0]} if images == size else seeds for images, seeds in found.items()}
 
     alike = pair([0.30, 0.20, 0.12, 0.08], [0.301, 0.201, 0.1195, 0.04], noise=0.1)
-    words = comparison_words(compare(*(first_seed_of(3000, found) for found in alike)))
+    words = describe_comparison(compare(*(first_seed_of(3000, found) for found in alike)))
     assert "cannot be told apart with 100, 300 and 1,000 images" in words
     assert "With 3,000 images they have one seed in common, too few for a test" in words
     crossing = pair([0.42, 0.40, 0.16, 0.09], [0.40, 0.30, 0.18, 0.12])
     found = compare(*(first_seed_of(100, one) for one in crossing))
     assert found.verdict == "crossing"
-    assert "above it A. With 100 images they have one seed in common, too few for a test." in comparison_words(found)
+    assert "above it A. With 100 images they have one seed in common, too few for a test." in describe_comparison(found)
 
 
 def test_two_changes_of_side_are_no_crossing():
@@ -95,15 +97,15 @@ def test_two_changes_of_side_are_no_crossing():
     assert found.verdict == "not resolved" and found.crossing is None
     assert (
         "A is significantly ahead with 100 and 1,000 images; B is significantly ahead with 300 and 3,000"
-        in comparison_words(found)
+        in describe_comparison(found)
     )
 
 
 def test_a_gap_that_closes_is_no_crossing():
     found = compare(*pair([0.30, 0.23, 0.17, 0.13], [0.50, 0.34, 0.22, 0.15]))
     assert found.verdict == "first ahead" and found.crossing is None
-    assert found.slope.low > 0 and "More images help B more" in comparison_words(found)
-    assert comparison_words(found).endswith("a shrinking gap alone is not evidence of a crossover.")
+    assert found.slope.low > 0 and "More images help B more" in describe_comparison(found)
+    assert describe_comparison(found).endswith("a shrinking gap alone is not evidence of a crossover.")
 
 
 def test_the_slope_is_that_of_the_mean_errors():
@@ -119,14 +121,14 @@ def test_the_slope_is_that_of_the_mean_errors():
 
 def test_a_steady_ratio_is_said_not_to_change():
     found = compare(*pair([0.30, 0.20, 0.12, 0.08], [0.45, 0.30, 0.18, 0.12]))
-    assert found.slope.low < 0 < found.slope.high and "does not change measurably" in comparison_words(found)
+    assert found.slope.low < 0 < found.slope.high and "does not change measurably" in describe_comparison(found)
 
 
 @pytest.mark.parametrize(("seeds", "sizes"), [(1, SIZES), (5, SIZES[:1])])
 def test_too_few_seeds_or_sizes(seeds, sizes):
     found = compare(*pair([0.30] * len(sizes), [0.60] * len(sizes), 0.02, seeds, sizes))
     assert found.verdict == "not resolved" and found.crossing is None
-    assert "share too few sizes" in comparison_words(found)
+    assert "share too few sizes" in describe_comparison(found)
 
 
 def test_nothing_in_common():
@@ -155,6 +157,7 @@ def same(one, other):
 ERRORS = st.lists(st.lists(st.integers(0, 60), min_size=8, max_size=8), min_size=1, max_size=5)
 
 
+@settings(max_examples=30)
 @given(ERRORS, st.permutations(range(4)))
 def test_seeds_have_no_order_and_a_swap_mirrors(rows, order):
     sizes = [100 * 2**place for place in range(len(rows))]
@@ -171,6 +174,7 @@ def test_seeds_have_no_order_and_a_swap_mirrors(rows, order):
         assert sizes[0] < found.crossing.value < sizes[-1]
 
 
+@settings(max_examples=20)
 @given(st.floats(0.05, 0.5), st.floats(0.03, 0.3), st.integers(0, 99))
 def test_a_clear_crossing_mirrors_too(steep, shallow, seed):
     generator = np.random.default_rng(seed)

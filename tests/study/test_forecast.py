@@ -7,7 +7,7 @@ from benchmarks.forecasts import backtests, curves
 from tests.study.answers import answers
 from vit.study.findings import Interval, Point
 from vit.study.forecast import MeasuredCurve, forecast, last_regime
-from vit.study.wording import backtest_summary, target_words
+from vit.study.wording import backtest_summary, describe_target
 
 SIZES = (250, 500, 1000, 2000)
 DEVIATES = np.array([-1.0, -0.3, 0.0, 0.4, 0.9])
@@ -109,10 +109,10 @@ def test_a_target_is_a_range_whose_lower_end_is_the_next_round():
     found = forecast_of(made(law), target=0.87)
     low, high = found.for_target
     assert 2000 < low < 2937 < high < 8000, "0.13 is reached with 2,937 images"
-    words = target_words(found, 0.87, "ViT")
+    words = describe_target(found, 0.87, "ViT")
     assert f"label {low - 2000:,}"[:8] in words and "more, then run again" in words
     far = forecast_of(made(law), target=0.905)
-    assert far.for_target[1] is None and "images or more" in target_words(far, 0.905, "ViT")
+    assert far.for_target[1] is None and "images or more" in describe_target(far, 0.905, "ViT")
 
 
 def test_a_target_that_is_out_of_reach_is_never_called_unreachable():

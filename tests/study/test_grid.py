@@ -49,7 +49,7 @@ def test_a_length_can_grow_smoothly_with_the_images():
     assert str(budget) == "steps:300@150^0.25" and Budget.parse(str(budget.part(0.5))) == budget.part(0.5)
     lengths = {cell.num_images: cell.recipe.optim.steps for cell in cells(sizes=(150, 600, 2400), budget=str(budget))}
     assert lengths == {150: 300, 600: 424, 2400: 600}
-    assert "300 optimizer steps at 150 images, growing with images^0.25" in budget.words()
+    assert "300 optimizer steps at 150 images, growing with images^0.25" in budget.describe()
 
 
 def test_each_seed_tests_a_fold_of_its_own_at_every_size():
@@ -88,13 +88,13 @@ def test_the_recipe_s_own_length_is_kept():
     own = Budget.parse("recipe")
     assert own.apply(longer, 100) == longer
     assert own.apply(longer, 5).optim.batch_size == 5 and own.apply(longer, 5).optim.epochs == 7
-    assert "own recipe" in own.words()
+    assert "own recipe" in own.describe()
 
 
 def test_a_budget_says_the_steps_that_are_trained():
     """A study of 11 steps said 11, and its networks trained for 12: 6 rounds of 2."""
-    assert Budget.parse("steps:11").words() == "12 optimizer steps at every size"
-    assert Budget.parse("steps:2003,epochs:3").words().startswith("2,004 optimizer steps or 3 epochs")
+    assert Budget.parse("steps:11").describe() == "12 optimizer steps at every size"
+    assert Budget.parse("steps:2003,epochs:3").describe().startswith("2,004 optimizer steps or 3 epochs")
 
 
 def test_networks_share_seeds_and_subsets():
@@ -106,9 +106,9 @@ def test_networks_share_seeds_and_subsets():
 def test_cells_of_one_fold_are_told_apart():
     recipe = replace(Recipe(), data=replace(DataConfig(), fold="1/3"))
     of_fold = make_cells({"ViT": {"": recipe}, "CNN": {"": recipe}}, {10: (0, 1)}, Budget.parse("steps:5"), CONTENTS)
-    assert len({cell.words() for cell in of_fold}) == 4 and not any("fold" in cell.words() for cell in of_fold)
+    assert len({cell.describe() for cell in of_fold}) == 4 and not any("fold" in cell.describe() for cell in of_fold)
     (first, _) = fold_cells(Recipe(), "ViT", [CONTENTS, CONTENTS], [10, 10])
-    assert first.words() == "fold 1/2"
+    assert first.describe() == "fold 1/2"
 
 
 def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():

@@ -75,8 +75,8 @@ def test_seeds_that_agree_on_the_images_leave_the_images_to_chance():
     assert 0.1 * p < one.p < 100 * p and one.gap.low > 0
     (three,) = differences(first_images(*[3] * 5), first_images(*[0] * 5))
     assert three.p > 0.05 and three.gap.low < 0
-    assert three.reach.twice_the_seeds == pytest.approx(three.reach.now, rel=0.01)
-    assert three.reach.twice_the_test_images == pytest.approx(three.reach.now / 2**0.5, rel=0.01)
+    assert three.margin_of_error.twice_the_seeds == pytest.approx(three.margin_of_error.now, rel=0.01)
+    assert three.margin_of_error.twice_the_test_images == pytest.approx(three.margin_of_error.now / 2**0.5, rel=0.01)
 
 
 def test_seeds_that_agree_to_the_image_are_no_certainty():
@@ -96,8 +96,8 @@ def test_only_common_seeds_count():
 def test_one_seed_has_no_test():
     first, second = at_sizes([50, 52, 54], [40]), at_sizes([60, 64, 63], [10])
     tested, lone = differences(first, second)
-    assert (lone.gap.low, lone.gap.high, lone.ratio.low, lone.p, lone.reach) == (None, None, None, 1.0, None)
-    assert lone.gap.value == pytest.approx(0.03) and tested.reach is not None
+    assert (lone.gap.low, lone.gap.high, lone.ratio.low, lone.p, lone.margin_of_error) == (None, None, None, 1.0, None)
+    assert lone.gap.value == pytest.approx(0.03) and tested.margin_of_error is not None
 
 
 def test_errors_of_zero_have_a_ratio():
@@ -170,8 +170,8 @@ def test_an_interval_of_two_seeds_is_narrower_where_four_sizes_share_their_scatt
          for size in (100, 200, 400, 800)} for _ in range(2)
     ]  # fmt: skip
     shared = pairs(*answers)
-    alone = np.median([difference(pair).reach.now for pair in shared])
-    assert np.median([one.reach.now for one in at_all_sizes(shared)]) < 0.6 * alone
+    alone = np.median([difference(pair).margin_of_error.now for pair in shared])
+    assert np.median([one.margin_of_error.now for one in at_all_sizes(shared)]) < 0.6 * alone
     assert at_all_sizes(shared[:3])[0] == difference(shared[0]), "three sizes are too few to share"
 
 

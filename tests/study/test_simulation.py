@@ -19,6 +19,8 @@ from benchmarks.study_claims import (
     power,
     studies,
 )  # fmt: skip
+from benchmarks.study_folds import World as FoldWorld
+from benchmarks.study_folds import moderated, of_folds
 from vit.study.crossover import compare_with_first
 
 STUDIES = 300
@@ -92,3 +94,13 @@ def test_no_crossing_is_claimed_where_there_is_none(curves):
     found = [compare_with_first(answers)[0] for answers in studies(world, curves, 100)]
     assert np.mean([one.verdict == "crossing" for one in found]) <= 0.1
     assert np.mean([any(claims([one])) for one in found]) >= 0.5, "they do differ at other sizes"
+
+
+@pytest.mark.parametrize("world", [FoldWorld(2, 40, 0.02), FoldWorld(3, 40, 0.04), FoldWorld(5, 40, 0.04, 1 / 3)])
+def test_seeds_with_test_folds_of_their_own_seldom_tell_equal_networks_apart(world):
+    """Two folds alone know a gap to ±54 points; the scatter of their images says more."""
+    random = np.random.default_rng(0)
+    gaps = [world.folds(random) for _ in range(STUDIES)]
+    reach = np.array([moderated(one) for one in gaps])
+    assert np.mean(np.abs([one.mean() for one in gaps]) > reach) <= MOST
+    assert reach.mean() < 0.95 * np.mean([of_folds(one) for one in gaps])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
 from tests.tables import formulas, rows
-from vit.study.findings import FailedCell
+from vit.study.cells import FailedCell
 from vit.study.summary import COLUMNS, summarize, to_json, write_results
 
 
@@ -38,7 +38,7 @@ def test_every_series_is_compared_with_the_first():
 
 def test_missing_cells_are_worked_around_and_named():
     cells = [c for c in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if c.series == "vit" or c.num_images < 10_000]
-    failed = [FailedCell("cnn", 10_000, 0, "x", "out of memory")]
+    failed = [FailedCell("cnn", 10_000, 0, "", "x", "out of memory")]
     found = summarize(cells, PROTOCOL, failed, None)
     assert [one.num_images for one in found.comparisons[0].differences] == [100, 300, 1000, 3000]
     assert found.answer[0].startswith("Use cnn") and "cnn lacks 5 of 25 runs" in found.warnings[0]

@@ -2,8 +2,17 @@
 
 import pytest
 
-from vit.study.findings import Interval
-from vit.study.wording import end_of_tuning_warning, ends, in_words, listed, percent_words, two_digits
+from vit.study.answer_warnings import end_of_tuning_warning
+from vit.study.findings import Comparison, Interval
+from vit.study.wording import (
+    describe_ends,
+    describe_gap,
+    ends,
+    listed,
+    percent_text,
+    two_digits,
+    value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +30,7 @@ def test_estimates_have_two_digits(value, words):
     ],
 )  # fmt: skip
 def test_values_of_a_protocol_in_words(value, words):
-    assert in_words(value) == words
+    assert value_text(value) == words
 
 
 @pytest.mark.parametrize(
@@ -33,7 +42,7 @@ def test_values_of_a_protocol_in_words(value, words):
     ],
 )
 def test_fractions_in_percent(interval, words):
-    assert percent_words(interval) == words
+    assert percent_text(interval) == words
 
 
 @pytest.mark.parametrize(
@@ -76,3 +85,21 @@ def tuned(cnn, vit="lr=0.1, depth=2"):
 def test_a_value_at_the_end_of_those_that_tuning_tried(protocol, words):
     found = end_of_tuning_warning(protocol)
     assert (words in found and "--tune" in found) if words else not found
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (-0.0041, 0.035, "CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more"),
+        (-0.028, 0.0084, "ViT makes at most 2.8 points fewer errors than CNN, or 0.84 more"),
+        (0.0065, 0.062, "CNN makes 0.65 to 6.2 points fewer errors than ViT (uncorrected)"),
+        (-0.062, -0.0065, "ViT makes 0.65 to 6.2 points fewer errors than CNN (uncorrected)"),
+    ],
+)
+def test_a_difference_has_a_direction_and_its_larger_end_comes_first(low, high, text):
+    pair = Comparison("ViT", "CNN", [], "not resolved", None, None, 1.0)
+    assert describe_gap(pair, Interval((low + high) / 2, low, high)) == text
+
+
+def test_the_larger_end_may_be_a_loss():
+    assert describe_ends(-0.013, 0.012) == "1.3 points more errors, or 1.2 fewer"

@@ -15,8 +15,7 @@ from vit.study.finished_runs import FinishedRun, read_runs
 
 if TYPE_CHECKING:
     from vit.study.findings import Difference, Interval
-    from vit.study.repeats import Repeated
-    from vit.study.run_comparison import RunComparison, RunPair
+    from vit.study.run_comparison import Repeated, RunComparison, RunPair
 
 SHOWN = 20
 _COLUMNS = ("predicted", "probability", "loss")  # of each run in the list of disagreements
@@ -162,10 +161,11 @@ def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
     if one is None:
         return name, "none", "", "", "", "", ""
     gap = -100 * one.gap.value  # of accuracies, not of errors
-    if one.gap.low is None or one.gap.high is None or one.reach is None:
+    if one.gap.low is None or one.gap.high is None or one.margin_of_error is None:
         return name, f"{len(one.seeds)}", f"{gap:+z.2f}", "", "", "", ""
     around = f"{gap:+z.2f} ({-100 * one.gap.high:+z.2f} to {-100 * one.gap.low:+z.2f})"
-    more = (f"±{100 * half:.2f}" for half in (one.reach.twice_the_seeds, one.reach.twice_the_test_images))
+    _, *larger = vars(one.margin_of_error).values()
+    more = (f"±{100 * half:.2f}" for half in larger)
     return name, f"{len(one.seeds)}", around, p_value(one.p), p_value(one.p_adjusted), *more
 
 

@@ -10,8 +10,8 @@ from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
 from vit.commands.parser import Option, Parser, options_of
 from vit.commands.recipe_options import MAIN, NO_TRIALS, make_parser
-from vit.commands.study_checks import ONE_DEVICE
-from vit.commands.study_progress import StudyProgress
+from vit.commands.study_cells import StudyProgress
+from vit.commands.study_series import ONE_DEVICE
 from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.console import Reporter
 from vit.errors import StoppedError, UsageError
@@ -22,7 +22,7 @@ _ABOUT = (
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
     "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
-_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow_register", *ONE_DEVICE)  # and those of a teacher
+_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE)  # and those of a teacher
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 

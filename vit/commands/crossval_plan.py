@@ -1,6 +1,6 @@
 """A cross-validation, fully decided: its folds, its cells, and both on the terminal"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,9 @@ from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
-from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import refuse_register
 
 if TYPE_CHECKING:
-    from vit.data.samples import Source
     from vit.study.crossval import CrossvalDirectory
     from vit.study.findings import JsonValue
     from vit.study.grid import Cell
@@ -33,11 +31,6 @@ class CrossvalPlan:
     """A cross-validation, fully decided.
 
     Attributes:
-        cells: the training of each fold.
-        folder: where they are.
-        where: where they run.
-        machine: share of the machine that each of them gets.
-        digests: {path: content hash} of all images.
         facts: what crossval.json says of it: data, classes, network, folds, seed.
         notes: what the user should know about the images, and about the weights to start from.
     """
@@ -94,14 +87,29 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     )  # each image is tested, so that all must be readable
     contents = read_images(listed, reporter)
     digests = contents.by_path(listed)
-    _refuse_teacher(recipe)
+    if recipe.distill.teacher is not None:
+        raise UsageError(
+            "--teacher with vit crossval: one teacher has trained on images that the folds test",
+            "train a teacher of each fold with --data.fold I/N, and its students with the same fold",
+        )
     seen = seen_before(recipe, listed, contents, OF_FOLDS)
     warn_of_seen(reporter, seen)
     start_from = recipe.model.init_from
     weights = {} if start_from is None else {start_from: weights_hash(start_from)}
-    inputs = [Inputs(found.name, _hashes(known_contents(source, digests), source), weights) for source in sources]
+    inputs = []
+    for source in sources:
+        known = known_contents(source, digests)
+        assert known is not None  # all images have just been read
+        inputs.append(Inputs(found.name, known.split_hashes(source), weights))
     num_images = [len(source.splits["train"]) for source in sources]
     parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
+    notes = [*joined.notes]
+    if len(found.splits) > 1:
+        counts = ", ".join(f"{len(samples):,} {split}" for split, samples in found.splits.items())
+        notes.insert(0, f"the splits of {found.name} ({counts}) do not count: every image is tested once")
+    if data.train_images is not None:
+        notes.append(f"fold 1: {sources[0].notes[-1]}")
+    notes += [start.why] if start.why else []
     facts: dict[str, JsonValue] = {
         "data": found.name,
         "source": data.source,
@@ -120,37 +128,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         share_of(where.executor, where.cluster_options, where.jobs),
         digests,
         facts,
-        [*_own_splits(found), *joined.notes, *_of_subsets(recipe, sources), *([start.why] if start.why else [])],
+        notes,
     )
-
-
-def _refuse_teacher(recipe: Recipe) -> None:
-    if recipe.distill.teacher is not None:
-        raise UsageError(
-            "--teacher with vit crossval: one teacher has trained on images that the folds test",
-            "train a teacher of each fold with --data.fold I/N, and its students with the same fold",
-        )
-
-
-def _hashes(contents: "object", source: "Source") -> Mapping[str, str]:
-    from vit.data.contents import Contents
-
-    assert isinstance(contents, Contents)  # all images have just been read
-    return contents.split_hashes(source)
-
-
-def _own_splits(found: "Source") -> list[str]:
-    """A note where the data have splits, which do not count."""
-    splits = found.splits
-    if len(splits) == 1:
-        return []
-    counts = ", ".join(f"{len(samples):,} {split}" for split, samples in splits.items())
-    return [f"the splits of {found.name} ({counts}) do not count: every image is tested once"]
-
-
-def _of_subsets(recipe: Recipe, sources: "Sequence[Source]") -> list[str]:
-    """What `chosen_part` notes of the training images of the first fold, where it takes a part of them."""
-    return [f"fold 1: {sources[0].notes[-1]}"] if recipe.data.train_images is not None else []
 
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:

@@ -33,7 +33,7 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     for sentence in found.seen_before:
         reporter.line(f"WARNING: {sentence}")
     if found.left_out:
-        reporter.line(found.left_out_words)
+        reporter.line(found.left_out_text)
     reporter.facts(
         [
             ("accuracy", f"{_words(accuracy.accuracy)}; the interval respects {_units(accuracy.num_groups)}"),

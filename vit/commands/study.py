@@ -9,8 +9,7 @@ from vit.commands.study_estimate import check_time, show_estimate, show_study, w
 from vit.commands.study_frozen import compare_with_frozen, frozen_first
 from vit.commands.study_options import StudyOptions, read_values, read_words
 from vit.commands.study_plan import StudyPlan, make_study_plan
-from vit.commands.study_report import report_findings
-from vit.commands.study_tracking import track_findings
+from vit.commands.study_report import report_findings, track_findings
 from vit.console import Reporter
 from vit.errors import UsageError
 
@@ -74,7 +73,7 @@ def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int
     frozen_first(plan, reporter)
     num_failed = train_cells(plan, reporter)
     with alone(folder.lock_path):  # of shards that end together, the last one reports the cells of all
-        findings = report_findings(reporter, folder.path, options.accuracy)
+        findings = report_findings(reporter, folder.path, options.accuracy, options.least_difference)
         compare_with_frozen(plan, findings, reporter)
         track_findings(plan, findings, reporter)
     return plan, num_failed

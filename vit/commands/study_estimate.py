@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vit.commands.study_cells import work_of
 from vit.commands.study_networks import starts_of, unequal_networks
 from vit.commands.study_options import AUTO
 from vit.commands.study_plan import StudyPlan
-from vit.commands.study_progress import work_of
 from vit.commands.tracker_plan import facts_of_cells
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
@@ -51,7 +51,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("budget", str(plan.protocol["budget_words"])),
             ("tuning", str(plan.protocol["tuning"])),
             ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
-            *([("time", _time_words(plan, plan.design))] if plan.design is not None else []),
+            *([("time", _time_text(plan, plan.design))] if plan.design is not None else []),
             *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
             ("folder", str(plan.folder.path)),
         ]
@@ -62,7 +62,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
         reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
 
-def _time_words(plan: StudyPlan, design: "Design") -> str:
+def _time_text(plan: StudyPlan, design: "Design") -> str:
     """The time of a study, what was left out for it, and what more time would buy."""
     words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
     if design.part < 1:

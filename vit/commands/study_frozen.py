@@ -11,13 +11,14 @@ from vit.errors import UsageError
 from vit.layout import FEATURES, StudyLayout
 
 if TYPE_CHECKING:
-    from vit.study.findings import CellResult, Findings, JsonValue
+    from vit.study.cells import CellResult
+    from vit.study.findings import Findings, JsonValue
 
 OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")
 _ABOUT = (
     "Preliminary answer, of frozen networks: linear heads on features of the published weights. Fine-tuned networks, "
-    "which are trained next, make fewer errors and can rank otherwise. How often the two agree is not known yet: no "
-    "kept study has both."
+    "which are trained next, make fewer errors and can rank otherwise. In one study of photographs of clothing the "
+    "same network was ahead at 1 of 4 sizes, and fine-tuning told the two apart at none of them."
 )
 
 
@@ -26,7 +27,7 @@ def has_frozen(plan: StudyPlan) -> bool:
     recipes = plan.firsts.values()
     return (
         plan.design is not None
-        and not plan.source.is_multilabel
+        and plan.source.task.is_exclusive
         and all(recipe.model.init_from and recipe.model.freeze != "backbone" for recipe in recipes)
         and not any(len(choices) > 1 for choices in plan.series.values())
         and len({(recipe.model.init_from, str(recipe.model.network)) for recipe in recipes}) == len(plan.series)

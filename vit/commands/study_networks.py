@@ -41,7 +41,7 @@ _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the fi
 
 
 @dataclass(frozen=True)
-class Chosen:
+class DefaultNetworks:
     """Networks that no option has chosen.
 
     Attributes:
@@ -61,7 +61,7 @@ def compares_both(options: StudyOptions) -> bool:
 
 def networks_for(
     options: StudyOptions, recipe: Recipe, source: "Source", folder: "StudyDirectory", reporter: Reporter
-) -> Chosen:
+) -> DefaultNetworks:
     """The networks for some images, which learn as `vit train` learns: a ViT and a CNN, or the ViT alone.
 
     The two are both recipes that are shipped for the images, or networks for images of their size. Photographs start
@@ -70,8 +70,6 @@ def networks_for(
 
     Args:
         options: options that are open.
-        recipe: their recipe.
-        source: images of all splits.
         folder: folder of the study, which need not exist.
         reporter: receives a line before a download.
 
@@ -85,7 +83,7 @@ def networks_for(
     if options.init_from:
         return _of_files(options.init_from)
     if both and {name, f"{name}_cnn"} <= set(shipped_configs()):
-        return Chosen({name: name, f"{name}_cnn": f"{name}_cnn"})
+        return DefaultNetworks({name: name, f"{name}_cnn": f"{name}_cnn"})
     vit, side = automatic_network(source.splits["train"], recipe.model.preprocess.channels)
     if vit == FOR_PHOTOGRAPHS and name not in KNOWN and options.init != "random":
         weights = {vit: PUBLISHED, CNN_BESIDE[vit]: PUBLISHED_CNN} if both else {vit: PUBLISHED}
@@ -93,16 +91,16 @@ def networks_for(
         has_begun = folder.description_path.is_file() and list(folder.weights())
         _check_available(weights.values(), partial(fetch, notice=reporter.notice), is_begun=bool(has_begun))
         why = f"{' and '.join(weights.values())}; --networks {','.join(weights)} starts from random weights"
-        return Chosen({network: _finetuned(network, file) for network, file in weights.items()}, why)
+        return DefaultNetworks({network: _finetuned(network, file) for network, file in weights.items()}, why)
     if options.pairs == 2:
         raise UsageError("--pairs 2 without published weights", "leave it out, or name the --networks")
     why = "random weights, as --init says" if options.init == "random" else ""
     if vit == FOR_PHOTOGRAPHS and options.init == "random":
-        return Chosen({words.partition(" ")[0]: words for words in SMALL[: 1 + both]}, why)
+        return DefaultNetworks({words.partition(" ")[0]: words for words in SMALL[: 1 + both]}, why)
     at_side = f" --model.preprocess.image_size={side}" if side else ""
     cnn = CNN_BESIDE[vit]
     found = {vit: vit + at_side, cnn: cnn + at_side + SMALLER.get(vit, "")} if both else {AUTO: AUTO}
-    return Chosen(found, why)
+    return DefaultNetworks(found, why)
 
 
 def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") -> None:
@@ -135,7 +133,7 @@ def _finetuned(network: str, file: str) -> str:
     return f"{FINETUNE} --model.network.name={network} --model.init_from={file}"
 
 
-def _of_files(files: Iterable[str]) -> Chosen:
+def _of_files(files: Iterable[str]) -> DefaultNetworks:
     """The networks of files of weights: ViTs first, else in the order of the files."""
     from vit.models.catalog import CATALOG
     from vit.weights.open import open_pretrained
@@ -147,16 +145,13 @@ def _of_files(files: Iterable[str]) -> Chosen:
             raise UsageError(f"--init_from {file}: another file is for {network} as well", "give one of them")
         found[network] = _finetuned(network, file)
     ordered = sorted(found, key=lambda name: not (name in CATALOG and name.startswith("vit")))
-    return Chosen({name: found[name] for name in ordered}, "the files of --init_from")
+    return DefaultNetworks({name: found[name] for name in ordered}, "the files of --init_from")
 
 
 def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
     """The length of a training, which is short where every network starts from weights.
 
     It is that of `vit train` with all images, and grows to it by one power, so that no kink is in the curve.
-
-    Args:
-        pool: number of all training images.
     """
     if not all(recipe.model.init_from for recipe in recipes):
         return FROM_RANDOM

@@ -42,7 +42,7 @@ class StudyOptions(ExecutorOptions):
         networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
             with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images; the ViT alone
             with vary, and where set or tune is about networks. They begin as in vit train: with photographs from
-            published weights where they can be had.
+            published weights where these are available.
         init_from: file or name of weights to start from, as for vit train; repeatable, in the order of networks.
             Networks that are auto are those of the files.
         init: auto: photographs start from published weights, and without these nothing starts. random: two small
@@ -66,6 +66,7 @@ class StudyOptions(ExecutorOptions):
         shard: I/N: the I-th of N parts of the cells, for several machines.
         dry_run: whether to show cells and estimated time, and train nothing.
         target: accuracy; the report estimates the number of images that reaches this accuracy.
+        margin: errors that differ by less count as equal, such as 0.01; null: 0.02.
         out: parent folder of study folders.
         name: name of the study's folder; null: the data's name.
         tracker: trackers of each cell and of the tables, with commas: wandb, tensorboard, mlflow; null: wandb.
@@ -91,6 +92,7 @@ class StudyOptions(ExecutorOptions):
     shard: str = "1/1"
     dry_run: bool = False
     target: float | str | None = None
+    margin: float | str | None = None
     out: str = "studies"
     name: str | None = None
     tracker: str | None = None
@@ -101,6 +103,11 @@ class StudyOptions(ExecutorOptions):
     def accuracy(self) -> float | None:
         """The target as a fraction; UsageError for another number."""
         return fraction("--target", self.target)
+
+    @property
+    def least_difference(self) -> float | None:
+        """The margin as a fraction; UsageError for another number."""
+        return fraction("--margin", self.margin)
 
     @property
     def is_by_time(self) -> bool:
@@ -196,7 +203,7 @@ def items(value: object) -> list[str]:
 
 def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
-    _, _, _ = options.accuracy, options.part, options.seconds
+    _, _, _, _ = options.accuracy, options.least_difference, options.part, options.seconds
     options.check(options.dry_run)
     for file in options.init_from:
         check_weights(file)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model, check_weights, weights_name
 from vit.commands.reading import find_bursts, read_images
 from vit.commands.recipe_options import listed_images
-from vit.commands.study_checks import check_different, check_given, check_same_images
 from vit.commands.study_networks import (
     check_start,
     decided,
@@ -22,7 +21,14 @@ from vit.commands.study_networks import (
     usual_length,
 )
 from vit.commands.study_options import AUTO, StudyOptions, items
-from vit.commands.study_series import Series, is_open, series_of
+from vit.commands.study_series import (
+    Series,
+    check_different,
+    check_given,
+    check_same_images,
+    is_open,
+    series_of,
+)
 from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
@@ -48,17 +54,10 @@ class StudyPlan:
     """A study, fully decided.
 
     Attributes:
-        options: options of the study.
-        source: images of all splits.
-        contents: content of the images.
         series: recipes to compare, with every automatic choice made.
-        budget: length of every training.
         seeds: {number of training images: seeds of subset and training}.
-        inputs: hashes of images and weights.
-        machine: share of the machine that each cell gets.
         pool: number of all training images, which every seed has.
         folds: number of folds of all images, of which each seed tests its own; 0: all share one test set.
-        costs: parameters and FLOPs of each series.
         why: reason for networks that no option chose; empty where there is none to tell.
         pace: how fast each series was, where the time decides the design; else None.
         design: what the time allows; None: the options decide all.
@@ -105,9 +104,7 @@ class StudyPlan:
     @cached_property
     def cells_left(self) -> "list[Cell]":
         """The cells of this machine's shard of which the study's folder has no result."""
-        from vit.study.folder import ListedCell
-
-        return [cell for cell in self.own_cells if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
+        return [cell for cell in self.own_cells if not self.folder.run(cell).result_path.is_file()]
 
     @property
     def is_probe(self) -> bool:
@@ -132,7 +129,7 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
-        from vit.study.design import seeds_in_words
+        from vit.study.design import seeds_of_protocol
         from vit.study.executors import share_words
         from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
 
@@ -147,13 +144,13 @@ class StudyPlan:
             "images": images,
             **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
-            **seeds_in_words(self.seeds),
+            **seeds_of_protocol(self.seeds),
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
-            "budget_words": PROBE_WORDS if self.is_probe else self.budget.words() + self._choosing(),
+            "budget_words": PROBE_WORDS if self.is_probe else self.budget.describe() + self._choosing(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
-            **({"right": RIGHT} if self.source.is_multilabel else {}),
+            **({} if self.source.task.is_exclusive else {"right": RIGHT}),
             "series": list(self.series),
             **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
             "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
@@ -218,8 +215,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         raise UsageError(problem, "add test images, or give --data.test a larger fraction")
     why = ""
     if is_open(options):
-        chosen = networks_for(options, first, source, _folder(options, source), reporter)
-        options, why = replace(options, networks=chosen.networks, init_from=[]), chosen.why
+        default = networks_for(options, first, source, _folder(options, source), reporter)
+        options, why = replace(options, networks=default.networks, init_from=[]), default.why
         series = series_of(options)
     named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
     sizes = parse_sizes(named, pool)

@@ -1,17 +1,19 @@
-"""The findings of a study on the terminal, at the end of `vit study` and in `vit report`"""
+"""The findings of a study on the terminal, at the end of `vit study` and in `vit report`, and in trackers"""
 
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter
-from vit.csv_files import records
+from vit.csv_files import read_table, records
 
 if TYPE_CHECKING:
+    from vit.commands.study_plan import StudyPlan
     from vit.study.findings import Findings, Point
     from vit.study.folder import StudyDirectory
 
 SHOWN_FAILED = 5
+_TRACKED = ("series", "training images", "test error", "low", "high", "seeds")
 
 
 def report_findings(reporter: Reporter, path: Path, target: float | None, margin: float | None = None) -> "Findings":
@@ -44,14 +46,14 @@ def report_findings(reporter: Reporter, path: Path, target: float | None, margin
 
 
 def _show(reporter: Reporter, findings: "Findings") -> None:
-    from vit.study.wording import backtest_summary, budget_words, target_words
+    from vit.study.wording import describe_budget, describe_target, further_lines
 
     reporter.line()
     for sentence in filter(None, (*findings.answer, findings.trend)):
         reporter.line(sentence)
     points = [{point.num_images: point for point in series.points} for series in findings.series]
     sizes = sorted({images for own in points for images in own})
-    length = budget_words(findings.protocol)
+    length = describe_budget(findings.protocol)
     title = f"Test error in % on {findings.test_images}: mean over the seeds, 95 % interval"
     reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
     if left_out := findings.protocol.get("left_out"):
@@ -67,15 +69,9 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     forecasts = {series.name: series.forecast for series in findings.series if series.forecast is not None}
     if findings.target is not None:
         for name, forecast in forecasts.items():
-            reporter.line(target_words(forecast, findings.target, name))
-    lines = [
-        *(("back-test", words) for forecast in forecasts.values() if (words := backtest_summary(forecast))),
-        ("conditions", findings.conditions),
-        ("cost", findings.cost),
-        *(("note", note) for note in findings.notes),
-        *(("next", step) for step in findings.next_steps if not step.startswith("For an accuracy")),
-    ]
-    reporter.facts((name, words) for name, words in lines if words)
+            reporter.line(describe_target(forecast, findings.target, name))
+    steps = [("next", step) for step in findings.next_steps if not step.startswith("For an accuracy")]
+    reporter.facts([*further_lines(findings), *steps])
     for warning in findings.warnings:
         reporter.notice(f"WARNING: {warning}")
     if findings.failed:
@@ -83,7 +79,7 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
         counted = "1 cell failed, and is" if one else f"{len(findings.failed):,} cells failed, and are"
         reporter.notice(f"\nWARNING: {counted} not in the numbers above:")
         for cell in findings.failed[:SHOWN_FAILED]:
-            reporter.notice(f"  {cell.words()}: {cell.error}")
+            reporter.notice(f"  {cell.describe()}: {cell.error}")
         if len(findings.failed) > SHOWN_FAILED:
             reporter.notice("  ...")
 
@@ -130,3 +126,28 @@ def _next(study: "StudyDirectory", findings: "Findings") -> str:
         names = [runs[name, str(last.num_images), str(last.seeds[0])] for name in (pair.first, pair.second)]
         return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
     return f"vit predict {path} FOLDER_OF_IMAGES"
+
+
+def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) -> None:
+    """Show results, errors with intervals, and the curve, in a run of the study itself.
+
+    The run goes on where the study is continued. Its tables hold numbers and names of networks, no images.
+    """
+    from vit.training.tracking.open import open_trackers
+    from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
+
+    if not plan.cells:
+        return
+    folder = plan.folder
+    name = folder.path.name
+    settings = Tracking(folder.path, folder.path, name, name, plan.protocol, NUMBERS_ALONE)
+    tracker = open_trackers(plan.cells[0].recipe, settings, reporter.notice)
+    rows = [
+        (series.name, point.num_images, point.mean.value, point.mean.low, point.mean.high, len(point.seeds))
+        for series in findings.series
+        for point in series.points
+    ]
+    tracker.table("study/errors", _TRACKED, rows)
+    tracker.table("study/results", *read_table(folder.results_path))
+    tracker.figure("study/curve", folder.curve_path)
+    tracker.finish()

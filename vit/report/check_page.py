@@ -8,7 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.data.check import CheckResult, Finding, Sizes
+from vit.data.check import CheckResult, Finding
 from vit.data.dataset_names import is_far
 from vit.data.samples import Labels, Source
 from vit.data.scan import ImageList
@@ -37,6 +37,7 @@ PAIRS = {  # kinds of findings about two images, in the order of the page
 }
 
 Place = tuple[str, str]  # split and path
+Section = dict[str, object]  # of the page
 
 
 @dataclass(frozen=True)
@@ -51,50 +52,8 @@ class CheckCard:
     picture: Markup | None
 
 
-@dataclass(frozen=True)
-class PairSection:
-    """Groups of images that are equal, or nearly so.
-
-    Attributes:
-        num_groups: number of all groups.
-        groups: the shown ones: (number of images, some of them, what is known of them).
-    """
-
-    kind: str
-    title: str
-    severity: str
-    suggestion: str
-    num_groups: int
-    groups: list[tuple[int, list[CheckCard], str]]
-
-
-@dataclass(frozen=True)
-class KindSection:
-    """Images with another problem."""
-
-    kind: str
-    title: str
-    severity: str
-    suggestion: str
-    count: int
-    cards: list[CheckCard]
-
-
-@dataclass(frozen=True)
-class SplitRow:
-    """A split: its images and their sides."""
-
-    name: str
-    num_images: int
-    sizes: Sizes
-    ratio: str
-
-
 def write_check_page(path: Path, source: Source, checked: CheckResult, list_file: str) -> None:
     """Write the page.
-
-    Args:
-        list_file: name of the list with all findings.
 
     Raises:
         ResourceError: the page cannot be written.
@@ -113,17 +72,21 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
     cards.read()
     kinds = Counter((one.severity, one.kind) for one in findings)
     suggestions = {one.kind: one.suggestion for one in reversed(findings)}
+    nonempty = {split: counts for split, counts in checked.counts.items() if counts.sum()}
     content = {
         "data": source.name,
-        "kind_of_label": "label" if source.is_multilabel else "class",
+        "kind_of_label": source.task.kind,
         "num_classes": len(source.class_names),
         "num_images": sum(checked.num_images.values()),
         "errors": checked.errors,
         "warnings": len(findings) - checked.errors,
-        "splits": _split_rows(checked),
-        "classes": drawn(class_counts(_nonempty(checked), source.class_names, "images", checked.num_images)),
+        "splits": [
+            (split, checked.num_images[split], checked.sizes[split], _ratio(counts))
+            for split, counts in checked.counts.items()
+        ],
+        "classes": drawn(class_counts(nonempty or checked.counts, source.class_names, "images", checked.num_images)),
         "kinds": [(severity, kind, count, suggestions[kind]) for (severity, kind), count in kinds.items()],
-        "linked": {kind for kind in kinds_of(findings) if kind in PAIRS or kind in others or kind == "unreadable"},
+        "linked": {one.kind for one in findings if one.kind in (*PAIRS, *others, "unreadable")},
         "pairs": [_pair_section(kind, found, cards, findings) for kind, found in groups.items() if found],
         "unreadable": [one for one in findings if one.kind == "unreadable"][:MOST_ROWS],
         "others": [_kind_section(kind, own, cards) for kind, own in others.items()],
@@ -137,11 +100,6 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
         write_page(path, "check.html", content)
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
-
-
-def kinds_of(findings: Sequence[Finding]) -> set[str]:
-    """The kinds of some findings."""
-    return {one.kind for one in findings}
 
 
 @dataclass(frozen=True)
@@ -209,8 +167,8 @@ class _Cards:
         return None if pixels is None else encoded(shrunk(pixels, THUMBNAIL))
 
 
-def _pair_section(kind: str, groups: Sequence[_Group], cards: _Cards, findings: Sequence[Finding]) -> PairSection:
-    first = next(one for one in findings if one.kind == kind)
+def _pair_section(kind: str, groups: Sequence[_Group], cards: _Cards, findings: Sequence[Finding]) -> Section:
+    """Groups of images that are equal, or nearly so: (number of images, some of them, what is known of them)."""
     shown = [
         (
             len(group.places),
@@ -219,23 +177,18 @@ def _pair_section(kind: str, groups: Sequence[_Group], cards: _Cards, findings: 
         )
         for group in groups[:MOST_GROUPS]
     ]
-    return PairSection(kind, PAIRS[kind], first.severity, first.suggestion, len(groups), shown)
+    first = next(one for one in findings if one.kind == kind)
+    return {"first": first, "title": PAIRS[kind], "count": len(groups), "groups": shown}
 
 
-def _kind_section(kind: str, findings: Sequence[Finding], cards: _Cards) -> KindSection:
+def _kind_section(kind: str, findings: Sequence[Finding], cards: _Cards) -> Section:
+    """Images with another problem."""
     shown = [cards.card((one.split, one.path), one.label, one.detail) for one in findings[:PER_KIND]]
-    title, first = kind.replace("_", " ").capitalize(), findings[0]
-    return KindSection(kind, title, first.severity, first.suggestion, len(findings), shown)
+    title = kind.replace("_", " ").capitalize()
+    return {"first": findings[0], "title": title, "count": len(findings), "cards": shown}
 
 
-def _split_rows(checked: CheckResult) -> list[SplitRow]:
-    rows = []
-    for split, counts in checked.counts.items():
-        present = counts[counts > 0]
-        ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
-        rows.append(SplitRow(split, checked.num_images[split], checked.sizes[split], ratio))
-    return rows
-
-
-def _nonempty(checked: CheckResult) -> dict[str, Labels]:
-    return {split: counts for split, counts in checked.counts.items() if counts.sum()} or dict(checked.counts)
+def _ratio(counts: Labels) -> str:
+    """How many times the largest class is as large as the smallest that has images."""
+    present = counts[counts > 0]
+    return f"{present.max() / present.min():.1f}" if len(present) else ""

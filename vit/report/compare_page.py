@@ -209,7 +209,7 @@ def _accuracy_gap(one: Difference) -> Interval:
 def _group_row(name: str, one: Difference | None) -> GroupDifferenceRow:
     if one is None:
         return GroupDifferenceRow(name, "none", ("", ""), "", "")
-    ps = ("", "") if one.reach is None else (p_value(one.p), p_value(one.p_adjusted))
+    ps = ("", "") if one.margin_of_error is None else (p_value(one.p), p_value(one.p_adjusted))
     return GroupDifferenceRow(name, f"{len(one.seeds)}", _cell(_accuracy_gap(one)), *ps)
 
 

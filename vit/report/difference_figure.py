@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from vit.report.study_style import NAME, bars, ends, scaled
+from vit.report.study_figures import NAME, bars, ends, scaled
 from vit.report.style import look, plain
 from vit.study.findings import ALPHA, Interval
 

@@ -1,21 +1,23 @@
-"""Figures of a study: learning curves, and accuracy against training time"""
+"""Figures of a study: learning curves, all series at one size, paired gaps, and accuracy against training time"""
 
 import textwrap
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vit.report.study_style import PERCENTS, bars, ends, label, least_error, scaled
-from vit.report.style import log_axis, look, plain, size_axis
-from vit.study.budget_warnings import choosing_images
-from vit.study.expected import Forecast
-from vit.study.findings import Comparison, Findings, Series
-from vit.study.wording import budget_words, two_digits
+from vit.report.style import decades, log_axis, look, plain, size_axis
+from vit.study.answer_warnings import num_choosing
+from vit.study.findings import Comparison, Findings, Forecast, Interval, Series
+from vit.study.wording import describe_budget, two_digits
 
+NAME = 40  # letters of a series' name on a figure
+PERCENTS = tuple(decades(steps, -3, 2) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)))
+_LONG_NAME = 60  # beside its row
 _SECONDS = {
     **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
     **{3600: "1 h", 3 * 3600: "3 h", 10 * 3600: "10 h", 30 * 3600: "30 h", 100 * 3600: "100 h"},
@@ -50,11 +52,76 @@ def learning_curves(findings: Findings) -> Figure:
         handles.append(Line2D([], [], color="gray", linestyle="--"))
         labels.append("forecast, with its 95 % band")
     _legend(figure, handles, labels)
-    axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing_images(findings.protocol)}")
-    length = budget_words(findings.protocol)
+    count = num_choosing(findings.protocol)
+    choosing = f", and {count:,} validation images that choose the weights" if count else ""
+    axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing}")
+    length = describe_budget(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
     axes.set_title(textwrap.fill(plain(title, 240), 120), loc="left", fontsize=10)
     return figure
+
+
+def variants(findings: Findings) -> Figure:
+    """Test error (%), logarithmic, of every series at one size: its seeds, their mean and its interval.
+
+    An error of zero is drawn at half a test image.
+    """
+    least, count = least_error(findings), len(findings.series)
+    figure = Figure(figsize=(9, 1.1 + 0.42 * count), layout="constrained")
+    axes = figure.subplots()
+    shown: list[float] = []
+    for row, series in enumerate(findings.series):
+        color, marker = look(row)
+        (point,) = series.points
+        errors = [100 * max(error, least) for error in point.errors]
+        mean = scaled(point.mean, 100, least)
+        axes.plot(errors, [row + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
+        axes.errorbar([mean.value], [row], xerr=bars(mean), fmt=marker, color=color, capsize=2.5)
+        shown += [*errors, mean.value, max(ends(mean))]
+    log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    axes.set_yticks(range(count), [plain(series.name, _LONG_NAME) for series in findings.series])
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.grid(axis="x", color="0.92")
+    (size,) = findings.sizes
+    axes.set(xlabel=f"test error (%) with {size:,} training images (log scale)")
+    return figure
+
+
+def gaps(findings: Findings) -> Figure:
+    """For each comparison the paired gap in points of error, at each size. At least one comparison is needed.
+
+    The color is that of the series that is ahead. A filled mark has a corrected p below 0.05.
+    """
+    compared = [comparison for comparison in findings.comparisons if comparison.differences]
+    figure = Figure(figsize=(9, 3.1 * len(compared)), layout="constrained")
+    colors = {series.name: look(index)[0] for index, series in enumerate(findings.series)}
+    for (axes,), pair in zip(figure.subplots(len(compared), 1, squeeze=False), compared, strict=True):
+        _gaps_of_pair(axes, pair, colors[pair.first], colors[pair.second])
+    return figure
+
+
+def _gaps_of_pair(axes: Axes, comparison: Comparison, first: str, second: str) -> None:
+    """The gap of two series at each size, in the color `first` or `second` of the one that is ahead."""
+    sizes = [difference.num_images for difference in comparison.differences]
+    shown = [scaled(difference.gap, 100) for difference in comparison.differences]
+    for difference, gap in zip(comparison.differences, shown, strict=True):
+        color = first if gap.value < 0 else second
+        fill = color if difference.is_significant else "white"
+        at = ([difference.num_images], [gap.value], bars(gap))
+        axes.errorbar(*at, fmt="o", color=color, markerfacecolor=fill, capsize=2.5)
+    # the interval of two seeds can be far wider than the gaps, so it may leave the frame
+    widest = 5 * max([0.2, *(abs(gap.value) for gap in shown)])
+    low = max(min([0, *(end for gap in shown for end in ends(gap))]), -widest)
+    high = min(max([0, *(end for gap in shown for end in ends(gap))]), widest)
+    margin = 0.22 * (high - low or 1.0)  # for the words
+    axes.set_ylim(low - margin, high + margin)
+    axes.axhline(0, color="0.4", linewidth=0.9, zorder=0)
+    for name, color, y, side in ((comparison.second, second, 0.98, "top"), (comparison.first, first, 0.02, "bottom")):
+        axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=color)
+    size_axis(axes, sorted(sizes), max(sizes))
+    axes.set(ylabel="gap (points of error)")
+    title = f"Error of {plain(comparison.first, NAME)} minus error of {plain(comparison.second, NAME)}"
+    axes.set_title(title, loc="left", fontsize=9)
 
 
 def price(findings: Findings) -> Figure:
@@ -164,3 +231,32 @@ def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[in
 
 def _seconds(value: float) -> str:
     return _SECONDS.get(int(value), f"{value:g} s") if value == int(value) else f"{value:g} s"
+
+
+def least_error(findings: Findings) -> float:
+    """Half a test image, in place of an error of zero, which a logarithmic axis cannot show."""
+    return 0.5 / findings.num_test_images
+
+
+def ends(interval: Interval) -> list[float]:
+    """Value, low and high, without those that are None or infinite."""
+    values = (interval.value, interval.low, interval.high)
+    return [value for value in values if value is not None and np.isfinite(value)]
+
+
+def scaled(interval: Interval, factor: float, least: float = -np.inf) -> Interval:
+    """The interval times a factor, each number of at least `least` before."""
+    low, high = (None if end is None else factor * max(end, least) for end in (interval.low, interval.high))
+    return Interval(factor * max(interval.value, least), low, high)
+
+
+def bars(interval: Interval) -> npt.NDArray[np.float64]:
+    """(2, 1) lengths of an error bar below and above the value, or NaN for an open end."""
+    below = np.nan if interval.low is None else max(interval.value - interval.low, 0.0)
+    above = np.nan if interval.high is None else max(interval.high - interval.value, 0.0)
+    return np.array([[below], [above]])
+
+
+def label(name: str) -> str:
+    """A name for a legend. matplotlib leaves out names that start with an underscore, so these get a space."""
+    return f" {plain(name, NAME)}" if name.lstrip().startswith("_") else plain(name, NAME)

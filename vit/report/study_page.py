@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.atomic_files import atomic_write, write_json
@@ -12,15 +11,15 @@ from vit.checkpoints.model_path import weights_name
 from vit.console import p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
-from vit.report.gap_figures import gaps
+from vit.plain_files import read_json
 from vit.report.inline_figure import drawn
-from vit.report.page import with_next_steps, write_page
+from vit.report.links import link_to
+from vit.report.page import inline, with_next_steps, write_page
 from vit.report.scripts import scripts
-from vit.report.study_figures import learning_curves, price
+from vit.report.study_figures import gaps, learning_curves, price, variants
 from vit.report.style import rendered
-from vit.report.variants import variants
 from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
-from vit.study.findings import Comparison, Difference, FailedCell, Findings, JsonValue, Point, Series
+from vit.study.findings import Difference, Findings, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.forecast import TIMES
 from vit.study.summary import summarize, to_json, write_results
@@ -29,14 +28,14 @@ from vit.study.wording import (
     SHARED,
     Cell,
     all_images,
-    backtest_summary,
-    backtest_words,
-    budget_words,
+    describe_backtest,
+    describe_budget,
     ends,
     equal_seeds,
-    in_words,
+    further_lines,
     percents,
     pool_size,
+    value_text,
 )
 
 _MOST_WEIGHTS = 3  # files that are named
@@ -44,11 +43,7 @@ _MOST_WEIGHTS = 3  # files that are named
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A difference as the page prints it.
-
-    Attributes:
-        reach: half widths of the gap's interval: now, with twice the seeds, with twice the test images or their groups.
-    """
+    """A difference as the page prints it."""
 
     num_images: int
     num_seeds: int
@@ -56,61 +51,6 @@ class DifferenceRow:
     ratio: Cell
     p: str
     p_adjusted: str
-    reach: tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class FailedRow:
-    """A failed cell and its log."""
-
-    cell: FailedCell
-    log: str
-
-
-@dataclass(frozen=True)
-class StudyContent:
-    """Everything that the template prints."""
-
-    data: str
-    answer: list[str]
-    trend: str
-    lines: list[tuple[str, str]]
-    warnings: list[str]
-    next_steps: list[str]
-    summary: list[str]
-    networks: str
-    weights: str
-    budget: str
-    tuning: str
-    curves: Markup
-    gaps: Markup | None
-    price: Markup
-    series: list[Series]
-    sizes: list[int]
-    test_images: str
-    has_groups: bool
-    shares_training: bool
-    left_out: str
-    errors: list[tuple[int, list[Cell]]]
-    variants: list[tuple[str, Cell, DifferenceRow | None]]
-    comparisons: list[tuple[Comparison, list[DifferenceRow]]]
-    has_crossing: bool
-    table: list[tuple[str, list[Cell]]]
-    forecasts: list[tuple[str, list[Cell], str]]
-    forecast_sizes: list[str]
-    backtests: list[str]
-    margin: str
-    pool: int | None
-    prices: list[tuple[Series, list[Cell]]]
-    failed: list[FailedRow]
-    backbones: list[tuple[str, ...]]
-    backbone_titles: tuple[str, ...]
-    backbone_conditions: str
-    all_images: int | None
-    equal_seeds: int | None
-    protocol: list[tuple[str, list[str]]]
-    correlations: list[tuple[str, str]]
-    least_seeds: int
 
 
 def report_study(folder: Path, target: float | None, margin: float | None = None) -> Findings:
@@ -136,64 +76,79 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     """Write report.html and curve.png into a study's folder, each whole or not at all."""
     study = StudyDirectory(folder)
     figure = (learning_curves if len(findings.sizes) > 1 else variants)(findings)
-    content = _content(findings, figure, read_backbones(study.backbones_path))
+    content = {**_content(findings, figure, read_backbones(study.backbones_path)), "frozen": _frozen(study)}
     with atomic_write(study.curve_path) as partial:
         partial.write_bytes(rendered(figure, "png", dpi=160))
-    write_page(study.report_path, "study.html", {**vars(content), **scripts("table.js", "copy.js")})
+    write_page(study.report_path, "study.html", {**content, **scripts("table.js", "copy.js")})
 
 
-def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> StudyContent:
+def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
+    """Everything that the template prints."""
     protocol, sizes = findings.protocol, findings.sizes
     points = {series.name: {point.num_images: point for point in series.points} for series in findings.series}
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
-    return StudyContent(
-        data=in_words(protocol.get("data")) or "images",
-        answer=findings.answer,
-        trend=findings.trend,
-        lines=_lines_of(findings),
-        warnings=findings.warnings,
-        next_steps=findings.next_steps,
-        summary=_summary(findings),
-        networks=_networks(findings.series),
-        weights=_weights(protocol.get("weights")),
-        budget=budget_words(protocol),
-        tuning=in_words(protocol.get("tuning")),
-        curves=drawn(curves),
-        gaps=drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
-        price=drawn(price(findings)),
-        series=findings.series,
-        sizes=sizes,
-        test_images=findings.test_images,
-        has_groups="test_groups" in protocol,
-        shares_training=SHARED in in_words(protocol.get("subsets", SHARED)),
-        left_out=in_words(protocol.get("left_out")),
-        errors=[(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
-        variants=[] if len(sizes) > 1 else _variants(findings),
-        comparisons=[(pair, [_difference(row) for row in pair.differences]) for pair in several],
-        has_crossing=any(pair.crossing for pair in several),
-        table=_table(findings),
-        forecasts=[
+    return {
+        "data": value_text(protocol.get("data")) or "images",
+        "answer": findings.answer,
+        "trend": findings.trend,
+        "lines": further_lines(findings),
+        "warnings": findings.warnings,
+        "next_steps": findings.next_steps,
+        "summary": _summary(findings),
+        "networks": _networks(findings.series),
+        "weights": _weights(protocol.get("weights")),
+        "budget": describe_budget(protocol),
+        "tuning": value_text(protocol.get("tuning")),
+        "curves": drawn(curves),
+        "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
+        "price": drawn(price(findings)),
+        "series": findings.series,
+        "sizes": sizes,
+        "test_images": findings.test_images,
+        "has_groups": "test_groups" in protocol,
+        "shares_training": SHARED in value_text(protocol.get("subsets", SHARED)),
+        "left_out": value_text(protocol.get("left_out")),
+        "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
+        "variants": [] if len(sizes) > 1 else _variants(findings),
+        "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
+        "has_crossing": any(pair.crossing for pair in several),
+        "table": _table(findings),
+        "forecasts": [
             (series.name, [percents(row.interval) for row in series.forecast.expected], series.forecast.why)
             for series in findings.series
             if series.forecast is not None
         ],
-        forecast_sizes=[f"{times:g} times" for times in TIMES],
-        backtests=[backtest_words(row) for row in findings.backtest],
-        margin=f"{100 * findings.margin:g}",
-        pool=pool_size(protocol),
-        prices=[(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
-        failed=[FailedRow(cell, RunLayout(Path(cell.run)).log_path.as_posix()) for cell in findings.failed],
-        backbones=[one.cells() for one in backbones],
-        backbone_titles=TITLES,
-        backbone_conditions=conditions(backbones) if backbones else "",
-        all_images=all_images(protocol, sizes),
-        equal_seeds=equal_seeds(protocol, sizes),
-        protocol=[
+        "forecast_sizes": [f"{times:g} times" for times in TIMES],
+        "backtests": [describe_backtest(row) for row in findings.backtest],
+        "margin": f"{100 * findings.margin:g}",
+        "pool": pool_size(protocol),
+        "prices": [(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
+        "failed": [(cell, RunLayout(Path(cell.folder)).log_path.as_posix()) for cell in findings.failed],
+        "backbones": [one.cells() for one in backbones],
+        "backbone_titles": TITLES,
+        "backbone_conditions": conditions(backbones) if backbones else "",
+        "all_images": all_images(protocol, sizes),
+        "equal_seeds": equal_seeds(protocol, sizes),
+        "protocol": [
             (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
         ],
-        correlations=[(series.name, values) for series in findings.series if (values := _correlations(series))],
-        least_seeds=min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
-    )
+        "correlations": [(series.name, values) for series in findings.series if (values := _correlations(series))],
+        "least_seeds": min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
+    }
+
+
+def _frozen(study: StudyDirectory) -> dict[str, object] | None:
+    """The preliminary answer of frozen networks: its sentences, figure and page; None without one."""
+    frozen = StudyDirectory(study.frozen_dir)
+    if not frozen.summary_path.is_file():
+        return None
+    try:
+        summary = read_json(frozen.summary_path)
+        answer = [*summary["answer"], summary["trend"]]
+        curve = inline(frozen.curve_path.read_bytes(), "image/png")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{frozen.path} is damaged: {error!r}", "remove this folder") from error
+    return {"answer": answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
 
 
 def _networks(series: Sequence[Series]) -> str:
@@ -211,15 +166,6 @@ def _weights(hashes: JsonValue) -> str:
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
-def _lines_of(findings: Findings) -> list[tuple[str, str]]:
-    """Conditions, cost, back-tests of the largest size and notes, one line each."""
-    tested = [backtest_summary(series.forecast) for series in findings.series if series.forecast is not None]
-    lines = [("Conditions", findings.conditions), ("Cost", findings.cost)]
-    lines += [("Back-test", words) for words in tested]
-    lines += [("Note", words) for words in findings.notes]
-    return [(name, words) for name, words in lines if words]
-
-
 def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
     """The errors at the two largest sizes, and what is expected with twice the largest."""
     points = [{point.num_images: point for point in series.points} for series in findings.series]
@@ -234,13 +180,13 @@ def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
 def _summary(findings: Findings) -> list[str]:
     """The study in a few plain lines, with what to do next."""
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
-    lines = [f"Study of {in_words(findings.protocol.get('data')) or 'images'}: {sizes}"]
+    lines = [f"Study of {value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
     lines += filter(None, (*findings.answer, findings.trend))
     for series in findings.series:
         for point in series.points[-1:]:
             value, around = _error(point)
             lines.append(f"{series.name} with {point.num_images:,} images: test error {value} % ({around})")
-    if words := budget_words(findings.protocol):
+    if words := describe_budget(findings.protocol):
         lines.append(f"Budget: {words}")
     return with_next_steps(lines, findings.next_steps)
 
@@ -263,13 +209,8 @@ def _error(point: Point | None) -> Cell:
 def _difference(row: Difference) -> DifferenceRow:
     ratio = (_three_digits(row.ratio.value), ends(row.ratio, _three_digits))
     gap = (_signed(row.gap.value), ends(row.gap, _signed))
-    if row.reach is None:  # one seed cannot be tested
-        return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, "", "", ("", "", ""))
-    now, seeds, images = (
-        f"{100 * half:.2f}" for half in (row.reach.now, row.reach.twice_the_seeds, row.reach.twice_the_test_images)
-    )
-    p, p_adjusted = p_value(row.p), p_value(row.p_adjusted)
-    return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, p, p_adjusted, (now, seeds, images))
+    p, p_adjusted = (p_value(row.p), p_value(row.p_adjusted)) if row.is_tested else ("", "")
+    return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, p, p_adjusted)
 
 
 def _correlations(series: Series) -> str:
@@ -285,8 +226,8 @@ def _price(point: Point | None) -> Cell:
 def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:
     """A value of the protocol. A mapping gets a line for each entry."""
     if isinstance(value, Mapping):
-        return [f"{name}: {in_words(one)}" for name, one in value.items()]
-    return [in_words(value) or "none"]
+        return [f"{name}: {value_text(one)}" for name, one in value.items()]
+    return [value_text(value) or "none"]
 
 
 def _three_digits(value: float) -> str:

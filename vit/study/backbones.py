@@ -23,10 +23,7 @@ class Backbone:
     """One backbone at the largest size that all backbones have finished: a row of backbones.csv.
 
     Attributes:
-        name: short name.
         source: weights, as for `init_from`.
-        num_images: number of training images.
-        num_seeds: number of seeds.
         equal_seeds: whether the seeds have the same training images, because the size is that of all images.
         accuracy: test accuracy of the linear probes; the interval covers other test images, and other training images
             unless `equal_seeds`.
@@ -35,8 +32,6 @@ class Backbone:
         p_adjusted: p value of the test that `behind` is zero, corrected for all pairs of backbones; 1 without a test.
         neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
         seconds_per_image: time of reading an image and computing its features, on the threads of one cell.
-        parameters: number of parameters.
-        licence: licence of the weights.
     """
 
     name: str
@@ -85,24 +80,24 @@ class Backbone:
     @classmethod
     def of_row(cls, row: Mapping[str, str]) -> "Backbone":
         """The backbone of a row that `row` made. KeyError or ValueError where it is not one."""
-        ends = {
-            name: float(row[name]) if row[name] else None
-            for name in (f"{one}_{end}" for one in ("accuracy", "behind") for end in ("low", "high"))
-        }
-        behind = Interval(float(row["behind"]), ends["behind_low"], ends["behind_high"]) if row["behind"] else None
+
+        def interval(name: str) -> Interval:
+            low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
+            return Interval(float(row[name]), float(low) if low else None, float(high) if high else None)
+
         return cls(
             name=row["name"],
             source=row["source"],
+            licence=row["licence"],
             num_images=int(row["num_images"]),
             num_seeds=int(row["num_seeds"]),
-            equal_seeds=bool(int(row["equal_seeds"])),
-            accuracy=Interval(float(row["accuracy"]), ends["accuracy_low"], ends["accuracy_high"]),
-            behind=behind,
+            parameters=int(row["parameters"]),
             p_adjusted=float(row["p_adjusted"]),
             neighbors=float(row["neighbors"]),
             seconds_per_image=float(row["seconds_per_image"]),
-            parameters=int(row["parameters"]),
-            licence=row["licence"],
+            equal_seeds=bool(int(row["equal_seeds"])),
+            accuracy=interval("accuracy"),
+            behind=interval("behind") if row["behind"] else None,
         )
 
 
@@ -110,7 +105,6 @@ def verdict(found: Sequence[Backbone], missing: Sequence[str] = ()) -> str:
     """The answer in a few sentences.
 
     Args:
-        found: the compared backbones, the most accurate first.
         missing: names of backbones that have no finished probe at their size.
     """
     at = f"at {found[0].num_images:,} images"

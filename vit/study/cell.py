@@ -32,8 +32,8 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
 from vit.training.seen_before import seen_before
-from vit.training.tracking.open import Tracking, open_trackers
-from vit.training.tracking.tracker import NUMBERS_ALONE, tracked
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, tracked
 
 SLOW_TIMING = 10.0  # seconds after which two steps are enough
 
@@ -53,10 +53,6 @@ def run_cell(
     process of the same study may train this cell, and two trainings must not write into one folder.
 
     Args:
-        recipe: recipe of the cell.
-        folder: run folder.
-        features: folder of features that cells with a frozen backbone share.
-        threads: number of CPU threads.
         gpu: index among the visible GPUs; None: the CPU.
         group: name of the study at trackers.
         digests: {path: digest} of the images, which the study has read already.
@@ -99,8 +95,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
     name = recipe.name or run.path.name
-    told = Tracking(run.path, _of_cells(run.path), name, group, plain(plan.recipe), NUMBERS_ALONE)
-    tracker = open_trackers(plan.recipe, told, print)
+    settings = Tracking(run.path, _of_cells(run.path), name, group, plain(plan.recipe), NUMBERS_ALONE)
+    tracker = open_trackers(plan.recipe, settings, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
     with tracked(tracker):

@@ -173,7 +173,7 @@ def follow(
         notify: function that gets a cell and its event.
     """
     waiting = {name: list(cells) for name, cells in tasks.items() if cells}
-    started: set[Path] = set()
+    started: set[str] = set()
     gone: dict[str, float] = {}
     while waiting:
         ended = waiting.keys() - set(alive(list(waiting)))
@@ -200,4 +200,4 @@ def follow(
 
 
 def _print(cell: "Cell", event: "Event") -> None:
-    print(f"{cell.words()}: {event}", file=sys.stderr, flush=True)
+    print(f"{cell.describe()}: {event}", file=sys.stderr, flush=True)

@@ -23,7 +23,6 @@ class CommonAnswers:
     Attributes:
         correct: (T,) answers of each run.
         groups: (T,) number of each image's group; None where images have none.
-        num_left_out: number of test images that do not count.
     """
 
     correct: list[Bools]
@@ -87,7 +86,6 @@ def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) ->
     """Raise DataError where two runs have different groups of the same images, because intervals count one kind.
 
     Args:
-        paths: run folders.
         groups: (T,) numbers of the groups of the same images, as each run lists them; None: no groups.
     """
     first = groups[0] if groups else None
@@ -108,9 +106,6 @@ def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
 
 def measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> list[SplitRow]:
     """The rows of the test images that a run has measured, in the order of its predictions.
-
-    Args:
-        rows: rows of all its test images.
 
     Raises:
         DataError: the result counts other images.

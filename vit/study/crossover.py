@@ -4,39 +4,27 @@ Only inside the measured range: a crossover that no measured size has shown is n
 """
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from vit.study.findings import ALPHA, Comparison, Difference, Interval, Verdict
+from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
 from vit.study.paired import Answers, Pair, differences, hochberg, pairs
 from vit.study.variance_components import Floats, MeanSquares
 
 STEPS = 200  # tests between two sizes, for the interval of a crossing
 
 
-@dataclass(frozen=True)
-class _Tests:
-    """All tests of two series, not yet corrected."""
-
-    first: str
-    second: str
-    pairs: list[Pair]
-    differences: list[Difference]
-    slope: Interval | None
-    slope_p: float | None
-    unshared: list[int]
-
-
-def compare_with_first(answers: Mapping[str, Answers], groups: float | None = None, looks: int = 1) -> list[Comparison]:
+def compare_with_first(
+    answers: Mapping[str, Answers], groups: float | None = None, looks: int = 1, has_folds: bool = False
+) -> list[Comparison]:
     """The first series against each of the others, over all sizes at which they share a seed.
 
     All tests are corrected together, so that all claims of a study hold together with 95 %.
 
     Args:
         answers: {series: which test images are wrong}, all measured on the same test images.
-        groups: as in `Pair`.
         looks: how often the study was looked at, this time included. Seeds that are added until networks are told
             apart make false claims, so a later look counts p more than once.
 
@@ -44,36 +32,26 @@ def compare_with_first(answers: Mapping[str, Answers], groups: float | None = No
         Comparisons without words.
     """
     (first, ours), *others = answers.items()
-    tests = [
-        _tests(first, second, pairs(ours, theirs, groups), ours.keys() | theirs.keys()) for second, theirs in others
-    ]
-    p_values = [p for test in tests for p in (*(one.tested_p for one in test.differences), test.slope_p)]
+    shared = {second: pairs(ours, theirs, groups, has_folds) for second, theirs in others}
+    tested = {second: differences(own) for second, own in shared.items()}
+    slopes = {second: _slope(own) for second, own in shared.items()}
+    p_values = [p for second in shared for p in (*(one.tested_p for one in tested[second]), slopes[second][1])]
     times = 1 if looks < 2 else 2 * looks * (looks + 1)  # all later looks together spend 1.25 %
     adjusted = iter(hochberg([None if p is None else min(times * p, 1.0) for p in p_values]))
-    return [
-        _comparison(test, [replace(one, p_adjusted=next(adjusted)) for one in test.differences], next(adjusted))
-        for test in tests
-    ]
+    comparisons = []
+    for second, theirs in others:
+        found = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
+        slope_p, outcome, crossing = next(adjusted), _outcome(found), None
+        if outcome == "crossing":
+            crossing = _crossing(*_bracket(found, shared[second]))
+            outcome = "crossing" if crossing else "not resolved"
+        unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared[second]})
+        slope, _ = slopes[second]
+        comparisons.append(Comparison(first, second, found, outcome, crossing, slope, slope_p, unshared=unshared))
+    return comparisons
 
 
-def _tests(first: str, second: str, shared: list[Pair], sizes: Set[int]) -> _Tests:
-    slope, slope_p = _slope(shared)
-    unshared = sorted(sizes - {pair.num_images for pair in shared})
-    return _Tests(first, second, shared, differences(shared), slope, slope_p, unshared)
-
-
-def _comparison(tests: _Tests, found: list[Difference], slope_p: float) -> Comparison:
-    verdict = _verdict(found)
-    crossing = None
-    if verdict == "crossing":
-        crossing = _crossing(*_bracket(found, tests.pairs))
-        verdict = "crossing" if crossing else "not resolved"
-    return Comparison(
-        tests.first, tests.second, found, verdict, crossing, tests.slope, slope_p, unshared=tests.unshared
-    )
-
-
-def _verdict(found: list[Difference]) -> Verdict:
+def _outcome(found: list[Difference]) -> Outcome:
     """The outcome of the tests at all sizes."""
     if sum(one.is_tested for one in found) < 2:
         return "not resolved"
@@ -108,7 +86,6 @@ def _crossing(shared: list[Pair], side: int) -> Interval | None:
     significant, so the interval always lies between them.
 
     Args:
-        shared: sizes of `_bracket`.
         side: -1 where the first series is ahead at the first of these sizes, else 1.
     """
     ratios = np.array([one.log_ratio for one in shared])

@@ -14,11 +14,11 @@ from vit.data.split import read_splits
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.layout import CELLS, CrossvalLayout
 from vit.plain_files import read_json
+from vit.study.answer_warnings import last_weights_warning
 from vit.study.findings import JsonValue
 from vit.study.fold_accuracy import FoldAccuracy, fold_accuracy
 from vit.study.fold_table import FoldPredictions
 from vit.study.grid import Cell, Inputs, key_of
-from vit.study.wording import last_weights_warning
 from vit.training.recipes.recipe import Recipe
 
 
@@ -28,9 +28,6 @@ class CrossvalResult:
 
     Attributes:
         description: data, network, folds and seed, as crossval.json holds them.
-        predictions: all class probabilities of every image.
-        accuracy: accuracy over all images and of each fold.
-        runs: run folder of each fold.
         num_last_better: number of folds whose last weights are clearly more accurate on the validation images than the
             checkpoint that predicted.
         left_out: images that could not be read and that no fold has tested, each with the reason.
@@ -51,7 +48,7 @@ class CrossvalResult:
         return "the networks of other folds" if self.seen_before else "networks that have not trained on them"
 
     @property
-    def left_out_words(self) -> str:
+    def left_out_text(self) -> str:
         """How many images are in no number; empty where all are tested."""
         if not self.left_out:
             return ""
@@ -67,19 +64,12 @@ class CrossvalResult:
 
 
 def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_images: Sequence[int]) -> list[Cell]:
-    """The cell of each fold.
-
-    Args:
-        recipe: recipe of all folds.
-        network: name of the network.
-        inputs: hashes of the images and weights of each fold.
-        num_images: number of training images of each fold.
-    """
+    """The cell of each fold."""
     cells, folds = [], len(inputs)
     for number, (hashes, count) in enumerate(zip(inputs, num_images, strict=True), 1):
         own = replace(recipe, data=replace(recipe.data, fold=f"{number}/{folds}"))
-        folder = Path(CELLS) / slug(network) / f"fold{number}of{folds}-{key_of(own, hashes)}"
-        cells.append(Cell(network, count, recipe.seed, "", own, folder, is_fold=True))
+        folder = f"{CELLS}/{slug(network)}/fold{number}of{folds}-{key_of(own, hashes)}"
+        cells.append(Cell(network, count, recipe.seed, "", folder, own, is_fold=True))
     return cells
 
 
@@ -101,7 +91,7 @@ class CrossvalDirectory(CrossvalLayout):
         Raises:
             UsageError: the folder holds finished folds of other options, images or weights.
         """
-        folders = [cell.folder.as_posix() for cell in cells]
+        folders = [cell.folder for cell in cells]
         if self.description_path.is_file():
             lost = [run for run in self.runs() if run.result_path.is_file() and not self._is_in(run, folders)]
             if lost:

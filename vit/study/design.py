@@ -32,12 +32,9 @@ class Design:
 
     Attributes:
         seeds: {size: number of seeds}.
-        part: part of the usual length.
-        seconds: expected time.
         order: the rungs in their order; cells run in this order.
         left: sizes that do not fit, ascending.
         gain: the next rung, which more time would buy; None: nothing is left to buy.
-        gain_seconds: time with it.
     """
 
     seeds: Mapping[int, int]
@@ -96,9 +93,7 @@ def choose_design(
     """The design for a time. The least seeds at the smallest size are in it, whatever they take.
 
     Args:
-        sizes: numbers of training images that may be measured.
         cost: as `CostOf`: of all cores together, so that a size and a seed add up.
-        seconds: time for the cells.
         seeds: number of seeds of every size; None: as many as fit, from 2 to 5.
         kept: {size: seeds} that a study has already, which cost nothing.
         parts: parts of the usual length that may be taken, descending: the largest with which the first rungs fit.
@@ -130,7 +125,7 @@ def choose_design(
     return Design(ladder.seeds, ladder.part, ladder.spent, ladder.order, left, gain, total)
 
 
-def seeds_in_words(seeds: Mapping[int, Sequence[int]]) -> dict[str, JsonValue]:
+def seeds_of_protocol(seeds: Mapping[int, Sequence[int]]) -> dict[str, JsonValue]:
     """What a protocol says of sizes and seeds: the seeds of every size, and their numbers where these differ."""
     common = sorted(set.intersection(*map(set, seeds.values()))) if seeds else []
     differ = len({*map(len, seeds.values())}) > 1
@@ -156,7 +151,6 @@ class Pace:
 
     Attributes:
         of_series: {series: (seconds of a step, images of this step, seconds of scoring an image)}.
-        num_images: {split: number of images}.
         slots: number of cells that run at full speed at a time.
     """
 
@@ -185,11 +179,7 @@ class Pace:
         return cls({name: (step, batch, image) for name, (step, image), batch in steps}, num_images, slots)
 
     def seconds(self, series: str, recipe: Recipe) -> float:
-        """The time of a cell that trains its network.
-
-        Args:
-            recipe: recipe of the cell.
-        """
+        """The time of a cell that trains its network."""
         schedule, (step, batch, image) = choose_schedule(recipe, _images_of(recipe), 1), self.of_series[series]
         steps = schedule.rounds * schedule.steps_per_round * schedule.batch_size / batch
         scored = schedule.rounds * self.num_images["validation"] + self.num_images["test"]

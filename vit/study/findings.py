@@ -1,18 +1,17 @@
-"""What a study found, as typed values: rows of results.csv, and all of summary.json"""
+"""What a study found, as typed values: all of summary.json"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from vit.inference.image_groups import count_words
-from vit.study.expected import ALPHA as ALPHA
-from vit.study.expected import Backtest, Expected, Forecast, Gain
-from vit.study.expected import Interval as Interval
+from vit.inference.intervals import Interval as Interval
+from vit.study.cells import FailedCell
 
-Verdict = Literal["first ahead", "second ahead", "crossing", "not resolved"]
+ALPHA = 0.05  # of every test; intervals cover 1 - ALPHA
+Outcome = Literal["first ahead", "second ahead", "crossing", "not resolved"]
 JsonValue = str | int | float | bool | None | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
 Protocol = Mapping[str, JsonValue]  # data, budget, tuning, seeds, fingerprints, versions: {name: value}
 
@@ -21,73 +20,78 @@ FILE_KEYS = {"num_images": "images", "num_test_images": "test_images"}
 
 
 @dataclass(frozen=True)
-class CellResult:
-    """One finished run of a study: a row of results.csv.
+class Gain:
+    """What the step between the two largest sizes of a series has brought, on the same seeds and test images.
 
     Attributes:
-        series: name of the network with the values that --vary gave it.
-        network: name in the catalog.
-        num_images: number of training images.
-        seed: seed of the subset and of the training.
-        accuracy: fraction of test images with the right prediction; with several labels for an image the exact match.
-        validation_loss: cross-entropy of the same checkpoint, in nats.
-        epochs: passes over the training images, as a fraction.
-        best_round: round of the checkpoint that `optim.best_metric` chose, counted from 0.
-        seconds: time of training and evaluation.
-        images_per_second: training images per second.
-        last_is_better: whether the last weights are clearly more accurate on the validation images than the checkpoint.
-        run: run folder, relative to the study's folder.
-        correct: (T,) whether the prediction for each test image is right, in the order of the test images.
-        groups: (T,) number of each test image's group; None where images have none.
-        late_gain: fraction by which the validation loss fell over the last fifth of the steps; None: not known.
+        fall: part of the errors that the larger size no longer makes; below 0 where it makes more. Its interval covers
+            other seeds and other test images.
+        points: error of the smaller size minus error of the larger.
+        p: p value of the test that the errors do not change, or 1 with one seed.
     """
 
-    series: str
-    network: str
-    num_images: int
-    seed: int
-    accuracy: float
-    validation_loss: float
-    steps: int
-    batch_size: int
-    epochs: float
-    best_round: int
-    parameters: int
-    flops: int
-    seconds: float
-    images_per_second: float
-    last_is_better: bool
-    run: str
-    correct: npt.NDArray[np.bool_]
-    groups: npt.NDArray[np.int64] | None = None
-    late_gain: float | None = None
+    from_images: int
+    to_images: int
+    fall: Interval
+    points: Interval
+    p: float
 
 
 @dataclass(frozen=True)
-class FailedCell:
-    """A cell without a result.
-
-    Attributes:
-        run: run folder, relative to the study's folder.
-        error: reason of the failure.
-        choice: values that tuning tried, as text.
-    """
+class Expected:
+    """The error that a series is expected to have with a number of images, with both ends of its 95 % interval."""
 
     series: str
     num_images: int
-    seed: int
-    run: str
-    error: str
-    choice: str = ""
+    error: float
+    low: float
+    high: float
 
-    def words(self) -> str:
-        """The cell in a message."""
-        return cell_words(self.series, self.num_images, self.seed, self.choice)
+    @property
+    def interval(self) -> Interval:
+        """The error with its interval."""
+        return Interval(self.error, self.low, self.high)
 
 
-def cell_words(series: str, num_images: int, seed: int, choice: str) -> str:
-    """A cell of a study in a message: "CNN, 1,000 images, seed 0, lr=0.001"."""
-    return ", ".join(filter(None, (series, f"{num_images:,} images", f"seed {seed}", choice)))
+@dataclass(frozen=True)
+class Backtest(Expected):
+    """What the forecast would have said of a measured size, had only the sizes up to `known_to` been measured."""
+
+    known_to: int
+    measured: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The curve of a series beyond its largest size, up to 4 times.
+
+    Attributes:
+        largest: largest measured size.
+        why: reason where no number can be given, else empty. The lists are empty then.
+        sizes: numbers of images from the largest measured to 4 times as many, evenly spaced in the logarithm.
+        mean: expected error at each of `sizes`.
+        low: lower end of the 95 % band at each of `sizes`.
+        high: upper end of the 95 % band at each of `sizes`.
+        for_target: numbers of images between which the target accuracy is reached; the second is None above 4 times
+            the largest size. None without such numbers.
+        refusal: what is known of the target instead.
+    """
+
+    largest: int
+    why: str
+    sizes: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    expected: list[Expected]
+    backtest: list[Backtest]
+    for_target: tuple[int, int | None] | None
+    refusal: str
+
+    @property
+    def at_twice(self) -> Expected | None:
+        """With twice the largest size."""
+        return self.expected[1] if self.expected else None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,6 @@ class Point:
     """A series at one size.
 
     Attributes:
-        num_images: number of training images.
         errors: test error of each seed, in the order of `seeds`.
         mean: mean error. Its interval covers other seeds and other test images.
         seed_correlation: correlation of two seeds' errors over the test images, or None with one seed.
@@ -124,7 +127,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Reach:
+class MarginOfError:
     """Half the width of a gap's 95 % interval, in this study and in a larger one; 1 where the interval says nothing.
 
     Where test images have groups, `twice_the_test_images` is about twice the groups.
@@ -140,13 +143,9 @@ class Difference:
     """Two series at one size, paired by seed and by test image. Intervals cover other seeds and other test images.
 
     Attributes:
-        num_images: number of training images.
-        seeds: seeds that both series have.
-        gap: error of the first minus error of the second.
         ratio: error of the first over error of the second.
         p: p value of the test that the gap is zero, or 1 with one seed.
         p_adjusted: p value after the correction for all tests of the study (Hochberg).
-        reach: reach of the gap, or None with one seed.
     """
 
     num_images: int
@@ -155,7 +154,7 @@ class Difference:
     ratio: Interval
     p: float
     p_adjusted: float
-    reach: Reach | None
+    margin_of_error: MarginOfError | None
 
     @property
     def is_tested(self) -> bool:
@@ -195,7 +194,7 @@ class Comparison:
     first: str
     second: str
     differences: list[Difference]
-    verdict: Verdict
+    verdict: Outcome
     crossing: Interval | None
     slope: Interval | None
     slope_p: float
@@ -203,37 +202,45 @@ class Comparison:
     unshared: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Findings:
-    """All findings of a study: summary.json.
+@dataclass(frozen=True, kw_only=True)
+class VerdictText:
+    """What a study says.
 
     Attributes:
-        answer: which network, and whether more images help, each in one sentence.
-        trend: which network gains more from more images; empty where that is not known.
-        conditions: what the answer depends on.
-        cost: parameters, FLOPs and time of the networks of the answer.
-        warnings: what may make the answer wrong.
+        answer: which network, and whether more images help. Each is a sentence of at most 25 words.
+        trend: which network gains more from more images, or where the lead changes; empty where that is not known.
+        conditions: what the answer depends on, in one line.
+        cost: parameters, FLOPs and time of the networks of the answer, in one line.
         notes: what the budget, the checkpoints and the tuning may have changed.
         next_steps: what would make the answer better known.
-        target: accuracy of `Forecast.for_target`, or None without a target.
-        margin: errors that differ by less count as equal.
-        num_test_images: number of test images, which all runs share.
     """
 
     answer: list[str]
-    series: list[Series]
-    comparisons: list[Comparison]
-    target: float | None
-    num_test_images: int
-    protocol: Protocol
-    failed: list[FailedCell]
     trend: str = ""
     conditions: str = ""
     cost: str = ""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
-    margin: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings(VerdictText):
+    """All findings of a study: summary.json.
+
+    Attributes:
+        target: accuracy of `Forecast.for_target`, or None without a target.
+        margin: errors that differ by less count as equal.
+        num_test_images: number of test images, which all runs share.
+    """
+
+    series: list[Series]
+    comparisons: list[Comparison]
+    target: float | None
+    margin: float
+    num_test_images: int
+    protocol: Protocol
+    failed: list[FailedCell]
 
     @property
     def forecasts(self) -> list[Expected]:

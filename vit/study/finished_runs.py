@@ -1,13 +1,14 @@
 """Finished runs and their test images, as `vit compare` reads them"""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.errors import DataError, UsageError
 from vit.inference.scored_rows import ScoredRow, read_scored
+from vit.plain_files import parse_yaml, read_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
     from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Labels
-    from vit.study.learned_images import LearnedImages
-    from vit.study.listed_images import ListedImages
+    from vit.study.findings import JsonValue
+    from vit.study.listed_images import LearnedImages, ListedImages
+    from vit.study.variance_components import Floats
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,13 @@ class FinishedRun:
     """A finished run and the predictions of its test images.
 
     Attributes:
-        path: run folder.
         name: shortest name that tells the compared runs apart.
-        network: name of the network.
-        data: name of the data set.
-        seed: seed of the training.
         fingerprint: hash of the list of test images.
         rows: one row for each test image, in the order of the split.
         groups: (T,) number of each test image's group; None where images have none.
         seen_before: sentences about test images that the run knew already, as in `RunResult`.
         learned: images that the run has learned from; None: not known, or those of all compared runs.
+        recipe: recipe as plain values; empty where it cannot be read.
     """
 
     path: Path
@@ -47,6 +46,7 @@ class FinishedRun:
     groups: "Labels | None" = None
     seen_before: Sequence[str] = ()
     learned: "LearnedImages | None" = None
+    recipe: "Mapping[str, JsonValue]" = field(default_factory=dict)
 
     @property
     def correct(self) -> "npt.NDArray[np.bool_]":
@@ -54,6 +54,27 @@ class FinishedRun:
         import numpy as np
 
         return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
+
+    @property
+    def wrong(self) -> "Floats":
+        """(T,) whether each test image is wrong, as `image_groups.gathered` returns it."""
+        from vit.inference.image_groups import gathered
+
+        return gathered(~self.correct, self.groups)
+
+    @property
+    def draw(self) -> "JsonValue":
+        """The seed that has drawn the training images from all of them; None where the run uses all."""
+        data = self.recipe.get("data")
+        if not isinstance(data, dict) or not data.get("train_images"):
+            return None
+        return self.seed if data.get("subset_seed") is None else data["subset_seed"]
+
+    def learned_like(self, other: "FinishedRun") -> bool:
+        """Whether both have learned from the same images, as far as that is known; a seed may draw its own subset."""
+        if self.learned is None or other.learned is None or self.learned is other.learned:
+            return True
+        return self.learned.is_same(other.learned, self.draw == other.draw)
 
 
 def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
@@ -113,8 +134,21 @@ def _read(run: "RunDirectory", result: "RunResult") -> FinishedRun:
         raise DataError(f"{run.path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
     network, fingerprint = result.spec.name, result.fingerprints["test"]
     rows = read_scored(scored, result.num_images["test"])
-    seen = result.seen_before or ()
-    return FinishedRun(run.path, network, network, result.data, result.seed, fingerprint, rows, seen_before=seen)
+    try:
+        recipe = parse_yaml(read_text(run.config_path))
+    except (OSError, ValueError):
+        recipe = {}
+    return FinishedRun(
+        path=run.path,
+        name=network,
+        network=network,
+        data=result.data,
+        seed=result.seed,
+        fingerprint=fingerprint,
+        rows=rows,
+        seen_before=result.seen_before or (),
+        recipe=recipe if isinstance(recipe, dict) else {},
+    )
 
 
 def _named(runs: list[FinishedRun]) -> list[FinishedRun]:

@@ -39,7 +39,6 @@ class FoldAccuracy:
         accuracy: fraction of right images, with the interval that respects folds and groups.
         naive: the same fraction with Wilson's interval, which takes all images for independent.
         folds: (K,) accuracy of each fold, each with an interval of its images, or of its groups.
-        num_images: (K,) number of images of each fold.
         num_groups: number of groups; None where images have none.
     """
 
@@ -54,9 +53,7 @@ def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = 
     """The accuracy of a cross-validation.
 
     Args:
-        correct: (n,) whether each image is predicted right.
         folds: (n,) number of each image's fold; two or more folds.
-        groups: (n,) group of each image; None: no groups.
     """
     _, fold, sizes = np.unique(folds, return_inverse=True, return_counts=True)
     num_images, share = len(correct), float(correct.mean())
@@ -81,15 +78,13 @@ def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = 
 
 def _of_fold(correct: Bools, here: Bools, groups: Sequence[str] | None) -> Interval:
     names = None if groups is None else [group for group, is_here in zip(groups, here, strict=True) if is_here]
-    accuracy = Metric.share(correct[here], numbered(names))
-    return Interval(accuracy.value, accuracy.low, accuracy.high)
+    return Metric.share(correct[here], numbered(names))
 
 
 def _by_folds(of_fold: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], share: float) -> tuple[float, float]:
     """(Nadeau and Bengio's variance of the mean, quantile of its interval).
 
     Args:
-        of_fold: (K,) accuracies.
         weights: (K,) fractions of the images in each fold.
     """
     count = len(of_fold)

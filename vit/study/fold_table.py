@@ -44,8 +44,6 @@ class FoldPredictions:
         """The predictions of one fold.
 
         Args:
-            scored: test images of the fold, with their probabilities.
-            samples: the test split that they are from.
             fold: number of the fold, from 1.
         """
         root = samples.root.resolve() if samples.root is not None else ""

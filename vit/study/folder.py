@@ -6,7 +6,6 @@ any time.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 
@@ -19,68 +18,17 @@ from vit.errors import UsageError
 from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.plain_files import read_json
-from vit.study.budget_warnings import at_the_end, late_gain
+from vit.study.answer_warnings import at_the_end, late_gain
+from vit.study.cells import CellResult, FailedCell, Group, ListedCell
 from vit.study.common_images import answers_of
-from vit.study.design import seeds_in_words
-from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
-from vit.study.grid import Cell
+from vit.study.design import seeds_of_protocol
+from vit.study.findings import JsonValue, Protocol
 from vit.study.variance_components import Bools
-from vit.study.wording import LINEAR_PROBE, left_out_words
+from vit.study.wording import LINEAR_PROBE, left_out_text
 
-Group = tuple[str, int, int]  # a series at one number of images, with one seed
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 
 _LOWEST: Rank = (float("-inf"), float("-inf"))
-
-
-@dataclass(frozen=True)
-class ListedCell:
-    """A cell as study.json lists it.
-
-    Attributes:
-        choice: values that tuning tries, as text, or empty where nothing is tuned.
-        folder: run folder, relative to the study's folder.
-    """
-
-    series: str
-    num_images: int
-    seed: int
-    choice: str
-    folder: str
-
-    @classmethod
-    def of(cls, cell: Cell) -> "ListedCell":
-        """The entry of a cell of the grid."""
-        return cls(cell.series, cell.num_images, cell.seed, cell.choice, cell.folder.as_posix())
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, str | int]) -> "ListedCell":
-        """The entry from study.json."""
-        return cls(
-            str(entry["series"]),
-            int(entry["images"]),
-            int(entry["seed"]),
-            str(entry["choice"]),
-            str(entry["folder"]),
-        )
-
-    def to_json(self) -> dict[str, str | int]:
-        """The entry for study.json."""
-        return {
-            "series": self.series,
-            "images": self.num_images,
-            "seed": self.seed,
-            "choice": self.choice,
-            "folder": self.folder,
-        }
-
-    @property
-    def group(self) -> Group:
-        """Key of the cells among which tuning chooses: each seed chooses for itself.
-
-        A choice by one seed for all would be an error that all seeds share, and that no scatter of theirs shows.
-        """
-        return self.series, self.num_images, self.seed
 
 
 class StudyDirectory(StudyLayout):
@@ -114,18 +62,16 @@ class StudyDirectory(StudyLayout):
         found = self.protocol().get("weights")
         return list(found) if isinstance(found, Mapping) else []
 
-    def check_extends(self, cells: Sequence[Cell]) -> None:
+    def check_extends(self, cells: Sequence[ListedCell]) -> None:
         """Raise UsageError where finished cells of the study in this folder are missing in a new list of cells."""
         if not self.description_path.is_file():
             return
-        kept = {cell.folder.as_posix() for cell in cells}
+        kept = {cell.folder for cell in cells}
         lost = [cell for cell in self.listed() if cell.folder not in kept and self.run(cell).result_path.is_file()]
         if lost:
-            one = lost[0]
-            example = f"{one.series}, {one.num_images:,} images, seed {one.seed}"
             raise UsageError(
                 f"{self.path} holds another study, of other options, images, groups or weights: {len(lost):,} of its "
-                f"finished cells would be missing in the new report, such as {example}",
+                f"finished cells would be missing in the new report, such as {lost[0].describe()}",
                 "give --name for a new folder, or repeat all options of that study and add to them",
             )
 
@@ -139,19 +85,18 @@ class StudyDirectory(StudyLayout):
             return {}, "", 0.0
         return _seeds_of(self.listed()), str(protocol["budget"]), float(str(protocol["seconds"]))
 
-    def describe(self, cells: Sequence[Cell], protocol: Protocol) -> None:
+    def describe(self, cells: Sequence[ListedCell], protocol: Protocol) -> None:
         """Write study.json. It counts the looks: reports of the study after which it went on with further cells."""
         self.path.mkdir(parents=True, exist_ok=True)
         before = self.protocol().get("looks", 0) if self.description_path.is_file() else 0
-        listed = [ListedCell.of(cell) for cell in cells]
-        goes_on = self.summary_path.is_file() and not all(self.run(one).result_path.is_file() for one in listed)
+        goes_on = self.summary_path.is_file() and not all(self.run(one).result_path.is_file() for one in cells)
         looks = max(1, int(str(before)) + goes_on)
-        self._write({**protocol, "looks": looks}, listed)
+        self._write({**protocol, "looks": looks}, cells)
 
     def forget(self, folders: Collection[str]) -> None:
         """Take cells out of the list, for which no time was left."""
         kept = [cell for cell in self.listed() if cell.folder not in folders]
-        self._write({**self.protocol(), **seeds_in_words(_seeds_of(kept))}, kept)
+        self._write({**self.protocol(), **seeds_of_protocol(_seeds_of(kept))}, kept)
 
     def _write(self, protocol: Protocol, cells: Sequence[ListedCell]) -> None:
         write_json(self.description_path, {"protocol": dict(protocol), "cells": [cell.to_json() for cell in cells]})
@@ -203,7 +148,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     common = answers_of([(cell.seed, study.run(cell), result) for cell, result in finished], has_folds)
     planned = [(cell, study.run(cell)) for cell in cells]
     failed = [
-        FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
+        FailedCell(**vars(cell), error=_failure(run))
         for cell, run in planned
         if run.failure_path.is_file() and not run.result_path.is_file()
     ]
@@ -222,7 +167,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     if words := "" if is_probe else at_the_end(cells_found):
         protocol["at_the_end"] = words
     if common.num_left_out:
-        protocol["left_out"] = left_out_words(common.num_left_out)
+        protocol["left_out"] = left_out_text(common.num_left_out)
     num_groups = number_of(common.groups)
     if num_groups is not None:
         protocol["test_groups"] = num_groups

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.expected import Backtest, Expected, Forecast
-from vit.study.findings import ALPHA, Interval, Point
+from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
 from vit.study.paired import Answers
 from vit.study.variance_components import Floats, MeanSquares
 
@@ -104,10 +103,7 @@ def forecast(
     None with one size. No number is given where the last two sizes trained for lengths of another kind.
 
     Args:
-        wrong: wrong test images of each seed at each size.
-        points: the measured errors, sizes ascending.
         steps: optimizer steps at each size; empty where heads are fitted until they no longer change.
-        target: accuracy to reach.
     """
     if len(wrong) < 2:
         return None
@@ -155,7 +151,7 @@ def _backtest(series: str, wrong: Answers) -> list[Backtest]:
         curve = MeasuredCurve.of({size: wrong[size] for size in known})
         for size, error, low, high in zip(later, *curve.expected(later), strict=True):
             measured = float(np.mean([np.mean(each) for each in wrong[size].values()]))
-            found.append(Backtest(series, known[-1], size, float(error), float(low), float(high), measured))
+            found.append(Backtest(series, size, float(error), float(low), float(high), known[-1], measured))
     return found
 
 
@@ -169,7 +165,7 @@ def _for_target(
     for point in points:
         if point.mean.value <= error:
             doubt = point.mean.high is None or point.mean.high > error
-            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {_error_words(point.mean)}"
+            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {_error_text(point.mean)}"
     if curve is None:
         return None, why
     largest = float(curve.sizes[-1])
@@ -177,11 +173,11 @@ def _for_target(
     _, low, high = curve.expected(grid)
     if low[-1] > error:
         last = Interval(float(curve.expected(grid[-1:])[0][0]), float(low[-1]), float(high[-1]))
-        return None, f"not with {grid[-1]:,.0f} images, {FARTHEST:g} times the largest size: {_error_words(last)}"
+        return None, f"not with {grid[-1]:,.0f} images, {FARTHEST:g} times the largest size: {_error_text(last)}"
     sure = np.flatnonzero(high <= error)
     return (round(grid[np.argmax(low <= error)]), round(grid[sure[0]]) if len(sure) else None), ""
 
 
-def _error_words(error: Interval) -> str:
+def _error_text(error: Interval) -> str:
     around = "" if error.low is None or error.high is None else f" ({100 * error.low:.1f} to {100 * error.high:.1f})"
     return f"error {100 * error.value:.1f} %{around}"

@@ -10,13 +10,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
-from vit.study.findings import cell_words
+from vit.study.cells import ListedCell
 from vit.training.planning.batch_size import AUTO, automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
@@ -67,7 +66,7 @@ class Budget:
         parts = [f"{name}:{value}" for name, value in (("steps", self.steps), ("epochs", self.epochs)) if value]
         return ",".join(parts) or _OWN
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The budget for titles and tables."""
         if self.steps is None and self.epochs is None:
             return "the length of each network's own recipe"
@@ -127,28 +126,15 @@ def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(ListedCell):
     """One training of the grid.
 
     Attributes:
-        num_images: number of training images.
-        choice: values that tuning tries, as text, or empty where nothing is tuned.
-        folder: run folder, relative to the study's folder.
         is_fold: whether it is a fold of a cross-validation. Cells of a study may all have one fold, too.
     """
 
-    series: str
-    num_images: int
-    seed: int
-    choice: str
     recipe: Recipe
-    folder: Path
     is_fold: bool = False
-
-    @property
-    def group(self) -> tuple[str, int, int]:
-        """Key of the cells among which tuning chooses: each seed chooses for itself."""
-        return self.series, self.num_images, self.seed
 
     @property
     def images_shown(self) -> int:
@@ -161,19 +147,13 @@ class Cell:
         batch_size = given_batch_size(self.recipe) or automatic_batch_size(self.recipe, self.num_images)
         return fine_tuning_steps(self.num_images, batch_size) * batch_size
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The cell in a message."""
-        if self.is_fold:
-            return f"fold {self.recipe.data.fold}"
-        return cell_words(self.series, self.num_images, self.seed, self.choice)
+        return f"fold {self.recipe.data.fold}" if self.is_fold else super().describe()
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
     """Numbers of training images from counts, percentages ("10%") and "all", ascending.
-
-    Args:
-        sizes: sizes as on the command line.
-        pool: number of all training images.
 
     Raises:
         UsageError: a size is neither of these, or larger than the pool.
@@ -269,9 +249,6 @@ def make_cells(
 
     Args:
         series: {name: {choice: recipe}}; one choice, named "", where nothing is tuned.
-        seeds: {number of training images: seeds of subset and training}.
-        budget: length of every training.
-        inputs: hashes of images and weights.
         folds: number of folds, of which each seed tests its own; 0: all cells have the test images of their recipes.
     """
     cells = []
@@ -284,8 +261,8 @@ def make_cells(
                     own = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
                     whole = budget.apply(own, num_images)
                     ending = f"-{slug(choice)}" if choice else ""
-                    folder = f"{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
-                    cells.append(Cell(name, num_images, seed, choice, whole, Path(CELLS) / folder))
+                    folder = f"{CELLS}/{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
+                    cells.append(Cell(name, num_images, seed, choice, folder, whole))
     return cells
 
 

@@ -18,13 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class CheckedImage(NamedTuple):
-    """An image whose label is checked.
-
-    Attributes:
-        split: its split in the data set.
-        place: its index in the split.
-        row: its path, label and group.
-    """
+    """An image whose label is checked."""
 
     split: str
     place: int
@@ -69,7 +63,6 @@ def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErro
     choice with the paper's other rankings and lists.
 
     Args:
-        labels: (n,) given class numbers.
         probabilities: (n, C) probabilities from networks that have not trained on the image.
     """
     found = np.asarray(probabilities, dtype=np.float64)
@@ -92,11 +85,7 @@ def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErro
 
 
 def _noise(joint: Labels, counts: Labels) -> float:
-    """The fraction of wrong labels that a confident joint estimates, with each row scaled to its number of labels.
-
-    Args:
-        counts: (C,) number of images with each label.
-    """
+    """The fraction of wrong labels that a confident joint estimates, with each row scaled to its number of labels."""
     in_rows = joint.sum(axis=1)
     right = np.divide(np.diag(joint), in_rows, out=np.ones(len(counts)), where=in_rows > 0)
     return 1 - float((right * counts).sum() / counts.sum())

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from vit.checkpoints.format import Description, checkpoint_content
@@ -13,15 +14,17 @@ from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.preprocess import Preprocess
+from vit.data.split import SplitRow, read_splits
 from vit.errors import DataError
 from vit.inference.image_groups import effective_number, gathered
+from vit.inference.nearest import NeighborClassifier
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
 from vit.study.backbones import Backbone
-from vit.study.findings import CellResult, Difference, Interval
+from vit.study.cells import CellResult
+from vit.study.findings import Difference, Interval
 from vit.study.folder import collect
 from vit.study.grid import Cell
-from vit.study.neighbors import neighbor_accuracy
 from vit.study.paired import difference, hochberg, pairs
 from vit.study.variance_components import Floats, mean_error
 from vit.study.wording import equal_seeds
@@ -29,6 +32,8 @@ from vit.training.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.recipe import Recipe
 from vit.weights.licence import UNKNOWN
+
+NEIGHBORS = (1, 5, 20)  # numbers of neighbors, of which validation images choose one
 
 
 def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str, str]) -> list[Backbone]:
@@ -38,8 +43,6 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     Differences are paired by seed and test image, and tested with a correction (`behind_the_first`).
 
     Args:
-        study: folder of the study.
-        cells: cells of the study.
         sources: {series: weights}.
 
     Raises:
@@ -95,8 +98,6 @@ def behind_the_first(
 
     Args:
         wrong: {name: {seed: (T,) which test images are wrong, as numbers}}, the most accurate backbone first.
-        size: number of training images.
-        groups: as in `Pair`.
     """
     first, *_ = wrong
     found = {
@@ -153,3 +154,33 @@ def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Flo
 
 def _one_minus(value: float | None) -> float | None:
     return None if value is None else 1 - value
+
+
+def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
+    """Accuracy of nearest neighbors by cosine distance on the test images of a run.
+
+    The neighbors are training images, weighted by the inverse of their distance. Of several numbers of neighbors the
+    one with the highest validation accuracy counts.
+
+    Args:
+        stored: features by the kinds of machines that computed them. The run has read all its features from one item.
+    """
+    splits = read_splits(RunDirectory(run).splits_path)
+    names = {row.content_hash for rows in splits.values() for row in rows}
+    own = max(stored, key=lambda one: len(names & one.place.keys()))
+    (train, labels), (validation, val_labels), (test, test_labels) = (
+        _features(splits[split], own) for split in ("train", "validation", "test")
+    )
+    found = []
+    for count in sorted({min(count, len(train)) for count in NEIGHBORS}):
+        fitted = NeighborClassifier(train, labels, count)
+        found.append((fitted.accuracy(validation, val_labels), -count, fitted))
+    best = max(found, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
+    return best.accuracy(test, test_labels)
+
+
+def _features(rows: list[SplitRow], stored: StoredFeatures) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]:
+    """Features (n, D) and labels (n,) of the images that have features."""
+    kept = [row for row in rows if row.content_hash in stored.place]
+    places = [stored.place[row.content_hash] for row in kept]
+    return stored.values[places].numpy(), np.array([row.label for row in kept])

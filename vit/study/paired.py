@@ -1,7 +1,7 @@
 """Two networks on the same seeds and test images: differences and their tests"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr
@@ -9,11 +9,13 @@ from scipy.stats import binom
 
 from vit.data.samples import Labels
 from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
-from vit.study.expected import Gain
-from vit.study.findings import Difference, Interval, Reach
+from vit.study.findings import Difference, Gain, Interval, MarginOfError
 from vit.study.variance_components import Bools, Floats, MeanSquares, Spread
 
 _LEAST_SHARED = 4  # sizes that share the scatter of their seeds
+_PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
+_PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
+_BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
 # {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
 Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
@@ -33,10 +35,9 @@ class Pair:
     """The seeds that two networks share at one size, and which test images each of them has wrong.
 
     Attributes:
-        num_images: number of training images.
         first: (k, T) answers of the first network, a row for each seed.
-        second: (k, T) answers of the second network.
         groups: number of equally large groups of the test images; None: all are independent.
+        has_folds: whether each seed has test images of its own.
     """
 
     num_images: int
@@ -44,10 +45,13 @@ class Pair:
     first: Floats | Bools
     second: Floats | Bools
     groups: float | None = None
+    has_folds: bool = False
 
     @property
     def num_units(self) -> float:
         """The number of test images; that of groups, where groups show no scatter that could tell more."""
+        if self.has_folds:
+            return self.first.size
         return self.first.shape[1] if self.groups is None or np.ptp(self.gaps()) > 0 else self.groups
 
     @property
@@ -73,7 +77,7 @@ class Pair:
     def of(self, seeds: Sequence[int]) -> "Pair":
         """The same with these seeds alone."""
         rows = [self.seeds.index(seed) for seed in seeds]
-        return Pair(self.num_images, list(seeds), self.first[rows], self.second[rows], self.groups)
+        return replace(self, seeds=list(seeds), first=self.first[rows], second=self.second[rows])
 
     def _errors(self) -> tuple[float, float]:
         """Errors that have a logarithm: where one is zero, both become (wrong + 0.5) / (T + 1), with T units."""
@@ -83,33 +87,50 @@ class Pair:
         return (first * count + 0.5) / (count + 1), (second * count + 0.5) / (count + 1)
 
 
-def pairs(first: Answers, second: Answers, groups: float | None = None) -> list[Pair]:
+def pairs(first: Answers, second: Answers, groups: float | None = None, has_folds: bool = False) -> list[Pair]:
     """The two networks at every size at which they share a seed, sizes ascending.
 
     Args:
         groups: as in `Pair`.
+        has_folds: as in `Pair`.
     """
     found = []
     for size in sorted(first.keys() & second.keys()):
         seeds = sorted(first[size].keys() & second[size].keys())
         if seeds:
             rows = [np.stack([answers[size][seed] for seed in seeds]).astype(np.float64) for answers in (first, second)]
-            found.append(Pair(size, seeds, rows[0], rows[1], groups))
+            found.append(Pair(size, seeds, rows[0], rows[1], groups, has_folds))
     return found
 
 
 def differences(shared: Sequence[Pair]) -> list[Difference]:
     """The differences of two networks at every size. `p_adjusted` equals `p` until the correction.
 
-    Few seeds know their own scatter badly, so from four sizes on it is shared, relative to the errors.
+    Few seeds know their own scatter badly, so from four sizes on it is shared, relative to the errors. Where each seed
+    has test images of its own, the images tell how much their means scatter at least.
     """
     tested = [pair for pair in shared if len(pair.seeds) > 1]
-    gaps = {pair.num_images: MeanSquares.of(pair.gaps()[None]).spread() for pair in tested}
-    logs = {pair.num_images: MeanSquares.of(pair.log_ratios()[None]).spread() for pair in tested}
-    if len(tested) >= _LEAST_SHARED:
+    gaps = {pair.num_images: _spread(pair.gaps(), pair.has_folds) for pair in tested}
+    logs = {pair.num_images: _spread(pair.log_ratios(), pair.has_folds) for pair in tested}
+    if len(tested) >= _LEAST_SHARED and not tested[0].has_folds:
         scales = {pair.num_images: float(pair.first.mean() + pair.second.mean()) for pair in tested}
         gaps, logs = _shared(gaps, scales), _shared(logs, dict.fromkeys(logs, 1.0))
     return [_difference(pair, gaps.get(pair.num_images), logs.get(pair.num_images)) for pair in shared]
+
+
+def _spread(values: Floats, has_folds: bool) -> Spread:
+    """The spread of the mean of values (k, T) of seeds and test images.
+
+    Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
+    is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
+    """
+    found = MeanSquares.of(values[None]).spread()
+    if not has_folds:
+        return found
+    least = values.var(axis=1, ddof=1).mean() / values.size
+    shared = found.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
+    nothing = np.zeros_like(found.by_images)
+    return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
 
 
 def _shared(spreads: Mapping[int, Spread], scales: Mapping[int, float]) -> dict[int, Spread]:
@@ -121,7 +142,9 @@ def _shared(spreads: Mapping[int, Spread], scales: Mapping[int, float]) -> dict[
     variances = np.array([one.num_seeds * float(one.by_seeds) / units[size] for size, one in spreads.items()])
     # the scatter may grow with the size, so the two largest sizes decide where they scatter more than all together
     pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (2, len(spreads)))
-    return {size: one.moderated(pooled * units[size] / one.num_seeds) for size, one in spreads.items()}
+    expected = {size: pooled * units[size] / one.num_seeds for size, one in spreads.items()}
+    larger = {size: np.maximum(expected[size], one.by_seeds) for size, one in spreads.items()}
+    return {size: one.moderated(larger[size], _PRIOR_OF_SIZES) for size, one in spreads.items()}
 
 
 def difference(pair: Pair) -> Difference:
@@ -147,7 +170,7 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
         ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
         p=p,
         p_adjusted=p,
-        reach=Reach(
+        margin_of_error=MarginOfError(
             *(
                 min(float(one.reach()), 1.0)
                 for one in (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())

@@ -1,19 +1,40 @@
 """Finished runs side by side on the test images that they share: accuracies, paired tests, options, disagreements"""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vit.data.samples import Labels
+import numpy as np
+
 from vit.errors import DataError
-from vit.inference.image_groups import count_words, effective_number, gathered, number_of
+from vit.inference.image_groups import count_words, effective_number, number_of
 from vit.inference.intervals import Metric
-from vit.layout import RunLayout
-from vit.plain_files import parse_yaml, read_text
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
-from vit.study.paired import McNemar, hochberg, mcnemar, paired_gap
-from vit.study.repeats import Repeated, Run, differences, repeated
+from vit.study.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
+from vit.study.variance_components import Floats, mean_error
+from vit.training.recipes.values import deciding
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The runs of one recipe, by seed.
+
+    Attributes:
+        name: name of the network, or of the first run where two recipes share a network.
+        wrong: {seed: (T,) whether the prediction for each test image is wrong, as `image_groups.gathered` returns it}.
+        num_units: number of equally large groups of the test images; None: all are independent.
+    """
+
+    name: str
+    wrong: dict[int, Floats]
+    num_units: float | None = None
+
+    @property
+    def error(self) -> Interval:
+        """Mean error of the seeds. Its interval covers other seeds and other test images."""
+        return mean_error(np.stack(list(self.wrong.values())), self.num_units)
 
 
 @dataclass(frozen=True)
@@ -21,7 +42,6 @@ class RunPair:
     """The first run and another one, over the test images alone.
 
     Attributes:
-        other: the other run.
         gap: accuracy of the first run minus that of the other one.
         test: McNemar's test, or with groups of images also theirs.
         p_adjusted: its p, corrected for all pairs (Hochberg).
@@ -44,9 +64,7 @@ class RunComparison:
     """What runs have in common and what not.
 
     Attributes:
-        runs: the runs; each other one is compared with the first.
         accuracies: accuracy of each run, with an interval over the test images.
-        pairs: the first run against each other one.
         groups: recipes with several seeds; empty where each recipe has one.
         differences: the first recipe against each other one, over seeds and test images; None without common seeds.
         options: options that differ, and training images that differ: name, and the value of each run; "" where a run
@@ -55,7 +73,7 @@ class RunComparison:
     """
 
     runs: Sequence[FinishedRun]
-    accuracies: list[Interval]
+    accuracies: Sequence[Interval]
     pairs: list[RunPair]
     groups: list[Repeated]
     differences: list[tuple[str, Difference | None]]
@@ -85,41 +103,72 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
         DataError: a recipe has several seeds, and there is one test image.
     """
     first, *others = runs
-    recipes = [_recipe(run) for run in runs]
     tests = [mcnemar(first.correct, other.correct, first.groups) for other in others]
     gaps = [paired_gap(first.correct, other.correct, first.groups) for other in others]
     corrected = hochberg([test.p for test in tests])
-    trained = [
-        Run(run.name, run.network, run.seed, own, gathered(~run.correct, first.groups), run.learned)
-        for run, own in zip(runs, recipes, strict=True)
-    ]
-    groups = repeated(trained, effective_number(first.groups))
+    groups = _repeated(runs, effective_number(first.groups))
     if groups and len(first.rows) < 2:
         problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
         raise DataError(problem, "train with more test images, or compare one run of each recipe")
     return RunComparison(
         runs,
-        [_accuracy(run, first.groups) for run in runs],
+        [Metric.share(run.correct, first.groups) for run in runs],
         [RunPair(*row) for row in zip(others, gaps, tests, corrected, strict=True)],
         groups,
-        differences(groups) if len(groups) > 1 else [],
-        [*_different_options(recipes), *_different_images(trained)],
+        _differences(groups) if len(groups) > 1 else [],
+        [*_different_options([run.recipe for run in runs]), *_different_images(runs)],
         _disagreements(runs),
     )
 
 
-def _accuracy(run: FinishedRun, groups: Labels | None) -> Interval:
-    accuracy = Metric.share(run.correct, groups)
-    return Interval(accuracy.value, accuracy.low, accuracy.high)
+def _repeated(runs: Sequence[FinishedRun], num_units: float | None = None) -> list[Repeated]:
+    """The recipes in the order of their first run, empty where no recipe has two seeds, or one has a seed twice."""
+    groups = _grouped(runs)
+    firsts = [group[0] for group in groups]
+    plain = len({run.network for run in firsts}) == len(firsts)
+    found = [
+        Repeated(first.network if plain else first.name, {run.seed: run.wrong for run in group}, num_units)
+        for first, group in zip(firsts, groups, strict=True)
+    ]
+    several = any(len(one.wrong) > 1 for one in found)
+    return found if several and sum(len(one.wrong) for one in found) == len(runs) else []
 
 
-def _recipe(run: FinishedRun) -> dict[str, Any]:
-    """The recipe of a run as plain values; empty where it cannot be read."""
-    try:
-        found = parse_yaml(read_text(RunLayout(run.path).config_path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _grouped(runs: Sequence[FinishedRun]) -> list[list[FinishedRun]]:
+    """The runs of each recipe that have learned from the same images."""
+    groups: list[tuple[str, list[FinishedRun]]] = []
+    for run in runs:
+        recipe = _training(run)
+        for known, group in groups:
+            if known == recipe and all(run.learned_like(one) for one in group):
+                group.append(run)
+                break
+        else:
+            groups.append((recipe, [run]))
+    return [group for _, group in groups]
+
+
+def _differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
+    """The first recipe against each other one on their common seeds, corrected together; None without common seeds."""
+    first, *others = groups
+    shared = [pairs({0: first.wrong}, {0: other.wrong}, first.num_units) for other in others]
+    found = [difference(pair[0]) if pair else None for pair in shared]
+    adjusted = hochberg([one.tested_p if one else None for one in found])
+    return [
+        (other.name, replace(one, p_adjusted=p) if one else None)
+        for other, one, p in zip(others, found, adjusted, strict=True)
+    ]
+
+
+def _training(run: FinishedRun) -> str:
+    """A text that is equal for runs that differ only in their seed; the name of a run without a recipe."""
+    if not run.recipe:
+        return run.name
+    values = deciding(run.recipe)
+    values.pop("seed", None)
+    if isinstance(values.get("data"), dict):
+        values["data"].pop("subset_seed", None)
+    return json.dumps(values, sort_keys=True, default=str)
 
 
 def _different_options(recipes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -129,9 +178,9 @@ def _different_options(recipes: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
-def _different_images(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+def _different_images(runs: Sequence[FinishedRun]) -> list[tuple[str, ...]]:
     """A row like those of options where runs have learned from other images; [] where all have the same."""
-    kinds: list[Run] = []  # the first run of each set of images
+    kinds: list[FinishedRun] = []  # the first run of each set of images
     cells = []
     for run in runs:
         number = next((place for place, one in enumerate(kinds) if run.learned_like(one)), len(kinds))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError, UsageError
+from vit.launch import shorten_socket_paths
 from vit.layout import FEATURES
 from vit.study.cell import run_cell, time_cell
 from vit.study.grid import Cell
@@ -32,13 +33,7 @@ _LOST = 255  # exit code that Python gives a process whose server is gone
 
 @dataclass(frozen=True)
 class Machine:
-    """The share of a machine that each cell gets.
-
-    Attributes:
-        jobs: number of cells at a time.
-        threads: number of CPU threads for each cell.
-        gpus: number of GPUs.
-    """
+    """The share of a machine that each cell gets."""
 
     jobs: int
     threads: int
@@ -72,10 +67,6 @@ def run_cells(
     """Run every cell without a result, in order. A failed cell does not stop the others.
 
     Args:
-        study: folder of the study.
-        cells: cells to run.
-        share: share of the machine that each cell gets.
-        group: group at Weights & Biases.
         digests: {path: digest} of the images.
         notify: function that gets a cell and its event.
         may_start: whether a cell may start now; else it is left out.
@@ -132,6 +123,7 @@ def time_network(recipe: Recipe, share: Machine) -> tuple[float, float]:
 def _context() -> "ForkServerContext | SpawnContext":
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
+    shorten_socket_paths()
     context = get_context("forkserver")
     slow = [name for name in _SLOW if name in sys.modules]
     context.set_forkserver_preload(["vit.study.cell_server", "vit.study.cell", *slow])

@@ -24,7 +24,6 @@ def make_series(
     The name of a series is its network, its varied values, or both, as far as they differ between series.
 
     Args:
-        networks: {name: options of its recipe}.
         shared: {dotted option: value} of all networks.
         vary: {dotted option: values} to compare.
         tune: {dotted option: values} to choose from on validation images; "x0.3" means 0.3 times the recipe's value,

@@ -11,13 +11,14 @@ from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
 from vit.inference.image_groups import effective_number, gathered
 from vit.study.answer_warnings import items
+from vit.study.cells import CellResult, FailedCell
 from vit.study.crossover import compare_with_first
-from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
+from vit.study.findings import FILE_KEYS, Findings, JsonValue, Point, Protocol, Series
 from vit.study.forecast import forecast
 from vit.study.paired import Answers, gain
 from vit.study.variance_components import MeanSquares, mean_error
 from vit.study.verdict import MARGIN, verdict
-from vit.study.wording import LINEAR_PROBE, comparison_words
+from vit.study.wording import LINEAR_PROBE, describe_comparison
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
@@ -35,9 +36,6 @@ def summarize(
     Args:
         results: runs of one study, all measured on the same test images.
         protocol: as in `Findings`; the verdict names `protocol["budget"]`.
-        failed: as in `Findings`.
-        target: as in `Findings`.
-        margin: as in `Findings`.
 
     Raises:
         ValueError: the runs were measured on different numbers of test images, or two runs are the same cell.
@@ -55,11 +53,11 @@ def summarize(
     ]
     looks = protocol.get("looks", 1)
     groups = effective_number(results[0].groups) if results else None
-    compared = compare_with_first(answers, groups, looks if isinstance(looks, int) else 1) if answers else []
-    comparisons = [replace(one, words=comparison_words(one)) for one in compared]
-    told = verdict(series, comparisons, protocol, failed, results, target, margin)
+    compared = compare_with_first(answers, groups, int(str(looks)), "folds" in protocol) if answers else []
+    comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
+    text = verdict(series, comparisons, protocol, failed, results, target, margin)
     return Findings(
-        **vars(told),
+        **vars(text),
         series=series,
         comparisons=comparisons,
         target=target,
@@ -75,7 +73,6 @@ def to_json(findings: Findings) -> dict[str, JsonValue]:
     plain: dict[str, JsonValue] = asdict(findings, dict_factory=_with_file_keys)
     for name in ("forecasts", "backtest"):
         plain[name] = [_with_file_keys(list(vars(one).items())) for one in getattr(findings, name)]
-    plain["failed"] = [{**_with_file_keys(list(vars(one).items())), "folder": one.run} for one in findings.failed]
     content: dict[str, JsonValue] = json.loads(json.dumps(plain, allow_nan=False))
     return content
 

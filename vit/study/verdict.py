@@ -1,55 +1,44 @@
 """The answer of a study in two sentences, who gains more, and one line each for what it rests on"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from vit.study.answer_warnings import at_chance, chance_error, guesses, items, missing_runs, unequal_start
-from vit.study.budget_warnings import few_passes, last_weights, more_steps
-from vit.study.expected import Gain
-from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Interval, Point, Protocol, Series
+from vit.study.answer_warnings import (
+    LAST_WEIGHTS,
+    at_chance,
+    chance_error,
+    end_of_tuning_warning,
+    few_passes,
+    guesses,
+    items,
+    last_weights,
+    missing_runs,
+    more_steps,
+    num_choosing,
+    other_aim_warning,
+    unequal_start,
+)
+from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import ALPHA, Comparison, Gain, Interval, Point, Protocol, Series, VerdictText
 from vit.study.wording import (
     LINEAR_PROBE,
-    budget_words,
-    end_of_tuning_warning,
-    gap_words,
-    other_aim_warning,
+    describe_budget,
+    describe_ends,
+    describe_gap,
+    describe_target,
     outcome,
-    points_words,
+    points_text,
     pool_size,
     short_percents,
-    target_words,
     trend,
 )
 
 MOST_WORDS = 25  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
 _LITTLE = 0.1  # part of the errors that twice the images remove: less is little
+_UNLIKE_FLOPS = 1.2  # ratio of the FLOPs of two networks that is worth a word
 _ALIKE = 2.0  # largest ratio of parameters, or of FLOPs, of two networks of one size
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a study says.
-
-    Attributes:
-        answer: which network, and whether more images help. Each is a sentence of at most 25 words.
-        trend: which network gains more from more images, or where the lead changes; empty where that is not known.
-        conditions: what the answer depends on, in one line.
-        cost: parameters, FLOPs and time of the networks of the answer, in one line.
-        warnings: what may make the answer wrong.
-        notes: what the budget, the checkpoints and the tuning may have changed.
-        next_steps: what would make the answer better known.
-    """
-
-    answer: list[str]
-    trend: str
-    conditions: str
-    cost: str
-    warnings: list[str]
-    notes: list[str]
-    next_steps: list[str]
 
 
 def verdict(
@@ -60,7 +49,7 @@ def verdict(
     results: Sequence[CellResult],
     target: float | None = None,
     margin: float = MARGIN,
-) -> Verdict:
+) -> VerdictText:
     """The answer at the largest size that two networks share, the effect of more images, and the rest of the head.
 
     Args:
@@ -68,7 +57,7 @@ def verdict(
     """
     if not series:
         nothing = f"No run has finished; {len(failed)} failed."
-        return Verdict([nothing, "Without a result nothing is known of more images."], "", "", "", [], [], [])
+        return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
     lead = min(comparisons, key=by_answer, default=None)
     lead = lead if lead is not None and lead.differences else None
     best = _best(series, lead)
@@ -86,18 +75,22 @@ def verdict(
         end_of_tuning_warning(protocol),
     ]
     steps = [
-        *([target_words(best.forecast, target, best.name)] if target is not None and best.forecast else []),
+        *([describe_target(best.forecast, target, best.name)] if target is not None and best.forecast else []),
         _what_would_narrow(comparisons, protocol),
         "The same 'vit study' command tries the failed cells again." if failed else "",
     ]
-    return Verdict(
-        [_which(series, comparisons, lead, margin, protocol), _more_images(best)],
-        _third(lead),
-        _conditions(series, protocol),
-        _cost(pair),
-        [warning for warning in warnings if warning],
-        [note for note in notes if note],
-        [step for step in steps if step],
+    which = _which(series, comparisons, lead, margin, protocol)
+    if count := num_choosing(protocol):
+        longer = _which(series, comparisons, lead, margin, protocol, f" (+ {count:,} to choose)")
+        which = longer if len(longer.split()) <= MOST_WORDS else which
+    return VerdictText(
+        answer=[which, _more_images(best)],
+        trend="" if lead is None else outcome(lead) if lead.crossing is not None else trend(lead),
+        conditions=_conditions(series, protocol),
+        cost=_cost(pair),
+        warnings=[warning for warning in warnings if warning],
+        notes=[note for note in notes if note],
+        next_steps=[step for step in steps if step],
     )
 
 
@@ -133,14 +126,19 @@ def _which(
     lead: Comparison | None,
     margin: float,
     protocol: Protocol,
+    choosing: str = "",
 ) -> str:
-    """Which network to use at the largest size, or that either will do, with an interval that has a direction."""
+    """Which network to use at the largest size, or that either will do, with an interval that has a direction.
+
+    Args:
+        choosing: what follows the number of training images.
+    """
     if lead is None:
         points = "; ".join(f"{one.name} {short_percents(one.points[-1].mean)}" for one in series)
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
         return f"{why}: {points} of the test images are wrong with {series[0].points[-1].num_images:,} images."
     first, second, one = lead.first, lead.second, lead.differences[-1]
-    at = f"with {one.num_images:,} images"
+    at = f"with {one.num_images:,} images{choosing}"
     errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
     chance = chance_error(protocol)
     if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
@@ -150,23 +148,24 @@ def _which(
     if _is_decided(lead):
         best, other = (first, second) if one.gap.value < 0 else (second, first)
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
-        size = f"{points_words(abs(one.gap.value))} points fewer errors than {other}"
-        others = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
-        more = f"; {others} more beat it" if by_answer(lead)[0] == 0 and others > 0 else ""
-        return f"Use {best}: {size} {at} (95 % interval {points_words(low)} to {points_words(high)}){more}."
+        size = f"{points_text(abs(one.gap.value))} points fewer errors than {other}"
+        better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
+        more = f"; {better} more beat{'s' * (better == 1)} it" if by_answer(lead)[0] == 0 and better > 0 else ""
+        return f"Use {best}: {size} {at} (95 % interval {points_text(low)} to {points_text(high)}){more}."
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
     widest = max(rivals, key=lambda each: _farthest(each.differences[-1].gap))
-    is_equal = all(_farthest(each.differences[-1].gap) <= margin for each in rivals)
-    who = (
-        f"{'Either' if len(rivals) == 1 else 'Any'} will do within {100 * margin:g} points"
-        if is_equal
-        else "Not decided"
-    )
-    words = f"{who} {at}: {gap_words(widest, widest.differences[-1].gap)}"
+    difference = describe_gap(widest, widest.differences[-1].gap)
+    if all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
+        start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
+        others = "1 lies closer" if len(rivals) == 2 else f"{len(rivals) - 1} lie closer"
+    else:
+        start = f"Not decided {at}"
+        others = "1 more is open" if len(rivals) == 2 else f"{len(rivals) - 1} more are open"
+    sentence = f"{start}: {difference}"
     if len(rivals) > 1:
-        return f"{words}; {len(rivals) - 1} more {'lie closer' if is_equal else 'are open'}."
-    timed = words + _time_words(series, lead)
-    return f"{timed if len(timed.split()) <= MOST_WORDS else words}."
+        return f"{sentence}; {others}."
+    longer = sentence + _flops_text(series, lead)
+    return f"{longer if len(longer.split()) <= MOST_WORDS else sentence}."
 
 
 def _farthest(gap: Interval) -> float:
@@ -174,13 +173,15 @@ def _farthest(gap: Interval) -> float:
     return 1.0 if gap.low is None or gap.high is None else max(-gap.low, gap.high)
 
 
-def _time_words(series: Sequence[Series], lead: Comparison) -> str:
-    """How much faster one of two networks trains; empty where there is little in it."""
-    size = lead.differences[-1].num_images
-    seconds = {name: _point(series, name, size).seconds for name in (lead.first, lead.second)}
-    fast, slow = sorted(seconds, key=lambda name: seconds[name])
-    times = seconds[slow] / seconds[fast] if seconds[fast] else 1.0
-    return f"; {fast} trains {times:.1f} times faster" if times > 1.1 else ""
+def _flops_text(series: Sequence[Series], lead: Comparison) -> str:
+    """How much less one of two networks computes for an image; empty where there is little in it.
+
+    Times of trainings say less: trainings share the cores of a machine.
+    """
+    flops = {one.name: one.flops for one in series if one.name in (lead.first, lead.second)}
+    fast, slow = sorted(flops, key=lambda name: flops[name])
+    times = flops[slow] / max(flops[fast], 1)
+    return f"; {fast} needs {times:.1f} times fewer FLOPs" if times > _UNLIKE_FLOPS else ""
 
 
 def _point(series: Sequence[Series], name: str, num_images: int) -> Point:
@@ -203,42 +204,39 @@ def _more_images(one: Series) -> str:
     ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
     if twice is None and one.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"
-    kind, changed = _gain_words(one.name, gain)
+    kind, changed = _gain_text(one.name, gain)
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
 
-def _gain_words(name: str, gain: Gain) -> tuple[str, str]:
+def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
     """Whether the larger size has helped, and by how much: as a part of the errors, or in points where that is open."""
     fall, points = gain.fall, gain.points
     if fall.low is None or fall.high is None or points.low is None or points.high is None:
         fell = f"{'fell' if fall.value >= 0 else 'rose'} by {100 * abs(fall.value):.0f} %"
         return "Untested, one seed", f"the errors of {name} {fell}"
     of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
-    kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Not shown"
+    kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
     if gain.p >= ALPHA:
-        return kind, f"{name} makes {points_words(-points.low)} points more to {points_words(points.high)} fewer errors"
+        return kind, f"{name} makes at most {describe_ends(points.low, points.high)}"
     ends = sorted((abs(fall.low), abs(fall.high)))
     fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
     by = f"{100 * abs(fall.value):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
     return kind, f"the errors of {name} {fell} by {by}"
 
 
-def _third(lead: Comparison | None) -> str:
-    """Where the lead changes, or else who gains more."""
-    if lead is None:
-        return ""
-    return outcome(lead) if lead.crossing is not None else trend(lead)
-
-
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
     """What the answer depends on, in one line."""
     largest = max(point.num_images for one in series for point in one.points)
     is_probe, pool = protocol.get("budget") == LINEAR_PROBE, pool_size(protocol)
-    budget = "only heads were trained, on features of frozen backbones" if is_probe else budget_words(protocol)
+    budget = "only heads were trained, on features of frozen backbones" if is_probe else describe_budget(protocol)
     draws = f"other draws from your {pool:,} training images" if pool else "other training images"
+    validation = ""
+    if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:
+        validation = "The last weights are tested, so validation images chose nothing. "
     right = f"A test image is right if {protocol['right']}. " if "right" in protocol else ""
     return (
         f"{right}Intervals cover other seeds, {draws} and other test images. {f'Budget: {budget}. ' if budget else ''}"
+        f"{validation}"
         f"Not measured: other data, other budgets, more than {largest:,} images."
     )
 
@@ -247,7 +245,7 @@ def _cost(pair: Sequence[Series]) -> str:
     """Parameters, FLOPs and time of the networks of the answer, and whether they are of one size."""
     words = "; ".join(
         f"{one.name}: {one.parameters / 1e6:.2g} million parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
-        f"{one.points[-1].seconds:,.0f} s a training"
+        f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
         for one in pair
     )
     ratios = {
@@ -268,9 +266,9 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
         one = comparison.differences[-1] if comparison.differences else None
         if one is None or one.is_significant:
             continue
-        if one.reach is None:
+        if one.margin_of_error is None:
             return "One seed has no interval: give --seeds 3 or more."
-        now, seeds, images = one.reach.now, one.reach.twice_the_seeds, one.reach.twice_the_test_images
+        now, seeds, images = vars(one.margin_of_error).values()
         pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
         known = f"The difference{pair} is known to ±{100 * now:.2f} points."
         if now >= 1:  # more than any two error rates can differ

@@ -1,102 +1,48 @@
 """A study's numbers and comparisons in words, for the verdict, the terminal and the page"""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit.study.expected import Backtest, Forecast
-from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValue, Protocol
+from vit.study.findings import (
+    ALPHA,
+    Backtest,
+    Comparison,
+    Difference,
+    Findings,
+    Forecast,
+    Interval,
+    JsonValue,
+    Protocol,
+)
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
 PROBE_WORDS = "heads fitted to features of frozen backbones"
-_CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
-_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
 Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
 
 
-def in_words(value: JsonValue) -> str:
+def value_text(value: JsonValue) -> str:
     """A value of a study's protocol. None becomes an empty text."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {in_words(each)}" for name, each in value.items())
+        return "; ".join(f"{name}: {value_text(each)}" for name, each in value.items())
     if isinstance(value, Sequence):
-        return ", ".join(in_words(each) for each in value)
+        return ", ".join(value_text(each) for each in value)
     return f"{value:g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
 
 
-def budget_words(protocol: Protocol) -> str:
+def describe_budget(protocol: Protocol) -> str:
     """How long every cell trained."""
-    return in_words(protocol.get("budget_words") or protocol.get("budget"))
+    return value_text(protocol.get("budget_words") or protocol.get("budget"))
 
 
-def left_out_words(count: int) -> str:
+def left_out_text(count: int) -> str:
     """That test images do not count."""
     return f"{count:,} test image{'s' * (count != 1)} that a run could not read, and that no run counts"
-
-
-def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
-    """A warning where checkpoints were chosen long before a network was as accurate as it became; else an empty text.
-
-    Args:
-        count: number of trainings whose last weights are clearly better.
-        total: number of all trainings.
-        unit: what a training is called, in the plural.
-        remedy: end of the sentence: what the checkpoint was used for, and the option that uses the last weights.
-    """
-    if not count:
-        return ""
-    return (
-        f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
-        f"the checkpoint that {remedy}"
-    )
-
-
-def other_aim_warning(protocol: Protocol) -> str:
-    """A warning where checkpoints follow a metric that counts classes alike, as errors do not; else an empty text."""
-    checkpoints = in_words(protocol.get("checkpoints"))
-    aims = " and ".join(words for name, words in _CLASSES_ALIKE.items() if name in checkpoints)
-    if not aims:
-        return ""
-    return (
-        f"Errors count all test images alike. The checkpoints follow {aims}, which this study does not compare: "
-        "'vit report RUN' shows it for each run, with an interval."
-    )
-
-
-def end_of_tuning_warning(protocol: Protocol) -> str:
-    """A warning where tuning chose the lowest or the highest of three or more numbers; else an empty text.
-
-    With two numbers every choice is at an end.
-    """
-    chosen, settings = protocol.get("chosen"), protocol.get("settings")
-    if not isinstance(chosen, Mapping) or not isinstance(settings, Mapping):
-        return ""
-    found: dict[str, list[str]] = {}
-    for group, choice in chosen.items():
-        name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
-        tried = _numbers(settings.get(name))
-        for option, taken in _numbers(choice).items():
-            values = sorted(tried.get(option, set()))
-            if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
-                end = "lowest" if taken == {values[0]} else "highest"
-                found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
-    if not found:
-        return ""
-    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
-    return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
-
-
-def _numbers(settings: JsonValue) -> dict[str, set[float]]:
-    """{option: its numbers} of one setting, or of a list of them."""
-    found: dict[str, set[float]] = {}
-    for option, value in _NUMBER.findall(in_words(settings)):
-        found.setdefault(option, set()).add(float(value))
-    return found
 
 
 def pool_size(protocol: Protocol) -> int | None:
@@ -136,7 +82,7 @@ def percents(interval: Interval) -> Cell:
     return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * min(max(value, 0), 1):.2f}")
 
 
-def percent_words(error: Interval) -> str:
+def percent_text(error: Interval) -> str:
     """'5.20 % (95 % interval 4.80 to 5.60)'."""
     value, around = percents(error)
     return f"{value} % (95 % interval {around})" if around else f"{value} %"
@@ -158,25 +104,38 @@ def short_percents(interval: Interval) -> str:
     return f"{value} %" + (f" ({around[0]} to {around[1]})" if None not in around else "")
 
 
-def points_words(share: float) -> str:
+def points_text(share: float) -> str:
     """A difference of errors in points: one digit behind the point, two below 1."""
     return f"{100 * share:.1f}" if abs(share) >= 0.01 else f"{100 * share:.2f}"
 
 
-def gap_words(comparison: Comparison, gap: Interval) -> str:
-    """The interval of a difference, with a direction: 'CNN makes 0.5 points more to 3.6 fewer errors than ViT'."""
+def describe_gap(comparison: Comparison, gap: Interval) -> str:
+    """The interval of a difference, of the network that is more likely ahead.
+
+    'CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more', or, where the interval leaves out 0,
+    'CNN makes 0.65 to 6.2 points fewer errors than ViT (uncorrected)'.
+    """
     low, high = gap.low or 0.0, gap.high or 0.0
+    ahead, other = (comparison.second, comparison.first) if high >= -low else (comparison.first, comparison.second)
+    small, large = sorted((abs(low), abs(high)))
     if low < 0 < high:
-        between = f"{points_words(-low)} points more to {points_words(high)} fewer"
-    else:
-        ends = sorted((abs(low), abs(high)))
-        between = (
-            f"{points_words(ends[0])} to {points_words(ends[1])} points {'fewer' if low >= 0 else 'more'} (uncorrected)"
-        )
-    return f"{comparison.second} makes {between} errors than {comparison.first}"
+        return f"{ahead} makes at most {describe_ends(-small, large, f' than {other}')}"
+    between = f"{points_text(small)} to {points_text(large)} points fewer errors"
+    return f"{ahead} makes {between} than {other} (uncorrected)"
 
 
-def target_words(forecast: Forecast, target: float, name: str) -> str:
+def describe_ends(low: float, high: float, than: str = "") -> str:
+    """An interval around 0 of errors that are saved, the larger end first: '3.5 points fewer errors, or 0.41 more'.
+
+    Args:
+        than: what follows the word errors.
+    """
+    ends = [(high, "fewer"), (-low, "more")]
+    (first, side), (second, other) = ends if high >= -low else ends[::-1]
+    return f"{points_text(first)} points {side} errors{than}, or {points_text(second)} {other}"
+
+
+def describe_target(forecast: Forecast, target: float, name: str) -> str:
     """How many images an accuracy takes, and how many to label next: those of the lower end, as a first round."""
     start = f"For an accuracy of {100 * target:g} %, {name}: "
     if forecast.for_target is None:
@@ -190,7 +149,7 @@ def target_words(forecast: Forecast, target: float, name: str) -> str:
     return f"{start}{between}; label {two_digits(max(low - forecast.largest, 1))} more, then run again."
 
 
-def backtest_words(one: Backtest) -> str:
+def describe_backtest(one: Backtest) -> str:
     """What the forecast would have said, beside what was measured."""
     said = short_percents(Interval(one.error, one.low, one.high))
     return (
@@ -206,10 +165,19 @@ def backtest_summary(forecast: Forecast) -> str:
         return ""
     last = max(rows, key=lambda row: (row.num_images, row.known_to))
     held = sum(row.low <= row.measured <= row.high for row in rows)
-    return backtest_words(last) + (f" Of {len(rows)} such intervals {held} held." if len(rows) > 1 else "")
+    return describe_backtest(last) + (f" Of {len(rows)} such intervals {held} held." if len(rows) > 1 else "")
 
 
-def comparison_words(comparison: Comparison) -> str:
+def further_lines(findings: Findings) -> list[tuple[str, str]]:
+    """What the answer rests on, a line each with its name: back-tests, conditions, cost and notes."""
+    tested = [backtest_summary(series.forecast) for series in findings.series if series.forecast is not None]
+    lines = [("back-test", text) for text in tested]
+    lines += [("conditions", findings.conditions), ("cost", findings.cost)]
+    lines += [("note", text) for text in findings.notes]
+    return [(name, text) for name, text in lines if text]
+
+
+def describe_comparison(comparison: Comparison) -> str:
     """Outcome of a comparison and test of its slope, in one or two sentences."""
     return " ".join(filter(None, (outcome(comparison), trend(comparison))))
 

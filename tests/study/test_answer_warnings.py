@@ -1,0 +1,40 @@
+"""Warnings of a study about its starts, its lengths, and its last steps."""
+
+import pytest
+
+from tests.study.results import run
+from vit.study.answer_warnings import RANDOM_WEIGHTS, at_the_end, late_gain, more_steps, num_choosing, unequal_start
+
+
+def with_steps(steps):
+    return [run("ViT", images, 0, 100, steps=count) for images, count in steps.items()]
+
+
+def test_a_smooth_growth_is_a_rule_and_the_longer_of_two_lengths_is_a_second_cause():
+    assert more_steps(with_steps({140: 295, 560: 420, 2240: 590})) == ""
+    assert "100 at 140 images, 190 at 1,500 images" in more_steps(with_steps({140: 100, 560: 100, 1500: 190}))
+    assert more_steps(with_steps({140: 300, 560: 300})) == ""
+
+
+def test_pretrained_against_random_is_a_warning():
+    mixed = unequal_start({"start": {"ViT": "deit.safetensors", "CNN": RANDOM_WEIGHTS}})
+    assert "CNN with random ones" in mixed
+    assert unequal_start({"start": {"ViT": "a", "CNN": "b"}}) == unequal_start({}) == ""
+    assert unequal_start({"start": {"ViT": RANDOM_WEIGHTS, "CNN": RANDOM_WEIGHTS}}) == ""
+
+
+def test_images_that_choose_the_weights_are_named():
+    protocol = {"images": {"train": 100, "validation": 20}, "checkpoints": "lowest val/loss"}
+    assert num_choosing(protocol) == 20
+    assert num_choosing({**protocol, "checkpoints": "last weights"}) == 0
+
+
+def test_a_loss_that_still_falls_at_the_end_is_said(tmp_path):
+    metrics = tmp_path / "metrics.csv"
+    metrics.write_text("step,val/loss\n" + "".join(f"{step},{loss}\n" for step, loss in enumerate((9, 5, 3, 2, 1))))
+    assert late_gain(metrics) == pytest.approx(0.5)
+    assert late_gain(tmp_path / "none.csv") is None
+    falling = [run("ViT", 1000, seed, 100, late_gain=0.5) for seed in range(2)]
+    assert "of ViT by 50 % still fell in the last fifth" in at_the_end(falling)
+    assert "no longer fell" in at_the_end([run("ViT", 1000, 0, 100, late_gain=0.001)])
+    assert at_the_end([run("ViT", 1000, 0, 100)]) == ""

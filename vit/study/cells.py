@@ -1,0 +1,102 @@
+"""The cells of a study: as study.json lists them, as they failed, and as they finished"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+Group = tuple[str, int, int]  # a series at one number of images, with one seed
+
+
+@dataclass(frozen=True)
+class ListedCell:
+    """A cell as study.json lists it.
+
+    Attributes:
+        choice: values that tuning tries, as text, or empty where nothing is tuned.
+        folder: run folder, relative to the study's folder.
+    """
+
+    series: str
+    num_images: int
+    seed: int
+    choice: str
+    folder: str
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, str | int]) -> Self:
+        """The entry from study.json."""
+        return cls(
+            str(entry["series"]), int(entry["images"]), int(entry["seed"]), str(entry["choice"]), str(entry["folder"])
+        )
+
+    def to_json(self) -> dict[str, str | int]:
+        """The entry for study.json."""
+        return {
+            "series": self.series,
+            "images": self.num_images,
+            "seed": self.seed,
+            "choice": self.choice,
+            "folder": self.folder,
+        }
+
+    @property
+    def group(self) -> Group:
+        """Key of the cells among which tuning chooses: each seed chooses for itself.
+
+        A choice by one seed for all would be an error that all seeds share, and that no scatter of theirs shows.
+        """
+        return self.series, self.num_images, self.seed
+
+    def describe(self) -> str:
+        """The cell in a message: "CNN, 1,000 images, seed 0, lr=0.001"."""
+        return ", ".join(filter(None, (self.series, f"{self.num_images:,} images", f"seed {self.seed}", self.choice)))
+
+
+@dataclass(frozen=True)
+class FailedCell(ListedCell):
+    """A cell without a result, and the reason."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One finished run of a study: a row of results.csv.
+
+    Attributes:
+        series: name of the network with the values that --vary gave it.
+        seed: seed of the subset and of the training.
+        accuracy: fraction of test images with the right prediction; with several labels for an image the exact match.
+        validation_loss: cross-entropy of the same checkpoint, in nats.
+        epochs: passes over the training images, as a fraction.
+        best_round: round of the checkpoint that `optim.best_metric` chose, counted from 0.
+        seconds: time of training and evaluation.
+        images_per_second: training images per second.
+        last_is_better: whether the last weights are clearly more accurate on the validation images than the checkpoint.
+        correct: (T,) whether the prediction for each test image is right, in the order of the test images.
+        groups: (T,) number of each test image's group; None where images have none.
+        late_gain: fraction by which the validation loss fell over the last fifth of the steps; None: not known.
+    """
+
+    series: str
+    network: str
+    num_images: int
+    seed: int
+    accuracy: float
+    validation_loss: float
+    steps: int
+    batch_size: int
+    epochs: float
+    best_round: int
+    parameters: int
+    flops: int
+    seconds: float
+    images_per_second: float
+    last_is_better: bool
+    run: str
+    correct: npt.NDArray[np.bool_]
+    groups: npt.NDArray[np.int64] | None = None
+    late_gain: float | None = None
