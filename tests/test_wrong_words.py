@@ -61,7 +61,7 @@ WRONG = [
     ("train digits --patience 3", 2, "there is no early stopping"),
     ("train digits --resize_mode squash", 2, "did you mean '--model.preprocess.resize_mode'?"),
     ("train digits --imgsz 32", 2, "did you mean '--image_size'?"),
-    ("train digits --nothing_like_it 3", 2, "no option --nothing_like_it; see 'vit train --help'"),
+    ("train digits --nothing_like_it 3", 2, "no option --nothing_like_it; see 'vit train --help all'"),
     ("predict m.ckpt empty --sort", 2, "no option --sort; see 'vit predict --help'"),
     ("version", 2, "there is no command 'version'; choose one of"),
     ("models vit_tny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),

@@ -21,7 +21,7 @@ LINES = (  # what is typed before the key TAB -> what is there then
     ("vit train --network vitc_m", "vit train --network vitc_mini_patch4_28"),
     ("vit train --wandb onl", "vit train --wandb online"),
     ("vit train --config pretrain_ma", "vit train --config pretrain_mae"),
-    ("vit study --config digits_he", "vit study --config digits_heads"),
+    ("vit study --config dig", "vit study --config digits"),
     ("vit predict my_ru", "vit predict my_run"),
     ("vit train cifar100 --config fine", "vit train cifar100 --config finetune"),
     ("vit train --config my_re", "vit train --config my_recipe.yaml"),

@@ -95,8 +95,8 @@ def test_a_network_above_a_recipe_has_its_own_size(name, vit, here):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("imagenet --network vit_base_patch16_224", {"pool": "mean", "pos_embed": "sincos2d"}),
-        ("imagenet --network resnet50", {}),
+        ("large.yaml --network vit_base_patch16_224", {"pool": "mean", "pos_embed": "sincos2d"}),
+        ("large.yaml --network resnet50", {}),
         ("fashion_mnist --network vit_mini_patch4_28 --model.network.depth 3", {"pool": "mean", "depth": 3}),
         ("cifar10 --network vit_nano_patch2_8 --model.network.depth 3", {**OTHERS, "depth": 3}),
         ("cifar10 --network auto", OTHERS),
@@ -109,6 +109,9 @@ def test_options_that_are_not_a_size_stay(words, expected, printed, here):
         "model: {network: {name: resnet10_small, widths: [4, 4, 4, 4], zero_init_last: true}}\n"
     )
     (here / "nameless.yaml").write_text("model: {network: {depth: 2}}\n")
+    (here / "large.yaml").write_text(
+        "model: {network: {name: vit_large_patch16_224, pool: mean, pos_embed: sincos2d}}\n"
+    )
     network = printed("train", "digits", "--config", *words.split())["model"]["network"]
     assert network == {"name": words.split()[2], **expected}
 
@@ -163,6 +166,7 @@ def test_an_empty_section_of_a_recipe_has_no_values(text, here):
         ("network: x\n", ("give model.network.name, in a file the key 'name' below 'model:' and 'network:'",)),
         ("resume: auto\n", ("'resume'", "not an option of a recipe", "give --resume")),
         ("dry_run: true\n", ("'dry_run'", "give --dry_run")),
+        ("optim.lr: 1\noptim: {lr: 2}\n", ("optim.lr is given twice", "keep one")),
     ],
 )
 @pytest.mark.parametrize("command", ["train", "crossval"])
@@ -232,7 +236,7 @@ def test_a_recipe_for_a_gpu_names_the_one_for_a_cpu_and_its_time():
     """Before, `vit train cifar10` planned 10,000 steps of 1,024 images on a CPU without a word."""
     cifar10 = read_values("cifar10", None, None, {}).layers
     assert cifar10.note_for_cpu() == (
-        "the recipe cifar10 is for a GPU; --config cifar10_cpu is for a CPU: 2.3 h on 1 core of an Intel Xeon"
+        "the recipe cifar10 is for a GPU; --config cifar10_cpu is for a CPU: 2.3 h a run on 1 core of an Intel Xeon"
     )
     assert "--config cifar10_cpu_cnn is for" in cifar10.with_option("network", "resnet18_cifar").note_for_cpu()
     for silent in (cifar10.with_option("init_from", "w.pth"), read_values("digits", None, None, {}).layers):

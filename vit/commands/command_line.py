@@ -13,9 +13,10 @@ from functools import reduce, wraps
 from operator import or_
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
-from vit.commands.help_text import ALL, docstring_arguments, help_text, indented
+from vit.commands.help_text import ALL, help_text, indented
 from vit.commands.option_values import REQUIRED, union_members
-from vit.commands.parser import Option, Parser, options_of
+from vit.commands.options import Option, docstring_arguments, options_of
+from vit.commands.parser import Parser
 from vit.console import silenced
 from vit.errors import UsageError, nearest
 

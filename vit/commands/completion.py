@@ -17,7 +17,8 @@ from vit.commands.command_line import command_parser
 from vit.commands.configs import shipped_configs
 from vit.commands.crossval import crossval_parser
 from vit.commands.option_values import REQUIRED, choices
-from vit.commands.parser import Option, Parser
+from vit.commands.options import Option
+from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT, make_parser
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError, install, nearest

@@ -8,7 +8,8 @@ from vit.commands.arguments import PositiveInt, StrPath, without_dry_run
 from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
 from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
-from vit.commands.parser import Option, Parser, options_of
+from vit.commands.options import Option, options_of
+from vit.commands.parser import Parser
 from vit.commands.recipe_options import MAIN, NO_TRIALS, make_parser
 from vit.commands.study_cells import StudyProgress
 from vit.commands.study_series import ONE_DEVICE

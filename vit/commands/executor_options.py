@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from vit.commands.parser import Parser, options_of
+from vit.commands.options import options_of
+from vit.commands.parser import Parser
 from vit.errors import UsageError
 from vit.study.cluster import ClusterOptions
 from vit.study.executors import Executor, check_executor

@@ -3,13 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vit.commands.option_values import REQUIRED, choices, mapping_type, union_members
+from vit.commands.options import CommandOptions, Option
 from vit.errors import UsageError, nearest
-
-if TYPE_CHECKING:
-    from vit.commands.parser import Option, Parser
 
 ALL = "all"
 WIDTH, SCREEN = 79, 40  # characters of a line, lines of a help that is not asked for in full
@@ -19,7 +17,7 @@ _LONGEST_CHOICES = 48
 _FIRST_CLAUSE = re.compile(r"[;:.](?:\s|$)")
 
 
-def help_text(parser: "Parser", wanted: str = "") -> str:
+def help_text(parser: CommandOptions, wanted: str = "") -> str:
     """The help of a command.
 
     Args:
@@ -37,43 +35,27 @@ def help_text(parser: "Parser", wanted: str = "") -> str:
     return whole if wanted or (not parser.main and whole.count("\n") < SCREEN) else _one_screen(parser)
 
 
-def docstring_arguments(text: str) -> dict[str, str]:
-    """The texts of arguments or attributes of a Google-style docstring without indentation, each as one line."""
-    texts: dict[str, str] = {}
-    name = ""
-    is_inside = False
-    for line in text.splitlines():
-        if line.strip() and not line.startswith(" "):
-            is_inside = line in ("Args:", "Attributes:")
-        elif is_inside and (found := re.match(r" {4}(\w+): (.*)", line)):
-            name = found[1]
-            texts[name] = found[2].strip()
-        elif is_inside and line.strip():
-            texts[name] += f" {line.strip()}"
-    return texts
-
-
 def indented(text: str) -> list[str]:
     """A text in lines of one screen, with a margin."""
     return wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _shown(parser: "Parser") -> list["Option"]:
+def _shown(parser: CommandOptions) -> list[Option]:
     return [option for option in parser.options if not option.is_hidden]
 
 
-def _usage(parser: "Parser") -> list[str]:
+def _usage(parser: CommandOptions) -> list[str]:
     words = [_positional(option) for option in parser.options if option.is_positional]
     has_options = any(not option.is_positional for option in parser.options)
     return [" ".join(["usage: vit", parser.command, *words, *(["[options]"] if has_options else [])]), ""]
 
 
-def _positional(option: "Option") -> str:
+def _positional(option: Option) -> str:
     word = f"{_metavar(option)} ..." if option.takes_several else _metavar(option)
     return word if option.default is REQUIRED else f"[{word}]"
 
 
-def _one_screen(parser: "Parser") -> str:
+def _one_screen(parser: CommandOptions) -> str:
     """The main options, or the first clause of the text of each option, with defaults."""
     lines = [*_usage(parser), *wrap(parser.about, WIDTH, max_lines=3, placeholder=" ..."), ""]
     for title, texts in parser.main.items():
@@ -105,7 +87,7 @@ def _line(flag: str, text: str, default: str) -> str:
     return f"{start}{text}{default}".rstrip()
 
 
-def _in_full(parser: "Parser", options: Iterable["Option"], section: str) -> str:
+def _in_full(parser: CommandOptions, options: Iterable[Option], section: str) -> str:
     lines = _usage(parser)
     lines += wrap(parser.sections[section] if section else parser.about, WIDTH)
     title = None
@@ -124,11 +106,11 @@ def _in_full(parser: "Parser", options: Iterable["Option"], section: str) -> str
     return "\n".join([*lines, *_example(parser)])
 
 
-def _example(parser: "Parser") -> list[str]:
+def _example(parser: CommandOptions) -> list[str]:
     return ["", *wrap(f"example: {parser.example}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)]
 
 
-def _flags(option: "Option", short: Mapping[str, str]) -> list[str]:
+def _flags(option: Option, short: Mapping[str, str]) -> list[str]:
     """The spellings of an option, each with the word for its value; a mapping also has one for its key `name`."""
     if option.is_positional:
         return [_metavar(option)]
@@ -140,7 +122,7 @@ def _flags(option: "Option", short: Mapping[str, str]) -> list[str]:
     return [*(f"{name}{value}" for name in names), *of_key, own]
 
 
-def _metavar(option: "Option") -> str:
+def _metavar(option: Option) -> str:
     """The word for a value: what is given, or the values where they are few."""
     if option.metavar:
         return option.metavar
@@ -156,7 +138,7 @@ def _is_number(kind: Any) -> bool:
     return any(getattr(member, "__origin__", member) in (int, float) for member in union_members(kind))
 
 
-def _default(option: "Option", key: str = "") -> str:
+def _default(option: Option, key: str = "") -> str:
     value = option.default.get(key) if key else option.default
     if value is REQUIRED:
         return "required" if not option.is_positional else ""

@@ -163,5 +163,7 @@ def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:
     numbers = [failure.fix for failure in failures.values() if "number" in failure.fix]
     if names:
         raise _WrongValueError(value, f"{numbers[0]}, or {', '.join(names)}" if numbers else nearest(str(value), names))
+    if value is None:
+        raise _WrongValueError(value, "give a value, or leave it out")
     fixes = [failure.fix for member, failure in failures.items() if member is not NoneType]
     raise _WrongValueError(value, fixes[0] if len(fixes) == 1 else _SCALARS[str][1] if str in members else fixes[-1])

@@ -1,15 +1,13 @@
-"""Options of a command: their values from words, YAML and Python, and errors that name the nearest option"""
+"""Values of options from words, YAML and Python, and errors that name the nearest option"""
 
-import inspect
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
-from typing import Any, get_type_hints
+from typing import Any
 
-from vit.commands.help_text import docstring_arguments, help_text
+from vit.commands.help_text import help_text
 from vit.commands.option_values import REQUIRED, mapping_type, read_value, read_word
+from vit.commands.options import CommandOptions, Option
 from vit.errors import UsageError, close_name
 
 _NO_STOPPING = "there is no early stopping: best.ckpt keeps the best weights of all epochs; give --epochs or --time"
@@ -25,92 +23,8 @@ SAME = {  # options of other programs, and their names here
 OF_SECTION = "give its options one by one"  # the fix for a section with a value
 
 
-@dataclass(frozen=True)
-class Option:
-    """An option of a command, or a positional argument.
-
-    Attributes:
-        name: name with the sections before it, such as "optim.lr".
-        kind: type of its values.
-        about: text of the help.
-        default: its value where none is given; REQUIRED: it must be given.
-        metavar: word for its value in the help; empty: one that its type says.
-        is_positional: whether it is given without its name.
-        takes_several: whether each word is one item of a list; an option is then repeated.
-        is_hidden: whether the command refuses it, so that the help does not show it.
-    """
-
-    name: str
-    kind: Any
-    about: str = ""
-    default: Any = REQUIRED
-    metavar: str = ""
-    is_positional: bool = False
-    takes_several: bool = False
-    is_hidden: bool = False
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether its value may be left out, and is then true."""
-        return self.kind is bool and self.default is False
-
-    @property
-    def section(self) -> str:
-        """The section of a recipe that the option belongs to; empty: none."""
-        return self.name.partition(".")[0] if "." in self.name else ""
-
-
-@dataclass(frozen=True)
-class Parser:
-    """The arguments of a command.
-
-    Attributes:
-        command: name of the command, with its action.
-        about: what the command does.
-        example: a command line.
-        options: positional arguments in their order, and options.
-        short: other spellings of options on the command line, and the flags that they stand for.
-        main: groups of options of the first help, with texts of one line by flag; empty: all options.
-        sections: texts of sections of options, by name.
-    """
-
-    command: str
-    about: str
-    example: str
-    options: tuple[Option, ...]
-    short: Mapping[str, str] = field(default_factory=dict)
-    main: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    sections: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def by_name(self) -> dict[str, Option]:
-        """Options and positional arguments by name."""
-        return {option.name: option for option in self.options}
-
-    @property
-    def hint(self) -> str:
-        """Where all options are, for the `fix` of an error."""
-        return f"see 'vit {self.command} --help{' all' * bool(self.main)}'"
-
-    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> "Parser":
-        """The same parser where options have other attributes, by name."""
-        options = tuple(replace(option, **changes.get(option.name, {})) for option in self.options)
-        return replace(self, options=options)
-
-    def without(self, names: Iterable[str], sections: Iterable[str] = ()) -> "Parser":
-        """The same parser whose help does not show some options, which the command refuses."""
-        hidden = {*names, *(name for name in self.by_name if name.partition(".")[0] in set(sections))}
-        parser = self.changed({name: {"is_hidden": True} for name in hidden})
-        return replace(parser, sections={name: text for name, text in self.sections.items() if name not in sections})
-
-    def find(self, name: str) -> tuple[Option, str] | None:
-        """(the option of a name with or without its section, the key where the option is a mapping); None: none."""
-        name = self.short.get(f"--{name}", f"--{name}").removeprefix("--")
-        if name in self.by_name:
-            return self.by_name[name], ""
-        beginning, _, key = name.rpartition(".")
-        option = self.by_name.get(beginning)
-        return None if option is None or mapping_type(option.kind) is None else (option, key)
+class Parser(CommandOptions):
+    """Reads the options of a command."""
 
     def read_words(self, words: Sequence[str]) -> dict[str, Any]:
         """The values that a command line gives, by name; `--help` prints the help and ends the program.
@@ -145,9 +59,8 @@ class Parser:
                 raise self.unknown(flag)
             is_next = False
             if not equals:
-                is_next = bool(rest) and (
-                    rest[0] in ("true", "false") if option.is_flag else not rest[0].startswith("--")
-                )
+                following = rest[0] if rest else "--"
+                is_next = following in ("true", "false") if option.is_flag else not following.startswith("--")
                 if not is_next and not option.is_flag:
                     raise UsageError(f"{flag} needs a value", self.hint)
                 text = rest.popleft() if is_next else "true"
@@ -173,14 +86,17 @@ class Parser:
             if value is None and (is_section or (option is not None and mapping_type(option.kind) is not None)):
                 continue
             if option is not None:
-                values[name] = read_value(option.kind, value, name)
+                inner = {name: read_value(option.kind, value, name)}
             elif not is_section:
-                inner = next(iter(value), "") if isinstance(value, dict) else ""
-                raise self.unknown(f"{name}.{inner}" if inner else name)
+                first = next(iter(value), "") if isinstance(value, dict) else ""
+                raise self.unknown(f"{name}.{first}" if first else name)
             elif isinstance(value, dict):
-                values |= self.read_tree(value, f"{name}.")
+                inner = self.read_tree(value, f"{name}.")
             else:
                 raise UsageError(f"{name} is {value}", OF_SECTION)
+            for twice in values.keys() & inner.keys():  # once in its section, once with a dot
+                raise UsageError(f"{twice} is given twice", "keep one of the two")
+            values |= inner
         return values
 
     def read_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,12 +105,13 @@ class Parser:
         for given, value in values.items():
             option, key = self.find(given) or (None, "")
             if option is None:
-                raise self.unknown(f"--{given}")
+                raise self.unknown(f"--{given}" if self.short else given)
             if key:
                 item = read_value(mapping_type(option.kind), value, f"{option.name}.{key}")
                 checked[option.name] = {**checked.get(option.name, {}), key: item}
             elif option.takes_several:
-                items = [value] if isinstance(value, str | os.PathLike) else value
+                is_one = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
+                items = [value] if is_one else value
                 checked[option.name] = [read_value(option.kind, item, option.name) for item in items]
             else:
                 checked[option.name] = read_value(option.kind, value, option.name)
@@ -255,25 +172,3 @@ def _store(values: dict[str, Any], option: Option, key: str, word: str) -> None:
         values.setdefault(option.name, []).append(read_word(option.kind, word, option.name))
     else:
         values[option.name] = read_word(option.kind, word, option.name)
-
-
-def options_of(kind: type, section: str = "") -> list[Option]:
-    """An option for each attribute of a dataclass and of the dataclasses in it, with the text of its docstring.
-
-    Args:
-        section: name before each option with its dot; empty: none.
-    """
-    abouts: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        abouts |= docstring_arguments(inspect.getdoc(base) or "")
-    hints = get_type_hints(kind, include_extras=True)
-    options: list[Option] = []
-    for item in fields(kind):
-        name, default = f"{section}{item.name}", REQUIRED if item.default is MISSING else item.default
-        if is_dataclass(hints[item.name]):
-            options += options_of(hints[item.name], f"{name}.")
-            continue
-        if item.default_factory is not MISSING:
-            default = item.default_factory()
-        options.append(Option(name, hints[item.name], abouts.get(item.name, ""), default))
-    return options

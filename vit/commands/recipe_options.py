@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.configs import read_config
-from vit.commands.parser import Option, Parser, options_of
+from vit.commands.options import Option, options_of
+from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
 from vit.errors import DataError
 from vit.models.network_names import check_image_size, check_network

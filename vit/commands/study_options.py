@@ -11,7 +11,8 @@ from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import StrPath, fraction
 from vit.commands.configs import read_config, shipped_configs
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
-from vit.commands.parser import Option, Parser, options_of
+from vit.commands.options import Option, options_of
+from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
 from vit.commands.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError
