@@ -102,7 +102,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         assert known is not None  # all images have just been read
         inputs.append(Inputs(found.name, known.split_hashes(source), weights))
     num_images = [len(source.splits["train"]) for source in sources]
-    parent = Path(recipe.out if options.given.says("out") else OUT).expanduser()
+    parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
     notes = [*joined.notes]
     if len(found.splits) > 1:
         counts = ", ".join(f"{len(samples):,} {split}" for split, samples in found.splits.items())

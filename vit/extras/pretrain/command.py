@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.one_process import in_one_process
 from vit.commands.reading import read_on_first
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.train_estimate import Estimate
-from vit.commands.train_options import TrainOptions, read_values, read_with
+from vit.commands.train_options import TrainOptions, in_one_process, read_values, read_with
 from vit.commands.train_plan import warn_of_space
+from vit.commands.train_progress import Estimate
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
 from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
@@ -81,12 +80,12 @@ def main(words: Sequence[str]) -> int:
 def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     """Carry a pretraining out; None where it was only to be shown."""
     if options.print_config:
-        print(dump(options.given.recipe()), end="")
+        print(dump(options.layers.recipe()), end="")
         return None
     reporter = Reporter(quiet=not is_first())
-    recipe, rendezvous = options.given.recipe(), None
+    recipe, rendezvous = options.layers.recipe(), None
     if options.run is not None:
-        recipe, rendezvous = recipe_for_all(options.run, options.given)
+        recipe, rendezvous = recipe_for_all(options.run, options.layers)
     assert isinstance(recipe, PretrainRecipe)
     check_names(recipe)
 
