@@ -139,7 +139,7 @@ class Kept:
         done = {
             cell.folder: result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())
         }
-        ended = done.keys() | {cell.run for cell in failed}
+        ended = done.keys() | {cell.folder for cell in failed}
         unfinished = frozenset(cell.series for cell in listed if cell.folder not in ended)
         seconds = sum(result.seconds for result in done.values())
         devices = {folder: result.device for folder, result in done.items()}
