@@ -26,7 +26,7 @@ faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	$(BIN)/python -m tests.faults.table
 
 results: $(VENV)/installed # ROW=NAME trains what a row of evidence/ lacks; always writes docs/leaderboard.md, docs/claims.md and docs/results.md
-	$(BIN)/python benchmarks/results.py $(ROW)
+	$(BIN)/python evidence/make/make.py $(ROW)
 
 figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbers.json has the commands of the others
 	$(BIN)/python docs/make_figures.py

@@ -23,7 +23,12 @@ from timing import Work, answer, compare, now
 
 from vit.training.callbacks.listener import Listener
 
-RECIPE, NETWORK = "fashion_mnist", "networks/vit_mini_28"  # with a class token, as timm's
+RECIPE, NETWORK = (
+    "fashion_mnist",
+    str(
+        Path(__file__).parents[1] / "evidence/make/networks/vit_mini_28.yaml"  # with a class token, as timm's
+    ),
+)
 WARMUP_STEPS = 10
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of rooms in docs/architecture.md from the first line of each module's docstring.
+"""Writes the list of modules in docs/architecture.md from the first line of each module's docstring.
 
     python docs/make_architecture.py
 
@@ -19,19 +19,18 @@ def first_line(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     if not text:
         raise ValueError(f"{path.relative_to(ROOT)} has no docstring")
-    return text.splitlines()[0].rstrip(".").replace("|", "\\|")
+    return text.splitlines()[0].rstrip(".")
 
 
 def section(folder: Path) -> str:
-    """The table of one room: what it is, its modules, then those of the rooms inside."""
+    """The list of one room: what it is, its modules, then those of the rooms inside."""
     rows = [f"### `{folder.relative_to(ROOT)}/`", "", first_line(folder / "__init__.py") + ".", ""]
-    rows += ["| module | purpose |", "|---|---|"]
     files = sorted(path for path in folder.rglob("*.py") if path != folder / "__init__.py")
     files.sort(key=lambda path: (path.parent != folder, path.parent))  # a room's own modules before its inner rooms
     for path in files:
         name = path.parent if path.stem == "__init__" else path
         shown = f"{name.relative_to(folder)}{'/' if name is path.parent else ''}"
-        rows.append(f"| `{shown}` | {first_line(path)} |")
+        rows.append(f"- `{shown}`: {first_line(path)}")
     return "\n".join(rows)
 
 
@@ -39,8 +38,8 @@ def table() -> str:
     """All rooms, and the modules beside them."""
     rooms = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
     beside = sorted(path for path in PACKAGE.glob("*.py"))
-    rows = ["### Beside the rooms", "", "| module | purpose |", "|---|---|"]
-    rows += [f"| `{path.relative_to(ROOT)}` | {first_line(path)} |" for path in beside]
+    rows = ["### Beside the rooms", ""]
+    rows += [f"- `{path.relative_to(ROOT)}`: {first_line(path)}" for path in beside]
     return "\n\n".join([*map(section, rooms), "\n".join(rows)])
 
 

@@ -20,10 +20,10 @@ from PIL import Image
 from vit.report.style import look, rendered
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "evidence" / "make"))
 
-from results_kept import Kept  # noqa: E402
-from results_rows import read_evidence  # noqa: E402
+from definitions import read_evidence  # noqa: E402
+from kept import Kept  # noqa: E402
 
 PICTURE = ROOT / "docs" / "figures" / "front.png"
 WIDTH, HEIGHT = 520, 500  # of the part of the report that is shown, in CSS pixels

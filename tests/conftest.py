@@ -69,6 +69,7 @@ def ask(*arguments: object, drawn: bool = False) -> Answer:
         drawn: whether `vit train` draws its figures and its page.
     """
     from vit.__main__ import main
+    from vit.registry import command_module
 
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
@@ -76,7 +77,7 @@ def ask(*arguments: object, drawn: bool = False) -> Answer:
         pytest.MonkeyPatch.context() as patch,
     ):
         if not drawn and arguments[:1] in (("train",), ("pretrain",)):
-            patch.setattr(f"vit.commands.{arguments[0]}._draw", lambda *_: None)
+            patch.setattr(command_module(arguments[0]), "_draw", lambda *_: None)
         code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
     return Answer(code, out.getvalue(), err.getvalue())
 

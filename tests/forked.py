@@ -1,10 +1,11 @@
 """Programs in real processes without their imports: forked off a server that has imported torch, Lightning and vit."""
 
 import atexit
-import importlib
+import faulthandler
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,11 @@ def variables_of(folder, pid):
     return Path(f"{folder}.processes", str(pid))
 
 
+def stacks_of(folder, pid):
+    """The file to which a forked program writes where its threads are, when it gets SIGUSR2."""
+    return Path(f"{folder}.processes", f"{pid}.stacks")
+
+
 def _run(words, folder, variables, ends, start_new_session):
     """Become the program: what a new interpreter would have, this process gets."""
     if start_new_session:
@@ -112,14 +118,17 @@ def _run(words, folder, variables, ends, start_new_session):
         note = variables_of(variables["VIT_TEST"], os.getpid())
         note.parent.mkdir(exist_ok=True)
         note.write_text("\0".join(f"{name}={value}" for name, value in variables.items()))
+        faulthandler.register(signal.SIGUSR2, stacks_of(variables["VIT_TEST"], os.getpid()).open("w"))
     sys.stdin = os.fdopen(0, closefd=False)
     process.ORIGINAL_DIR = folder
     process._parent_process, process.current_process().name = None, "MainProcess"
     process.current_process()._config.pop("tempdir", None)  # the folder of the tests, and of their server's socket
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
+        from vit.registry import command_module
+
         for command in ("train", "pretrain"):
-            importlib.import_module(f"vit.commands.{command}")._draw = lambda *_: None
+            command_module(command)._draw = lambda *_: None
     try:
         _interpret(words)
     finally:

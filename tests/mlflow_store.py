@@ -31,7 +31,7 @@ def mlflow_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def mlflow_out(tmp_path: Path, mlflow_tables: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for runs whose local store has its tables. The variables of MLflow are as before after the test."""
-    from vit.training.tracking.mlflow_tracker import VARIABLES
+    from vit.extras.mlflow.tracker import VARIABLES
 
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", *VARIABLES):
         monkeypatch.setenv(name, "")

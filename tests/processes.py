@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import popen, variables_of
+from tests.forked import popen, stacks_of, variables_of
 
 ROOT = Path(__file__).parents[1]
 TWO = ("--devices", "2", "--trainer.accelerator", "cpu")  # Lightning starts the second process
@@ -96,7 +96,7 @@ def finish_all(folder: Path, tasks: Iterable[subprocess.Popen[str]], seconds: fl
     ends = []
     try:
         for task in tasks:
-            out, said = task.communicate(timeout=seconds)
+            out, said = communicate(folder, task, seconds)
             ends.append((task.returncode, out, said))
     finally:
         send(belonging(folder), signal.SIGKILL)
@@ -143,10 +143,22 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+def communicate(folder: Path, process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
+    """Standard output and error of a program. Where it does not end, the error shows where its forked processes are."""
+    try:
+        return process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        stacks = [path for pid in belonging(folder) if (path := stacks_of(folder, pid)).exists()]
+        send([int(path.stem) for path in stacks], signal.SIGUSR2)
+        time.sleep(2)
+        error.add_note("\n".join(f"process {path.stem}:\n{path.read_text()}" for path in stacks))
+        raise
+
+
 def finish(folder: Path, process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
     """Standard output and error of a program that must end by itself. Remaining processes are killed."""
     try:
-        return process.communicate(timeout=seconds)
+        return communicate(folder, process, seconds)
     finally:
         send(belonging(folder), signal.SIGKILL)
         process.communicate()

@@ -30,6 +30,6 @@ def test_every_room_is_a_package(generator):
 
 def test_a_module_that_is_missing_from_the_page_is_found(generator):
     text = generator.PAGE.read_text(encoding="utf-8")
-    rows = [line for line in text.split(generator.BEGIN)[1].splitlines() if line.startswith("| `")]
+    rows = [line for line in text.split(generator.BEGIN)[1].splitlines() if line.startswith("- `")]
     assert len(rows) > 100
     assert generator.page(text.replace(f"{rows[7]}\n", "")) == text

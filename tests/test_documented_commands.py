@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import ask
 from vit.__main__ import COMMANDS
+from vit.commands.configs import shipped_configs
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
@@ -51,3 +52,19 @@ def test_options_exist(page):
             if option.startswith("--model.network."):
                 continue  # the values of a network are those of its constructor
             assert re.search(rf"{re.escape(option)}\b", help_of(command)), f"{line}: {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_configs_exist(page):
+    """A name is that of a shipped recipe. A path leads to a file, and `mine.yaml` is a file of the reader."""
+    known = {*shipped_configs(), *(name.removeprefix("studies/") for name in shipped_configs())}
+
+    def exists(name):
+        if not name.endswith(".yaml"):
+            return name in known
+        return "/" not in name or (ROOT / name).is_file()
+
+    named = [name for line in shown(page) for name in re.findall(r"--config[ =]([\w./-]+)", line)]
+    assert not [name for name in named if not exists(name)]
+    files = re.findall(r"\b(?:configs|evidence/make)/[\w/]+\.yaml", page.read_text(encoding="utf-8"))
+    assert not [file for file in files if not (ROOT / file).is_file()]

@@ -1,7 +1,7 @@
 """Imports go one way, between rooms and inside rooms.
 
-commands -> report -> study -> training | export | explain | serving -> inference | weights -> checkpoints
--> models | data.
+commands -> report -> study -> training | export | explain -> inference | weights -> checkpoints -> models | data
+-> tasks. `extras` may import everything, and nothing imports `extras`: `registry` finds it by name (test_extras.py).
 A room is a folder of `vit/`, or a module directly in `vit/`. A sub-room is a folder inside a room.
 """
 
@@ -13,25 +13,28 @@ import pytest
 
 import vit
 from vit.__main__ import COMMANDS
+from vit.registry import command_module
 
 PACKAGE = Path(vit.__file__).parent
 # Each of these imports `errors` alone; tables are also plain files.
-GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files"}
-BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
-BELOW["checkpoints"] = {"models", "data"}
+GROUND = {"errors", "version", "atomic_files", "launch", "memory", "csv_files", "console", "layout", "plain_files",
+          "registry"}  # fmt: skip
+BELOW: dict[str, set[str]] = {"models": set(), "tasks": set(), "data": {"tasks"}}
+BELOW["checkpoints"] = {"models", "data", "tasks"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
 BELOW["training"] = BELOW["weights"] | {"weights", "inference"}
 BELOW["export"] = BELOW["weights"] | {"weights", "inference"}
-BELOW["serving"] = BELOW["explain"] = BELOW["inference"] | {"inference"}
+BELOW["explain"] = BELOW["inference"] | {"inference"}
 BELOW["study"] = BELOW["training"] | {"training"}
 BELOW["report"] = BELOW["study"] | {"study", "explain"}
-BELOW["commands"] = BELOW["report"] | {"report", "export", "serving"}
+BELOW["commands"] = BELOW["report"] | {"report", "export"}
+BELOW["extras"] = BELOW["commands"] | {"commands"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
     "csv_files": {"errors", "plain_files"},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},
-    "__main__": {"commands", "console", "launch", "memory", "errors", "version"},
-    "__init__": {"models", "inference", "commands", "csv_files", "version"},
+    "__main__": {"commands", "console", "launch", "memory", "errors", "registry", "version"},
+    "__init__": {"models", "inference", "commands", "csv_files", "registry", "version", "extras"},  # for types alone
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -112,10 +115,12 @@ def test_imports_of_modules_go_one_way():
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_no_command_imports_another(name):
     """Not even through the modules that commands share."""
-    commands = {f"vit.commands.{command}" for command in COMMANDS}
-    reached, waiting = set(), {f"vit.commands.{name}"}
+    homes = {command: command_module(command).__name__ for command in COMMANDS}
+    commands, reached, waiting = set(homes.values()), set[str](), {homes[name]}
     while waiting:
         module = waiting.pop()
         reached.add(module)
-        waiting |= {other for other in imported_modules(MODULES[module]) if room(other) == "commands"} - reached
-    assert reached & commands <= {f"vit.commands.{name}"}
+        waiting |= {
+            other for other in imported_modules(MODULES[module]) if room(other) in ("commands", "extras")
+        } - reached
+    assert reached & commands <= {homes[name]}

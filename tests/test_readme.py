@@ -32,7 +32,7 @@ def anchors(page):
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 120
+    assert len(README.splitlines()) <= 100
     lengths = [len(words) for words in sentences(README)]
     assert statistics.median(lengths) <= 15
     assert max(lengths) <= 25, max(sentences(README), key=len)

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from vit.commands.export import export
     from vit.commands.inspect import inspect
     from vit.commands.predict import predict
-    from vit.commands.pretrain import pretrain
     from vit.commands.probe import probe
-    from vit.commands.push import push
     from vit.commands.report import report
     from vit.commands.study import study
     from vit.commands.train import train
     from vit.csv_files import read_table, unescape
+    from vit.extras.hub.command import push
+    from vit.extras.pretrain.command import pretrain
     from vit.inference.predictor import load
     from vit.models.spec import create_network
 
@@ -79,8 +79,9 @@ def __getattr__(name: str) -> Any:
     if name not in _COMMANDS:
         raise AttributeError(f"module 'vit' has no attribute {name!r}")
     from vit.commands.command_line import checked, quietable
+    from vit.registry import command_module
 
-    function = getattr(import_module(f"vit.commands.{name}"), name)
+    function = getattr(command_module(name), name)
     checks_itself = name in ("train", "pretrain", "crossval", "study")
     return quietable(function if checks_itself else checked(function))
 

@@ -4,11 +4,11 @@ import errno
 import os
 import re
 import sys
-from importlib import import_module
 
 from vit.errors import TOO_MANY_FILES, UsageError, VitError, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
 from vit.memory import collect_seldom, keep_freed_memory
+from vit.registry import command_module
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -136,7 +136,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _run(name: str, arguments: list[str]) -> int:
     if name in COMPUTE:
         keep_freed_memory()
-    module = import_module(f"vit.commands.{name}")
+    module = command_module(name)
     if name in READ_RECIPES:
         return int(module.main(arguments))
     from vit.commands.command_line import run_command

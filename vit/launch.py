@@ -5,11 +5,15 @@ PyTorch and Lightning read torchrun's variables (RANK, WORLD_SIZE, ...). `adopt_
 
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Mapping, MutableMapping
+from multiprocessing import current_process, util
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")  # variables that srun sets and sbatch does not
 _SHELLS = ("bash", "interactive")  # SLURM_JOB_NAME of an interactive shell
+_LONGEST_TMPDIR = 75  # characters: "/pymp-12345678/listener-12345678" follows, and the path of a socket has 107 at most
 _SPINS = "3000"  # libgomp's own number is 300,000; fewer spins slow a training that runs alone
 
 
@@ -22,6 +26,14 @@ def wait_briefly(variables: MutableMapping[str, str] = os.environ) -> None:
     """
     if "OMP_WAIT_POLICY" not in variables:
         variables.setdefault("GOMP_SPINCOUNT", _SPINS)
+
+
+def shorten_socket_paths() -> None:
+    """Put the sockets of this process below /tmp where the path of TMPDIR is too long for them, as Python 3.14 does."""
+    settings = current_process()._config  # type: ignore[attr-defined]
+    if settings.get("tempdir") is None and len(os.fsencode(tempfile.gettempdir())) > _LONGEST_TMPDIR:
+        settings["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir="/tmp")
+        util.Finalize(None, shutil.rmtree, args=(settings["tempdir"], True), exitpriority=-100)
 
 
 def adopt_srun(variables: MutableMapping[str, str] = os.environ) -> None:

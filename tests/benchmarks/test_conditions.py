@@ -86,7 +86,7 @@ def test_the_receptive_field_of_a_narrow_network_is_small():
 
 def test_lines_are_read_as_they_were_written(tmp_path):
     import numpy as np
-    from results_lines import Lines
+    from lines import Lines
 
     lines = Lines("block", "norm", (1.0, 2.0), {"a": np.array([[1.0, 2.0], [4.0, 8.0]])}, "seeds", False, "command")
     lines.write(tmp_path / "lines.json")

@@ -1,4 +1,4 @@
-"""Every claim of evidence/rows.toml can be judged, drawn and written, also one that is not measured yet."""
+"""Every claim of evidence/make/rows.toml can be judged, drawn and written, also one that is not measured yet."""
 
 import re
 import tomllib
@@ -8,20 +8,23 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CLAIMS = [one["name"] for one in tomllib.loads((ROOT / "evidence" / "rows.toml").read_text(encoding="utf-8"))["claim"]]
+CLAIMS = [
+    one["name"]
+    for one in tomllib.loads((ROOT / "evidence" / "make" / "rows.toml").read_text(encoding="utf-8"))["claim"]
+]
 
 
 @pytest.fixture(params=CLAIMS)
 def claim(request):
-    from results_rows import read_evidence
+    from definitions import read_evidence
 
     return next(one for one in read_evidence().claims if one.name == request.param)
 
 
 def made_up(claim):
     """Numbers of the form that the row of a claim has."""
-    from results_kept import Answers
-    from results_lines import Lines
+    from kept import Answers
+    from lines import Lines
 
     generator = np.random.default_rng(0)
     if claim.lines:
@@ -36,9 +39,9 @@ def made_up(claim):
 
 
 def test_a_claim_is_judged_and_drawn(claim, tmp_path):
-    from results_figures import draw, draw_lines, stated
-    from results_lines import Lines
-    from results_verdicts import verdict_of
+    from figures import draw, draw_lines, stated
+    from lines import Lines
+    from verdicts import verdict_of
 
     found, path = made_up(claim), tmp_path / "figure.png"
     assert verdict_of(claim, found).sentence
@@ -57,7 +60,7 @@ def test_a_claim_says_what_it_expects(claim):
 
 
 def test_plain_names_are_of_series_that_a_claim_has(claim):
-    from results_figures import without
+    from figures import without
 
     known = {*claim.series, *claim.kinds}
     known |= {without(name, claim.drawn)[0] for name in claim.series} if claim.drawn else set()
@@ -68,12 +71,12 @@ def test_plain_names_are_of_series_that_a_claim_has(claim):
 
 
 def test_a_claim_that_is_not_measured_says_so(claim):
-    from results_claims import claims_page
-    from results_rows import Row
+    from claims import claims_page
+    from definitions import Row
 
     row = Row(name="nothing_yet", title="", data="")
     text = claims_page({}, {claim.row: row}, [claim], "")
-    assert f"Not measured yet: `make results ROW={claim.row}`" in text and "| not measured yet |" in text
+    assert f"Not measured yet: `make results ROW={claim.row}`" in text and "|not measured yet|" in text
 
 
 def test_the_data_of_a_claim_are_those_of_its_figure():
@@ -86,6 +89,6 @@ def test_the_data_of_a_claim_are_those_of_its_figure():
         stated = re.search(r"\nData: .*?, (?:[\d,]+ to )?([\d,]+)(?: of ([\d,]+))? training.* (\d+) seeds?\. ", section)
         assert shown is not None and stated is not None, section
         assert shown[1] == stated[3]
-        named = {int(size.replace(",", "")) for size in re.findall(r", ([\d,]+) images \|", section)}
+        named = {int(size.replace(",", "")) for size in re.findall(r", ([\d,]+) images\|", section)}
         assert not named or max(named) == int(stated[1].replace(",", ""))
     assert any("140 of 3,068 training" in section for section in sections)

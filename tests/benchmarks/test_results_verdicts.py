@@ -10,20 +10,20 @@ SIZE = 400
 
 @pytest.fixture
 def rows():
-    import results_rows
+    import definitions
 
-    return results_rows
+    return definitions
 
 
 @pytest.fixture
 def verdict_of():
-    import results_verdicts
+    import verdicts
 
-    return results_verdicts.verdict_of
+    return verdicts.verdict_of
 
 
 def answers_of(num_images, correct):
-    from results_kept import Answers
+    from kept import Answers
 
     return Answers(num_images, correct)
 
@@ -71,7 +71,7 @@ def test_several_comparisons_are_counted_and_each_outcome_has_a_sentence(rows, v
 
 def test_a_pair_with_one_common_seed_agrees_with_nothing(rows, verdict_of):
     """It has no test, and leaves the p values of the other pairs as they are."""
-    from results_words import compared
+    from sentences import compared
 
     tested, single = answers({"a": 0.9, "b": 0.89}).correct[""], answers({"c": 0.9, "d": 0.9}, seeds=1).correct[""]
     both = answers_of(SIZE, {"": {**tested, **single}})
@@ -135,10 +135,10 @@ def test_kinds_of_images_that_tell_nothing_apart_are_one_sentence(rows, verdict_
     [(0.1, "less", "Supported"), (10.0, "less", "Contradicted"), (1.0, "less", "Not shown")],
 )
 def test_lines_are_judged_by_their_interval(rows, verdict_of, factor, expects, label):
-    import results_lines
+    import lines
 
     rows_of = np.exp(np.random.default_rng(0).normal(0, 0.1, (5, 2))) * [factor, 1.0]
-    lines = results_lines.Lines("block", "norm", (1.0, 2.0), {"a": rows_of}, "seeds", False, "command")
+    lines = lines.Lines("block", "norm", (1.0, 2.0), {"a": rows_of}, "seeds", False, "command")
     assert verdict_of(claim(rows, lines=True, measured="m", kinds={"a": expects}), lines).label == label
 
 
@@ -149,21 +149,21 @@ def test_series_are_compared_between_kinds_of_images():
 
 
 def test_one_seed_has_the_interval_of_its_test_images():
-    import results_words
+    import sentences
 
     found = answers({"a": 0.5, "b": 0.9}, seeds=1)
-    (one,) = results_words.compared(found, [("a", "b")])
+    (one,) = sentences.compared(found, [("a", "b")])
     assert 0.3 < one.gap.value < 0.5
     assert one.reach == pytest.approx(1.96 * (0.5 * 0.5 + 0.9 * 0.1) ** 0.5 / SIZE**0.5, rel=0.1)
-    assert results_words.accuracy_words(found, "", "b").count("(") == 1
+    assert sentences.accuracy_words(found, "", "b").count("(") == 1
 
 
 def test_a_section_names_each_of_its_rows_and_those_that_are_missing(rows):
-    import results_blocks
+    import blocks
 
     named = {name: rows.Row(name=name, title=f"Title of {name}", data="") for name in ("one", "other")}
     sections = [rows.Section("Both", "Words.", ("one", "other")), rows.Section("Alone", "More words.", ("one",))]
-    page = results_blocks.results_page({}, named, sections, "<!-- note -->")
+    page = blocks.results_page({}, named, sections, "<!-- note -->")
     assert (
         page.count("Not measured yet: `make results ROW=one`.") == 2 and "ROW=other" in page and "<!-- note -->" in page
     )
@@ -177,10 +177,10 @@ def test_a_section_names_each_of_its_rows_and_those_that_are_missing(rows):
 
 
 def test_a_change_is_compared_with_its_own_recipe():
-    import results_blocks
+    import blocks
 
     names = ["CNN", "CNN, erasing", "ViT", "ViT, stem", "ViT, long", "ViT, long, stem"]
-    found = [results_blocks.reference(name, names) for name in names[1:]]
+    found = [blocks.reference(name, names) for name in names[1:]]
     assert found == ["CNN", "CNN", "ViT", "ViT", "ViT, long"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from tests.runs import run_folder
-from vit.commands.demo_facts import examples_of
 from vit.data.split import read_splits
+from vit.extras.demo.facts import examples_of
 
 pytestmark = pytest.mark.usefixtures("here")
 TINY = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--optim.steps", 2, "--optim.batch_size", 8)

@@ -63,7 +63,7 @@ def saved_example(checkpoint, folder):
     from mlflow import pyfunc
     from mlflow.models import Model
 
-    from vit.inference.mlflow_model import save_mlflow_model
+    from vit.extras.mlflow.model import save_mlflow_model
 
     save_mlflow_model(checkpoint, folder)
     return pyfunc.load_model(str(folder)).predict(Model.load(str(folder)).load_input_example(str(folder)))

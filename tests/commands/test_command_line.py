@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -13,6 +12,7 @@ from vit.__main__ import COMMANDS
 from vit.commands.arguments import Paths, PositiveInt, StrPath
 from vit.commands.command_line import Metavar, checked, command_parser, run_command
 from vit.errors import UsageError
+from vit.registry import command_module
 
 calls = []
 
@@ -160,7 +160,7 @@ def test_python_values_are_checked_in_the_same_words():
 def functions():
     """(name, function) of each command but those which have the options of a recipe."""
     for name in sorted(set(COMMANDS) - {"train", "pretrain", "study", "crossval"}):
-        command = getattr(import_module(f"vit.commands.{name}"), name)
+        command = getattr(command_module(name), name)
         yield from (
             [(f"{name} {action}", one) for action, one in command.items()]
             if isinstance(command, Mapping)

@@ -202,7 +202,7 @@ def test_rows_that_do_not_belong_together_are_refused(run, change):
 def test_damaged_predictions(run, here, text):
     run("a", ["cat", "dog"])
     (run("b", ["cat", "dog"]) / "predictions" / "test.csv").write_text(text)
-    with pytest.raises(DataError, match=r"b/predictions/test\.csv is not as its run wrote it"):
+    with pytest.raises(DataError, match=r"b/predictions/test\.csv is damaged"):
         compare(["a", "b"])
 
 

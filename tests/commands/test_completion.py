@@ -21,7 +21,7 @@ LINES = (  # what is typed before the key TAB -> what is there then
     ("vit train --network vitc_m", "vit train --network vitc_mini_patch4_28"),
     ("vit train --wandb onl", "vit train --wandb online"),
     ("vit train --config pretrain_ma", "vit train --config pretrain_mae"),
-    ("vit study --config digits_he", "vit study --config digits_heads"),
+    ("vit study --config dig", "vit study --config digits"),
     ("vit predict my_ru", "vit predict my_run"),
     ("vit train cifar100 --config fine", "vit train cifar100 --config finetune"),
     ("vit train --config my_re", "vit train --config my_recipe.yaml"),
@@ -46,7 +46,7 @@ def test_a_script_has_all_commands_short_options_and_recipes(scripts, shell):
 @pytest.mark.parametrize("command", [("train",), ("study",), ("predict",), ("runs",), ("data", "check"), ("crossval",)])
 def test_each_option_of_the_help_can_be_completed(scripts, vit, command):
     shown = set(re.findall(r"^  (?:-h, )?(--[\w.]+)", vit(*command, "--help").out, re.MULTILINE))
-    sections = {"--data", "--model", "--model.preprocess", "--augment", "--optim", "--distill", "--trainer"}
+    sections = {"--data", "--model", "--model.preprocess", "--augment", "--optim", "--distill", "--trainer", "--mlflow"}
     if command == ("study",):
         sections = set()
     (listed,) = re.findall(rf"_vit_{'_'.join(command)}_option_strings=\((.*)\)", scripts["bash"])

@@ -211,7 +211,7 @@ def test_the_help_hides_what_is_refused(vit):
     said = vit("crossval", "--help").out
     assert "--folds" in said and "--data.groups" in said
     assert not re.findall(
-        r"--resume RUN|--data.fold\b|--data.test\b|--optim.time|teacher|distill|mlflow_register|find:|auto: on a GPU",
+        r"--resume RUN|--data.fold\b|--data.test\b|--optim.time|teacher|distill|mlflow.register|find:|auto: on a GPU",
         said,
     )
 

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import vit.commands.demo as module
+import vit.extras.demo.command as module
 from tests.browser import CHROMIUM, LACKING
 from vit.checkpoints.run import RunDirectory
-from vit.commands.demo_facts import NUM_EXAMPLES, examples_of, heading_of
 from vit.commands.recipe_options import read_recipe
 from vit.console import interval
 from vit.data.preprocess import Preprocess
 from vit.data.split import read_splits
 from vit.explain.explainer import Explainer
+from vit.extras.demo.facts import NUM_EXAMPLES, examples_of, heading_of
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
@@ -37,8 +37,8 @@ from vit.training.run_images import images_of_run
 BEGIN = """
 import json, sys
 from pathlib import Path
-from vit.commands.demo import HERE, Page, build, launch
-from vit.commands.demo_facts import examples_of, heading_of
+from vit.extras.demo.command import HERE, Page, build, launch
+from vit.extras.demo.facts import examples_of, heading_of
 from vit.inference.predictor import load
 run, uploads, *paths = sys.argv[1:]
 predictor = load(run, "cpu")

@@ -93,7 +93,7 @@ def mount(path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", path], check=True)
 from tests.conftest import ask
 from vit.commands import train_progress
-from vit.training.tracking.wandb_open import open_wandb
+from vit.training.tracking.open import open_wandb
 def die(watcher, done, *rest):
     if done == 3:
         raise RuntimeError

@@ -12,6 +12,7 @@ from PIL import Image
 from tests.report.pages import Page
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.report import run_page
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -318,7 +319,7 @@ def test_an_evaluation_that_was_cut_off_begins_again_in_its_folder(vit, digits_r
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("vit.commands.single_label_evaluation.MeasuredImages.write_page", killed)
+        patch.setattr(run_page, "write_evaluation_page", killed)
         assert vit("evaluate", digits_run.path, "--output", "cut").code == 130
     assert measured(here / "cut") and not (here / "cut" / "report.html").exists()
     assert vit("evaluate", digits_run.path, "--output", "cut").code == 0

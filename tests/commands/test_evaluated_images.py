@@ -170,17 +170,6 @@ def test_pages_name_the_images_of_the_fit_and_the_rule_of_the_checkpoint(vit, ru
     assert "temperature 2.000, fitted on the held-out images;" in measured(here / "by_old")[1].text
 
 
-def test_views_of_images_name_the_images_of_their_fit(vit, calibrated, here):
-    run = shutil.copytree(calibrated, here / "run")
-    assert vit("evaluate", run, "--tta", "flip", "--output", "first").code == 0
-    (file,) = run.glob("checkpoints/*.tta-flip.json")
-    fitted = json.loads(file.read_text())
-    assert fitted["validation_scores"]["split"] == "calibration"
-    file.write_text(json.dumps({**fitted, "temperature": 3.0}))  # so few images tell none
-    assert vit("evaluate", run, "--tta", "flip", "--output", "again").code == 0
-    assert "temperature 3.000, fitted on the calibration images;" in measured(here / "again")[1].text
-
-
 def test_rules_name_the_images_of_their_fit(vit, calibrated, data):
     answer = vit("predict", calibrated, data / "dark", "--target_accuracy", 0.9)
     assert answer.code == 2 and "with 8 calibration images no threshold" in answer.err

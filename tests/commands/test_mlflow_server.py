@@ -124,7 +124,7 @@ def test_a_server_that_dies_is_one_warning_at_the_end(vit, colors, tmp_path, ser
 @pytest.mark.faults("T24")
 def test_a_server_that_comes_back_gets_what_it_lacks_and_a_model(vit, colors, tmp_path, server, at_step):
     at_step({4: server.kill, 7: server.start})
-    answer = vit("train", colors, *SMALL, "--out", tmp_path / "out", "--mlflow_register", "colors", drawn=True)
+    answer = vit("train", colors, *SMALL, "--out", tmp_path / "out", "--mlflow.register", "colors", drawn=True)
     assert answer.code == 0 and said(answer) == [], answer.err
     (result,) = (tmp_path / "out").glob("*/*/*/result.json")
     for name in ("lr", "val/loss", "train/loss"):

@@ -1,4 +1,4 @@
-"""`vit predict` on images of other classes, and `--tta`: from a training to rows."""
+"""`vit predict` on images of other classes: from a training to rows."""
 
 import json
 import shutil
@@ -128,51 +128,3 @@ def test_a_novelty_of_0_95_is_novel_for_predict_and_evaluate(vit, digits_run, pi
     assert vit("evaluate", "few.ckpt", "labeled", "--output", "measured").code == 0
     unlike = json.loads((here / "measured" / "metrics.json").read_text())["answers"]["novelty"]
     assert round(unlike["unlike"]["value"] * len(found)) == unlike["counts"][-1] == len(novel)
-
-
-def test_tta_of_a_model_outside_its_run_advises_nothing_that_cannot_work(vit, digits_run, pictures, here):
-    shutil.copy(digits_run.best, here / "alone.ckpt")
-    answer = vit("predict", "alone.ckpt", pictures, "--tta", "flip")
-    assert answer.code == 0 and "vit evaluate" not in answer.err
-    assert "whether its training mirrored images is not known" in answer.err
-    assert "this model is not in its run folder" in answer.err
-
-
-@pytest.mark.faults("A7")
-def test_tta_has_a_temperature_of_its_own_after_an_evaluation(vit, run, pictures, here):
-    answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5)
-    assert answer.code == 2 and "vit evaluate RUN --tta flip" in answer.err
-    answer = vit("predict", run, pictures, "--tta", "flip", "--output", "before.csv")
-    assert answer.code == 0 and "the temperature is that of single views" in answer.err
-    assert "WARNING: --tta flip, but the training did not mirror" in answer.err
-
-    answer = vit("evaluate", run, "--tta", "flip", "--output", "measured")
-    assert answer.code == 0 and "temperature for --tta flip" in answer.err
-    metrics = json.loads((here / "measured" / "metrics.json").read_text())
-    kept = json.loads((run / "checkpoints" / "best.ckpt.tta-flip.json").read_text())
-    assert metrics["tta"] == "flip" and metrics["temperature"] == pytest.approx(kept["temperature"])
-    answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5, "--output", "after.csv")
-    assert answer.code == 0 and "single views" not in answer.err
-    assert "novelty stays empty: it is that of one view, and --tta flip averages several" in answer.err
-    assert {row["novelty"] for row in rows(here / "after.csv")} == {""}
-    before, after = rows(here / "before.csv"), rows(here / "after.csv")
-    assert [row["probability"] for row in before] != [row["probability"] for row in after]
-
-    content = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
-    torch.save({**content, "progress": {}}, run / "checkpoints" / "best.ckpt")  # trained again
-    answer = vit("predict", run, pictures, "--tta", "flip", "--output", "again.csv")
-    assert answer.code == 0 and "the temperature is that of single views" in answer.err
-    assert [row["probability"] for row in rows(here / "again.csv")] == [row["probability"] for row in before]
-
-
-@pytest.mark.faults("A7")
-def test_a_damaged_temperature_of_tta_is_refused(vit, run, pictures):
-    (run / "checkpoints" / "best.ckpt.tta-flip.json").write_text('{"temperature": -1}')
-    answer = vit("predict", run, pictures, "--tta", "flip")
-    assert answer.code == 4 and "best.ckpt.tta-flip.json is damaged" in answer.err
-
-
-@pytest.mark.faults("A8")
-def test_tta_and_reject_novel_exclude_each_other(vit, digits_run, pictures):
-    answer = vit("predict", digits_run.path, pictures, "--tta", "flip", "--reject_novel")
-    assert answer.code == 2 and "one view" in answer.err

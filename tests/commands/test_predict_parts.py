@@ -150,18 +150,6 @@ def test_another_command_in_the_same_folder_is_refused(vit, digits_run, pictures
 
 
 @pytest.mark.faults("L13")
-def test_parts_with_another_temperature_for_tta_are_refused(vit, digits_run, pictures, here):
-    run = shutil.copytree(digits_run.path, here / "run")
-    command = ("predict", run, pictures, "--parts", "parts", *SIZE, "--tta", "flip")
-    assert vit(*command).code == 0
-    (here / "parts" / "part-00003.parquet").unlink()
-    assert vit("evaluate", run, "--tta", "flip").code == 0
-    answer = vit(*command)
-    assert answer.code == 2 and "another value of what 'vit evaluate --tta' fitted (by its SHA-256): none" in answer.err
-    assert not (here / "parts" / "part-00003.parquet").exists()
-
-
-@pytest.mark.faults("L13")
 def test_relative_images_are_those_of_one_folder(vit, digits_run, pictures, here, monkeypatch):
     monkeypatch.chdir(pictures)
     assert vit("predict", digits_run.path, "00.png", "--parts", here / "parts").code == 0

@@ -1,7 +1,6 @@
 """`vit predict` where the network is not sure: thresholds, and sets of labels."""
 
 import json
-import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -116,15 +115,6 @@ def test_without_validation_images_there_is_no_rule(vit, digits_run, digit_files
     answer = vit("predict", path, digit_files[0], option, 0.9)
     assert answer.code == 2 and option in answer.err and "validation images" in answer.err
     assert vit("predict", path, digit_files[0], "--reject_below", 0.5).code == 0
-
-
-@pytest.mark.faults("A1")
-def test_python_names_the_fit_that_views_need(digits_run, here):
-    """The advice was to train again."""
-    run = shutil.copytree(digits_run.path, here / "run")
-    model = python.load(run, tta="flip")
-    with pytest.raises(UsageError, match="run 'vit evaluate RUN --tta flip'"):
-        answer_rule(model.validation_scores, len(model.class_names), target_accuracy=0.5)
 
 
 @pytest.mark.faults("A2")

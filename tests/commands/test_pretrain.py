@@ -19,7 +19,7 @@ from vit.commands import train_progress
 from vit.commands.recipe_options import read_recipe
 from vit.data import samples
 from vit.data.split import read_splits
-from vit.training.pretraining.pretrainer import Pretrainer
+from vit.extras.pretrain.pretrainer import Pretrainer
 from vit.weights.open import open_pretrained
 
 # dropped paths, accumulated parts of a batch, and random crops have a state of their own
@@ -352,7 +352,7 @@ def test_the_help_hides_what_a_pretraining_does_not_use(vit):
     said = vit("pretrain", "--help").out
     assert "--method" in said and "--data.unlabelled" in said
     assert not re.findall(
-        r"label_smoothing|lora|--freeze|--time|mlflow_register|distill|teacher|find:|fsdp|finetune", said
+        r"label_smoothing|lora|--freeze|--time|mlflow.register|distill|teacher|find:|fsdp|finetune", said
     )
     shown = {
         name: re.search(rf"  --{name} .*?default:\s+([\w.]+)\)", said, re.DOTALL)[1]

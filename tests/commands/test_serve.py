@@ -12,7 +12,7 @@ import httpx
 import pytest
 from PIL import Image
 
-import vit.commands.serve as module
+import vit.extras.serve.command as module
 from tests.processes import finish, free_port, linux_only, start
 from vit.data.image_bytes import BytesReader
 from vit.inference.predictor import load

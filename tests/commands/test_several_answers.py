@@ -14,10 +14,10 @@ from tests.report.pages import Page
 from tests.tables import rows
 from vit.checkpoints.io import store_label_rules
 from vit.checkpoints.label_rules import NEVER
-from vit.commands.demo import _caption
 from vit.errors import UsageError
+from vit.extras.demo.command import _caption
 from vit.inference.answers import AnswerRule
-from vit.inference.scored_label_rows import read_scored_labels
+from vit.inference.scored_labels import read_scored_labels
 
 NAMES = ("bright", "left", "top")
 pytestmark = pytest.mark.usefixtures("here")
@@ -204,8 +204,6 @@ def test_convert_for_another_image_size_keeps_no_rules(vit, labels_run, here):
         ("predict {run} {image} --reject_below 0.5", "--reject_below"),
         ("predict {run} {image} --target_accuracy 0.9", "--target_accuracy"),
         ("predict {run} {image} --coverage 0.9", "--coverage"),
-        ("predict {run} {image} --tta flip", "--tta flip"),
-        ("evaluate {run} --tta crops", "--tta crops"),
         ("compare {run} {copy}", "vit compare"),
         ("crossval {data}", "vit crossval"),
         ("data check {data} --labels {run}", "--labels"),
@@ -229,6 +227,10 @@ def test_a_rule_in_python_is_refused_too(labels_run):
 @pytest.mark.faults("D7")
 def test_data_of_the_other_kind_are_refused(vit, labels_run, labels_csv, digits_run, colors):
     answer = vit("evaluate", labels_run.path, colors)
-    assert answer.code == 3 and "have one class each, and the model gives an image several labels" in answer.err
+    assert (
+        answer.code == 3 and "images with one class each, and the model is for images with several labels" in answer.err
+    )
     answer = vit("evaluate", digits_run.path, labels_csv)
-    assert answer.code == 3 and "have several labels, and the model gives an image one class" in answer.err
+    assert (
+        answer.code == 3 and "images with several labels, and the model is for images with one class each" in answer.err
+    )

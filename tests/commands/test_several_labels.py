@@ -20,7 +20,7 @@ from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
 from vit.commands import train_progress
 from vit.data.sources import open_source
-from vit.inference.scored_label_rows import read_scored_labels
+from vit.inference.scored_labels import read_scored_labels
 from vit.report import run_figures
 from vit.report.run_page import write_run_report
 from vit.training.planning.plan import make_plan

@@ -9,8 +9,8 @@ import pytest
 
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.data.shards import packing
 from vit.data.split import read_splits
+from vit.extras.shards import packing
 
 pytestmark = pytest.mark.usefixtures("here")
 TINY = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--model.network.depth", 1, "--data.num_workers", 0)

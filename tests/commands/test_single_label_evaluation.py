@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.commands.shown_answers import show_answers
-from vit.commands.single_label_evaluation import MeasuredImages
+from vit.commands.shown_answers import show_answers, show_measurement
 from vit.console import Reporter
 from vit.inference.metrics import measure
 from vit.inference.scored_images import ScoredImages
@@ -27,7 +26,7 @@ def test_classes_without_images_that_lower_the_macro_f1(capsys, predictions, wor
     """Images of "ant" and "bee" alone."""
     scored = ScoredImages(("0", "1", "2"), np.array([0, 1, 1]), np.eye(4, dtype=np.float32)[predictions])
     measurement = measure(scored, NAMES)
-    MeasuredImages(scored, measurement, NAMES).show(Reporter())
+    show_measurement(Reporter(), measurement)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "have no image" in line)
     assert line == "2 of 4 classes have no image here, and so no recall or F1" + words
     f1 = [row.f1 for row in measurement.per_class if row.f1 is not None]

@@ -160,7 +160,6 @@ def test_a_hub_that_cannot_help_costs_seconds(tmp_path, hub_is):
         ("--init_from", "none"),
         ("--init_from", "random", "--network", "vit_tiny_patch16_224"),
         ("--config", "c.yaml"),
-        ("--config", "image_folder", "--batch_size", "4"),
     ],
 )
 def test_a_choice_is_kept_and_the_hub_is_not_asked(train, hub, photographs, tmp_path, words):

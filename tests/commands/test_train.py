@@ -17,7 +17,8 @@ from vit.checkpoints.result import RunResult
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
-from vit.training.callbacks.metrics_csv import columns_of
+from vit.tasks.task import SINGLE_LABEL
+from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.values import dump, plain
 
@@ -102,7 +103,7 @@ def test_figures_are_pictures(digits_run):
 
 def test_metrics_have_a_row_per_epoch(digits_run):
     table = rows(digits_run.path / "metrics.csv")
-    assert tuple(table[0]) == columns_of(is_multilabel=False)
+    assert tuple(table[0]) == columns_with(SINGLE_LABEL.validation_columns)
     epochs = [row for row in table if row["val/loss"]]
     assert [(row["epoch"], row["step"]) for row in epochs] == [("0", "9"), ("1", "18")]
     for row in epochs:

@@ -11,6 +11,7 @@ from vit.data.groups import twin_notes
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL
 
 
 def table(root: Path, content: str | bytes) -> Path:
@@ -122,17 +123,17 @@ def test_one_file_under_two_names_is_listed_twice(tmp_path: Path) -> None:
 def test_columns_that_are_given_by_name(tmp_path: Path, content: str, columns: TableColumns, classes: tuple) -> None:
     source = open_source(str(table(tmp_path, content)), columns=columns)
     train = source.splits["train"]
-    assert source.class_names == classes and not source.is_multilabel and train.groups is None
+    assert source.class_names == classes and source.task is SINGLE_LABEL and train.groups is None
     assert set(train.paths) <= {"1.jpg", "2.jpg", "3.jpg"} and list(source.splits) == ["train"]
 
 
 def test_several_labels_have_columns_that_are_given_by_name(tmp_path: Path) -> None:
     lists = "path,label,tags\n1.jpg,a,x|y\n2.jpg,b,y\n3.jpg,b,x\n"
     source = open_source(str(table(tmp_path, lists)), columns=TableColumns(label="tags"))
-    assert source.is_multilabel and source.class_names == ("x", "y")
+    assert source.task is MULTI_LABEL and source.class_names == ("x", "y")
     cells = "path,crop,top,left\n9.jpg,1.jpg,0,1\n8.jpg,2.jpg,1,1\n7.jpg,3.jpg,1,0\n"
     source = open_source(str(table(tmp_path, cells)), columns=TableColumns(image="crop"))
-    assert source.is_multilabel and source.class_names == ("left", "top")
+    assert source.task is MULTI_LABEL and source.class_names == ("left", "top")
     assert list(source.splits["train"].paths) == ["1.jpg", "2.jpg", "3.jpg"]
 
 
@@ -364,11 +365,11 @@ def test_a_one_hot_table_has_one_class_for_an_image(tmp_path: Path) -> None:
     text = "".join(f"{path},{float(name == 'dog')},{float(name == 'cat')},0\n" for path, name in rows)
     (tmp_path / "t.csv").write_text(f"image,dog,cat,fox\n{text}")
     source = open_source(str(tmp_path / "t.csv"))
-    assert not source.is_multilabel and source.class_names == ("cat", "dog")
+    assert source.task is SINGLE_LABEL and source.class_names == ("cat", "dog")
     assert labels(source, "train") == dict(rows)
     assert any("each row has a single 1: one class for an image" in note for note in source.notes)
     assert any("no training image has the class fox" in note for note in source.notes)
     measured = of_same_task(open_source(str(tmp_path / "t.csv"), to_measure=True), True)
     assert measured.class_names == ("cat", "dog", "fox") and measured.splits["train"].labels[0].tolist() == [1, 0, 0]
     (tmp_path / "t.csv").write_text(f"image,dog,cat,fox\n{text.replace('1.0,0.0,0', '1.0,0.0,1')}")
-    assert open_source(str(tmp_path / "t.csv")).is_multilabel  # dogs are foxes, too
+    assert open_source(str(tmp_path / "t.csv")).task is MULTI_LABEL  # dogs are foxes, too

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from tests.science_files import deep_png, tiff
-from vit.data import formats, image_header
+from vit.data import image_header, registry
 from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
@@ -250,8 +250,7 @@ def test_a_damaged_avif_or_heic_is_one_error(kind: str) -> None:
 
 @pytest.mark.faults("I15")
 def test_a_heic_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (image_header, formats):
-        monkeypatch.setattr(module, "has_heif", lambda: False)
+    monkeypatch.setitem(registry.LIBRARIES, "HEIF", "not_installed")
     assert not has_image_extension(Path("a.heic")) and has_image_extension(Path("a.avif"))
     with pytest.raises(ImageError, match=re.escape(f"a HEIC photograph; to read it: {install('heif')}")):
         decode_image(encoded(Image.fromarray(picture()), "HEIF"))

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.science_files import deep_png, dicom, tiff
-from vit.data import decode, deep_color
+from vit.data import registry
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image
 from vit.data.gray_window import measured_window
@@ -147,8 +147,7 @@ def test_a_tiff_of_deep_colors_is_seen_through_a_window() -> None:
 
 @pytest.mark.faults("I16", "I21")
 def test_without_the_extra_dark_colors_of_a_tiff_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (decode, deep_color):
-        monkeypatch.setattr(module, "has_tifffile", lambda: False)
+    monkeypatch.setitem(registry.LIBRARIES, "TIFF", "not_installed")
     with pytest.raises(ImageError, match=r"almost black without a window; .*pip install .*\[tiff\]"):
         decode_image(deep_file(RAMP, "RGB", "TIFF"))
     assert decode_image(deep_file(RAMP * 16, "RGB", "TIFF")).max() == 255
@@ -217,7 +216,8 @@ def test_integers_of_32_bits_without_a_sign_pass_the_half_of_their_range(
     options: dict[str, object], has_extra: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pillow's integers have a sign."""
-    monkeypatch.setattr(decode, "has_tifffile", lambda: has_extra)
+    if not has_extra:
+        monkeypatch.setitem(registry.LIBRARIES, "TIFF", "not_installed")
     values = np.linspace(1.0e9, 4.2e9, 32 * 32).astype(np.uint32).reshape(32, 32)
     data = tiff(values, **options)
     found = decode_image(data, decoding=Decoding((1.0e9, 4.2e9), channels=1))[0].numpy()

@@ -1,6 +1,8 @@
 """How many processes prepare the images of a training, where the user does not say."""
 
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,10 +111,32 @@ if __name__ == "__main__":
 
 
 @linux_only
-def test_workers_of_a_killed_training_remove_their_own_sockets_alone(tmp_path):
+@pytest.mark.parametrize("place", ["short", "long" * 20])  # the path of a socket has 107 characters at most
+def test_workers_of_a_killed_training_remove_their_own_sockets_alone(tmp_path, place):
     (tmp_path / "killed.py").write_text(KILLED)
-    (tmp_path / "tmp").mkdir()
-    variables = {**environment(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
-    done = run([sys.executable, tmp_path / "killed.py"], timeout=200, real=True, cwd=tmp_path, env=variables)
+    with tempfile.TemporaryDirectory() as below:
+        folder = Path(below, place)
+        folder.mkdir()
+        variables = {**environment(tmp_path), "TMPDIR": str(folder)}
+        done = run([sys.executable, tmp_path / "killed.py"], timeout=200, real=True, cwd=tmp_path, env=variables)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "-9 [] True 1"
+
+
+CELL = """
+from vit.study.runner import _context
+if __name__ == "__main__":
+    process = _context().Process(target=print, args=("trained",))
+    process.start()
+    process.join()
+"""
+
+
+@linux_only
+def test_a_long_path_for_temporary_files_stops_no_cell_of_a_study(tmp_path):
+    (tmp_path / "cell.py").write_text(CELL)
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    variables = {**environment(tmp_path), "TMPDIR": str(folder)}
+    done = run([sys.executable, tmp_path / "cell.py"], timeout=200, real=True, cwd=tmp_path, env=variables)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr

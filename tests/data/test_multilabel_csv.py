@@ -6,6 +6,7 @@ import pytest
 from tests.data.test_csv_source import table
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.tasks.task import MULTI_LABEL
 
 EXPECTED = {"1.jpg": [1, 1], "2.jpg": [0, -1], "3.jpg": [0, 0]}  # of the labels a and b
 
@@ -23,7 +24,7 @@ EXPECTED = {"1.jpg": [1, 1], "2.jpg": [0, -1], "3.jpg": [0, 0]}  # of the labels
 def test_both_layouts_give_the_same_images(tmp_path, content):
     source = open_source(str(table(tmp_path, content)))
     train = source.splits["train"]
-    assert source.class_names == ("a", "b") and source.is_multilabel and train.labels.dtype == np.int8
+    assert source.class_names == ("a", "b") and source.task is MULTI_LABEL and train.labels.dtype == np.int8
     assert dict(zip(train.paths, train.labels.tolist(), strict=True)) == EXPECTED
 
 

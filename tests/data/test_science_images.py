@@ -14,7 +14,7 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
 from tests.science_files import PERSON, dicom, tiff
-from vit.data import decode, formats, image_header, tiff_file
+from vit.data import formats, image_header, registry
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image, deep_values
 from vit.data.formats import has_image_extension
@@ -166,10 +166,9 @@ def test_no_name_of_a_person_is_in_an_error() -> None:
 
 
 @pytest.mark.faults("I21")
-@pytest.mark.parametrize(("reader", "extra"), [("has_tifffile", "tiff"), ("has_dicom", "dicom")])
+@pytest.mark.parametrize(("reader", "extra"), [("TIFF", "tiff"), ("DICOM", "dicom")])
 def test_without_the_extra_the_reason_names_it(reader: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, reader, lambda: False)
-    monkeypatch.setattr(formats, reader, lambda: False)
+    monkeypatch.setitem(registry.LIBRARIES, reader, "not_installed")
     data = tiff(BANDS, photometric="minisblack", planarconfig="separate") if extra == "tiff" else dicom(BANDS[0])
     with pytest.raises(ImageError, match=re.escape(f"to read it: {install(extra)}")):
         decode_image(data)
@@ -254,7 +253,7 @@ def test_fewer_bits_than_8_are_all_of_them() -> None:
 
 
 def test_the_readers_are_those_of_the_extras() -> None:
-    assert pydicom.__version__ and tiff_file.is_tiff(tiff(BANDS[0])) and not tiff_file.is_tiff(dicom(BANDS[0]))
+    assert pydicom.__version__ and formats.is_tiff(tiff(BANDS[0])) and not formats.is_tiff(dicom(BANDS[0]))
 
 
 @pytest.mark.faults("I19")

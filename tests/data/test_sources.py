@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vit.data import formats
+from vit.data import registry
 from vit.data.image_files import image_files
-from vit.data.label_text import clean_label
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError, install
+from vit.tasks.label_text import clean_label
 
 
 def touch(root: Path, *names: str | bytes) -> Path:
@@ -325,7 +325,7 @@ def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: 
 def test_photographs_of_a_telephone_need_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path / "some", "a/1.jpg", "a/2.HEIC", "b/1.jpg", "b/3.dng")
     assert list(open_source(str(tmp_path / "some")).splits["train"].paths) == ["a/1.jpg", "a/2.HEIC", "b/1.jpg"]
-    monkeypatch.setattr(formats, "has_heif", lambda: False)
+    monkeypatch.setitem(registry.LIBRARIES, "HEIF", "not_installed")
     notes = open_source(str(tmp_path / "some"), allow_empty=True).notes  # which 'vit data check' lists
     assert notes[1].startswith(f"to read the HEIC files: {install('heif')}; convert the raw files to JPEG")
     touch(tmp_path / "all", "a/1.HEIC", "b/1.heic")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.science_files import tiff
-from vit.data import decode
+from vit.data import registry
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image, deep_values
 from vit.data.planes import gray_of
@@ -47,7 +47,7 @@ def test_no_channel_of_ome_and_imagej_files_is_left_out_for_rgb_and_gray(kind: s
 
 @pytest.mark.faults("I17", "I21")
 def test_without_the_extra_only_ome_files_of_several_channels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "has_tifffile", lambda: False)
+    monkeypatch.setitem(registry.LIBRARIES, "TIFF", "not_installed")
     several = tiff(BANDS[:3], ome=True, metadata={"axes": "CYX"}, photometric="minisblack")
     with pytest.raises(ImageError, match=re.escape(f"a TIFF of several channels; to read it: {install('tiff')}")):
         decode_image(several)

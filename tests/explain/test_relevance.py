@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from vit.explain.attention import record_attention
 from vit.explain.relevance import relevance, weight_gradient
-from vit.models import attend_gradient, vision_transformer
+from vit.models import vision_transformer
 
 
 @pytest.mark.parametrize("values", [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"pos_embed": "rope2d"}], ids=str)
@@ -24,8 +24,7 @@ def test_gradients_are_those_of_attention_written_out(small, images, values, mon
         kept.append(weights)
         return F.dropout(weights, drop_rate) @ v
 
-    for module in (vision_transformer, attend_gradient):
-        monkeypatch.setattr(module, "attend", written_out)
+    monkeypatch.setattr(vision_transformer, "attend", written_out)
     network(images).gather(1, class_names[:, None]).sum().backward()
     for layer, gradient, weights in zip(records, gathered, kept, strict=True):
         found = weight_gradient(layer, gradient)

@@ -10,9 +10,9 @@ import torch
 
 from tests.export.conftest import make_multilabel
 from vit.errors import CheckpointError, UsageError
-from vit.export.coreml_package import CoreMlPackage
 from vit.export.exporting import export
 from vit.export.verify import Structure
+from vit.extras.coreml.package import CoreMlPackage
 
 
 def spec_of(path):

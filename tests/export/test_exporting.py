@@ -1,5 +1,6 @@
 """Every format answers as the checkpoint does, in one file with everything in it; or it is not written at all."""
 
+import inspect
 import json
 import math
 import multiprocessing
@@ -9,22 +10,26 @@ import stat
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
+from vit import registry
+from vit.commands.export import export as command
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.export import exporting, onnx_file, timm_file
-from vit.export.exporting import FORMATS, export
+from vit.export import exporting, timm_file
+from vit.export.exporting import export, export_format
 from vit.export.format import Format
-from vit.export.onnx_file import OnnxFile
-from vit.export.openvino_files import OpenVinoFiles
 from vit.export.program import Program
 from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
+from vit.extras.export import onnx_file
+from vit.extras.export.onnx_file import OnnxFile
+from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.engine import Engine
 from vit.weights.open import open_pretrained
 
@@ -104,7 +109,7 @@ def test_safetensors_are_bit_equal_and_described(trained, tmp_path):
 def test_weights_have_the_same_bytes_every_time(trained, tmp_path, name):
     written = []
     for number in range(4):
-        FORMATS[name].write(trained("vit"), tmp_path / f"{number}.safetensors")
+        export_format(name).write(trained("vit"), tmp_path / f"{number}.safetensors")
         file = tmp_path / f"{number}.safetensors" / "model.safetensors"
         written.append((file if name == "hf" else file.parent).read_bytes())
     assert len(set(written)) == 1
@@ -163,7 +168,7 @@ def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
     assert found.num_images == 8 and found.largest < 1e-5 and found.num_labels == 0
     batch = images(made.network.image_size, 4)
     with torch.inference_mode():
-        theirs = FORMATS[name].read(made, path)(batch).numpy()
+        theirs = export_format(name).read(made, path)(batch).numpy()
     np.testing.assert_allclose(theirs, answers(made, batch), atol=1e-5)
     assert os.listdir(path.parent) == [path.name]
 
@@ -203,7 +208,7 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
     made, path = trained("vit", temperature=0.5), tmp_path / "m.safetensors"
     export(made, "timm", path)
     scope = {"timm": timm}
-    exec(FORMATS["timm"].how_to_load(made, path), scope)
+    exec(export_format("timm").how_to_load(made, path), scope)
     model = scope["model"].eval()
     with torch.inference_mode():
         theirs = model(made.description.preprocess.normalize(images(8, 3))).softmax(dim=1)
@@ -329,7 +334,7 @@ class _Wrong(Weights):
     ids=["a little off", "other labels", "no numbers", "no temperature"],
 )
 def test_a_file_that_differs_is_not_kept(trained, tmp_path, monkeypatch, change):
-    monkeypatch.setitem(exporting.FORMATS, "safetensors", _Wrong(change))
+    monkeypatch.setitem(exporting.CORE_FORMATS, "safetensors", lambda: _Wrong(change))
     with pytest.raises(CheckpointError, match=r"differs from the checkpoint by up to .* nothing was written"):
         export(trained("vit"), "safetensors", tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())
@@ -383,8 +388,9 @@ def test_a_missing_package_is_named_with_its_extra(trained, tmp_path, monkeypatc
 
 
 def test_every_format_is_a_format():
-    assert set(FORMATS) == {"coreml", "onnx", "openvino", "pt2", "safetensors", "timm", "hf"}
-    assert all(isinstance(chosen, Format) for chosen in FORMATS.values())
+    names = get_args(inspect.signature(command).parameters["format"].annotation)
+    assert set(names) == exporting.CORE_FORMATS.keys() | registry.FORMATS.keys()
+    assert all(isinstance(export_format(name), Format) for name in names)
 
 
 @pytest.mark.faults("F7")

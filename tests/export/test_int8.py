@@ -12,9 +12,9 @@ import torch
 
 from vit.errors import CheckpointError, DataError, UsageError
 from vit.export import format as exports
-from vit.export import int8
-from vit.export.exporting import FORMATS
-from vit.export.int8 import INT8_FORMATS, _temperature_factor, export_int8
+from vit.extras.int8 import export as int8
+from vit.extras.int8.export import _temperature_factor, export_int8
+from vit.extras.int8.formats import FORMATS
 from vit.inference.engine import trained_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.predictor import load
@@ -37,8 +37,8 @@ def measure_with(batch, labels, scored=ScoredImages):
     def measure(engine):
         probabilities = engine.probabilities(batch).numpy()
         if scored is ScoredLabels:
-            return ScoredLabels(names, labels, probabilities, tuple(engine.rules.temperatures.tolist()))
-        return ScoredImages(names, labels, probabilities, engine.temperature)
+            return ScoredLabels(names, labels, probabilities, temperatures=tuple(engine.rules.temperatures.tolist()))
+        return ScoredImages(names, labels, probabilities, temperature=engine.temperature)
 
     return measure
 
@@ -61,7 +61,7 @@ def made(trained):
 
 
 @pytest.mark.faults("X13")
-@pytest.mark.parametrize("name", INT8_FORMATS)
+@pytest.mark.parametrize("name", FORMATS)
 def test_int8_is_close_small_and_measured(made, tmp_path, name):
     network, batch, labels = made
     path = tmp_path / OUTPUTS[name]
@@ -182,7 +182,7 @@ def test_a_file_that_loses_too_much_is_not_kept(made, tmp_path, monkeypatch, dam
 
 
 @pytest.mark.faults("X15")
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in INT8_FORMATS])
+@pytest.mark.parametrize("name", ["coreml", "pt2", "safetensors", "timm", "hf"])
 def test_a_format_without_int8_says_which_have_it(made, tmp_path, name):
     network, batch, labels = made
     with pytest.raises(UsageError, match=f"--format {name} holds float32 only; give --format onnx or openvino"):

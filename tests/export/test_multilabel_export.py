@@ -15,7 +15,7 @@ from tests.export.conftest import make_multilabel
 from vit.checkpoints.format import Description
 from vit.checkpoints.label_rules import LabelRules
 from vit.errors import CheckpointError
-from vit.export.exporting import FORMATS, export
+from vit.export.exporting import export, export_format
 from vit.export.verify import num_different
 from vit.inference.predictor import load
 from vit.layout import OPENVINO_GRAPH
@@ -54,7 +54,7 @@ def written(made, tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_format_gives_the_sigmoid_of_each_label(made, written, name):
-    found = FORMATS[name].read(made, written(name))(IMAGES).detach()
+    found = export_format(name).read(made, written(name))(IMAGES).detach()
     torch.testing.assert_close(found, expected(made), atol=2e-6, rtol=0)
     assert float((found.sum(dim=1) - 1).abs().max()) > 0.1, "a softmax adds up to 1"
 
@@ -81,7 +81,7 @@ def test_weights_for_other_libraries_hold_the_temperatures_and_their_notes_say_1
     torch.testing.assert_close(head, own / torch.tensor([0.5, 1.0, 3.0])[:, None])
     assert notes.multilabel.temperatures.tolist() == [1.0] * 3
     assert notes.multilabel.thresholds.tolist() == [0.3, 0.5, 0.6]
-    assert "sigmoid() >= torch.tensor([0.3, 0.5, 0.6])" in FORMATS["timm"].how_to_load(made, written("timm"))
+    assert "sigmoid() >= torch.tensor([0.3, 0.5, 0.6])" in export_format("timm").how_to_load(made, written("timm"))
 
 
 def test_transformers_knows_the_kind_of_problem(written):
@@ -124,5 +124,5 @@ def test_thresholds_in_the_printed_code_are_those_of_the_checkpoint(made):
     """Rounded to 0.0, a threshold gives every image a rare label; rounded to 1.0, it gives none."""
     rules = LabelRules(np.ones(3), np.array([2.4e-7, 0.99999972, 1 / 3]))
     strict = replace(made, description=replace(made.description, multilabel=rules))
-    found = re.search(r"torch\.tensor\((\[.*?\])\)", FORMATS["timm"].how_to_load(strict, Path("m.safetensors")))
+    found = re.search(r"torch\.tensor\((\[.*?\])\)", export_format("timm").how_to_load(strict, Path("m.safetensors")))
     assert found is not None and json.loads(found[1]) == rules.thresholds.tolist()

@@ -205,8 +205,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
               "--batch_size auto on several processes",
               "refused with the option to remove; a time that is too short with a time that is enough", 2),
-        Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
-              "refused with the option to remove", 2),
         Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "
               "--freeze backbone", "refused before the first step, with the classes or options to choose from", 2),
         Fault("K24", "--freeze backbone or batch_stats without weights to start from",
@@ -348,11 +346,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the file and the command that writes such files; nothing in it is run", 4),
         Fault("E6", "openvino or onnxruntime is not installed, computes on no GPU, or cannot compute the network",
               "refused with the package to install or the option to change", 2),
-        Fault("E7", "openvino's answers differ from PyTorch's",
-              "the first batch is compared before a row is written; one warning, and PyTorch computes all rows, which "
-              "say so"),
-        Fault("E8", "the converted model beside a checkpoint is damaged, of another checkpoint or of another version",
-              "it is made again; where no folder can be written, it is made each time"),
     ),
     "Reports and rows": (
         Fault("H1", "`<script>`, `\"><img onerror=...>` or `javascript:` in the name of a file or class",

@@ -227,15 +227,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused; without the option the column novelty is empty, and one line says why", 2),
         Fault("A6", "training features of a checkpoint that are damaged, or of another network",
               "the checkpoint is refused", 4),
-        Fault("A7", "--tta without a temperature that was fitted for it, or with one of another checkpoint",
-              "one line says that the temperature is that of single views; --target_accuracy and --coverage are "
-              "refused (2); a damaged file is refused", 4),
-        Fault("A8", "--tta with --reject_novel", "refused: one view is compared", 2),
-        Fault("A9", "a rule for classes that exclude each other (--reject_below, --target_accuracy, --coverage, --tta, "
+        Fault("A9", "a rule for classes that exclude each other (--reject_below, --target_accuracy, --coverage, "
               "vit compare, vit crossval, data check --labels) for a model or data with several labels for an image",
               "refused, with the reason", 2),
-        Fault("A10", "--tta crops for a network that sees whole pictures",
-              "refused, because crops enlarge the objects; --tta flip works with any network", 2),
         Fault("A19", "a study on SLURM: a partition that does not exist, more cells than an array takes, a task whose "
               "time is over", "the partition is refused; the other cells end with the numbers of one machine"),
         Fault("A20", "a study on Ray loses a machine", "its cells are trained on another one"),

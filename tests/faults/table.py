@@ -20,16 +20,9 @@ REAL, SIMULATED, FAILED, NOT_SHOWN = "a real fault", "a simulation", "**failed**
 
 BEGINNING = """# Faults: what breaks, and what happens then
 
-`make faults` writes this page, so do not edit it. The last two columns are derived from a recorded run of the
-tests that carry a row's number.
-
-- "A real fault": the fault itself happens in at least one passing test.
-- "A simulation": every passing test puts something in place of the fault, and the last column names it.
-- A date: only tests marked `slow` show the row, and they passed on that day.
-
-`make test` runs all other tests. It fails if this page claims a row whose test is missing or failed. An error is
-one line with the problem, the place and the fix, and `--debug` adds the traceback. [Exit
-codes](reference/exit_codes.md) lists the codes.
+`make faults` writes this page, so do not edit it. A test shows each row. The last column is empty where the fault
+itself happens in a passing test. Otherwise it names what stands in for the fault, or the day on which a test marked
+`slow` passed. [Exit codes](reference/exit_codes.md) lists the codes.
 """
 
 
@@ -77,14 +70,14 @@ def document(known: dict[str, State]) -> str:
                 if counts[shown]]  # fmt: skip
     parts = [BEGINNING, f"Of {len(FAULTS)} rows, {', '.join(counted)}.\n"]
     for title, faults in SECTIONS.items():
-        head = "| # | fault | what happens | exit code | shown by | simulated, or why not shown |"
-        lines = [f"## {title}\n", head, "|---|---|---|---|---|---|"]
+        lines = [f"## {title}\n", "|#|fault|what happens|exit code|simulated, or date|", "|---|---|---|---|---|"]
         for fault in faults:
             state = known[fault.id]
             code = "" if fault.code is None else str(fault.code)
-            shown = f"{state.shown}, {state.date}" if state.date else state.shown
-            why = fault.open if state.shown == NOT_SHOWN else state.simulated
-            lines.append(" | ".join((f"| {fault.id}", fault.what, fault.then, code, shown, f"{why} |")))
+            stands_in = state.simulated and f"simulated: {state.simulated}"
+            shown = state.shown if state.shown in (FAILED, NOT_SHOWN) else ""
+            why = ", ".join(filter(None, (shown, state.date, fault.open if state.shown == NOT_SHOWN else stands_in)))
+            lines.append(f"|{fault.id}|{fault.what}|{fault.then}|{code}|{why}|")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 

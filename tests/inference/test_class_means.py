@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
-from vit.inference.class_means import balanced_accuracy, macro_f1
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, balanced_accuracy, macro_f1
 from vit.inference.metrics import with_intervals
 from vit.inference.multilabel_metrics import measure_labels
 from vit.inference.scored_images import ScoredImages

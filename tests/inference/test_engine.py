@@ -66,7 +66,7 @@ def test_parts_of_several_processes_come_back_in_order(count, processes):
         probabilities = np.repeat(numbers[:, None], 3, axis=1).astype(np.float32)
         places = [place * processes + rank for place in range(len(keys))]
         read = numbers % 4 != 2  # the others could not be read
-        scored = ScoredImages(tuple(str(number) for number in numbers[read]), numbers[read], probabilities[read], 1.0, {
+        scored = ScoredImages(tuple(str(number) for number in numbers[read]), numbers[read], probabilities[read], {
             str(number): "damaged" for number in numbers[~read]
         })  # fmt: skip
         return scored, [place for place, good in zip(places, read, strict=True) if good]

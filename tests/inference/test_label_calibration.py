@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.many_labels import scored_labels
-from vit.inference.label_calibration import FEWEST, fit_label_temperatures
+from vit.inference.label_fit import FEWEST, fit_label_temperatures
 
 
 def test_every_label_finds_its_own_temperature_again_without_its_unknown_images():

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from tests.many_labels import scored_labels
-from vit.inference.label_thresholds import fit_label_thresholds
+from vit.inference.label_fit import fit_label_thresholds
 from vit.inference.scored_labels import above
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from vit.inference.loss_interval import mean_loss
+from vit.inference.intervals import mean_loss
 from vit.inference.metrics import with_intervals
 from vit.inference.multilabel_metrics import multilabel_metrics
 from vit.inference.scored_images import ScoredImages

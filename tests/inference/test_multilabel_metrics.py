@@ -9,7 +9,7 @@ from torchmetrics.functional.classification import multilabel_average_precision,
 
 from tests.many_labels import scored_labels
 from vit.errors import DataError
-from vit.inference.average_precision import RankedImages
+from vit.inference.multilabel_bootstrap import RankedImages
 from vit.inference.multilabel_metrics import measure_labels, multilabel_metrics
 from vit.inference.scored_labels import ScoredLabels
 

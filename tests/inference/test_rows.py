@@ -15,6 +15,7 @@ from vit.csv_files import records
 from vit.errors import ResourceError, UsageError
 from vit.inference.prediction import Prediction
 from vit.inference.rows import JsonLinesWriter, from_json, merge, open_writer, to_json, write_tables
+from vit.tasks.task import MULTI_LABEL
 
 TOP = (("cat", 0.5), ("dög, the", 0.25), ("=1+1", 0.125))
 ROWS = [
@@ -162,7 +163,7 @@ def test_an_image_without_any_of_several_labels_is_ok_in_every_format(tmp_path):
     ]
     for ending in ENDINGS:
         writer = open_writer(tmp_path / f"rows{ending}", 2)
-        writer.is_multilabel = True
+        writer.task = MULTI_LABEL
         with writer:
             for row in many:
                 writer.write(row)

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from tests.many_labels import scored_labels
+from vit.checkpoints.label_rules import LabelRules
 from vit.errors import DataError
-from vit.inference.scored_label_rows import read_scored_labels, write_scored_labels
+from vit.inference.scored_labels import read_scored_labels
 
 NAMES = ("=1+1", "b c", "d")
 
 
 def test_rows_come_back_to_the_last_bit(tmp_path):
     scored, path = scored_labels(50), tmp_path / "some" / "test.csv"
-    write_scored_labels(path, scored, NAMES, (0.3, 0.5, 0.6))
+    scored.write(path, NAMES, LabelRules(np.ones(3), np.array([0.3, 0.5, 0.6])))
     found = read_scored_labels(path, NAMES, 50)
     assert found.paths == scored.paths
     np.testing.assert_array_equal(found.labels, scored.labels)
@@ -23,6 +24,6 @@ def test_rows_come_back_to_the_last_bit(tmp_path):
 
 @pytest.mark.parametrize("names", [("=1+1", "b c"), ("x", "b c", "d")])
 def test_rows_of_other_labels_are_an_error(tmp_path, names):
-    write_scored_labels(tmp_path / "test.csv", scored_labels(5), NAMES, (0.5, 0.5, 0.5))
-    with pytest.raises(DataError, match="not as its run wrote it"):
+    scored_labels(5).write(tmp_path / "test.csv", NAMES, LabelRules.unfitted(3))
+    with pytest.raises(DataError, match="is damaged"):
         read_scored_labels(tmp_path / "test.csv", names, 5)

@@ -5,7 +5,7 @@ import pytest
 
 from vit.errors import DataError
 from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_rows import read_scored, write_scored
+from vit.inference.scored_rows import read_scored
 
 NAMES = ("caf\udce9\n.png", "=1+1", 'a,"b')
 
@@ -13,7 +13,7 @@ NAMES = ("caf\udce9\n.png", "=1+1", 'a,"b')
 def test_rows_come_back(tmp_path):
     probabilities = np.array([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]], dtype=np.float32)
     scored = ScoredImages(NAMES, np.array([0, 1, 1]), probabilities).at(0.5)
-    write_scored(tmp_path / "new" / "test.csv", scored, ("cat", "\x1b[1mdog"))
+    scored.write(tmp_path / "new" / "test.csv", ("cat", "\x1b[1mdog"))
     rows = read_scored(tmp_path / "new" / "test.csv", 3)
     assert [row.path for row in rows] == list(NAMES)
     assert [(row.label, row.predicted) for row in rows] == [
@@ -26,7 +26,7 @@ def test_rows_come_back(tmp_path):
 
 def test_another_number_of_rows_is_an_error(tmp_path):
     scored = ScoredImages(("a.png",), np.array([0]), np.array([[0.9, 0.1]], dtype=np.float32))
-    write_scored(tmp_path / "test.csv", scored, ("cat", "dog"))
+    scored.write(tmp_path / "test.csv", ("cat", "dog"))
     assert len(read_scored(tmp_path / "test.csv", 1)) == 1
     with pytest.raises(DataError, match="2 rows"):
         read_scored(tmp_path / "test.csv", 2)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from tests.processes import TWO, belonging, finish, linux_only, send, start, until
+from tests.processes import TWO, belonging, communicate, finish, linux_only, send, start, until
 
 OPTIONS = (
     "digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--optim.ema_decay", "0.9",
@@ -41,7 +41,7 @@ def test_processes_end_with_a_checkpoint(tmp_path, launcher, whom, number):
         started = time.monotonic()
         whole = belonging(tmp_path)
         send({"group": whole, "main": [process.pid], "rank": belonging(tmp_path, "LOCAL_RANK=1")}[whom], number)
-        _, said = process.communicate(timeout=30)
+        _, said = communicate(tmp_path, process, 30)
         seconds = time.monotonic() - started
     finally:
         left = belonging(tmp_path)

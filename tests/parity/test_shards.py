@@ -8,8 +8,8 @@ from tests.data.shards.server import serving
 from tests.parity.interrupted import ENDED, SHORT, begun, same_but_for_rounding
 from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
+from vit.extras.shards.packing import pack
 
 KILLED = ENDED.replace("SIGTERM", "SIGKILL")
 

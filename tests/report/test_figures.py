@@ -12,7 +12,6 @@ from vit.inference.intervals import Metric
 from vit.inference.multilabel_metrics import LabelMetrics
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
-from vit.inference.scored_rows import write_scored
 from vit.report.class_counts import class_counts
 from vit.report.class_sizes import ClassSize, recall_by_size
 from vit.report.figures import confusion_matrix, curves, reliability, save
@@ -136,7 +135,7 @@ def test_normalized_images_come_back():
 
 def test_names_in_scored_rows_keep_their_bytes(tmp_path):
     scored = ScoredImages(("caf\udce9\n.png", "=1+1"), np.array([0, 1]), np.eye(2, dtype=np.float32))
-    write_scored(tmp_path / "new" / "rows.csv", scored, ("a", "b"))
+    scored.write(tmp_path / "new" / "rows.csv", ("a", "b"))
     content = (tmp_path / "new" / "rows.csv").read_bytes()
     assert b'"caf\xe9\n.png",a,a,1.000000,' in content
 

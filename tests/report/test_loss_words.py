@@ -4,12 +4,13 @@ import pytest
 import yaml
 
 from vit.report.loss_words import LossWords
+from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL
 
 ALONE = "The validation loss is the cross-entropy of the labels alone."
 
 
-def words(is_multilabel=False, augment=(("crop", 1.0), ("shift", 0.1), ("magnitude", 9)), **parts):
-    return LossWords.of(yaml.safe_dump({"augment": {"name": "light", **dict(augment)}, **parts}), is_multilabel)
+def words(task=SINGLE_LABEL, augment=(("crop", 1.0), ("shift", 0.1), ("magnitude", 9)), **parts):
+    return LossWords.of(yaml.safe_dump({"augment": {"name": "light", **dict(augment)}, **parts}), task)
 
 
 def test_a_training_on_labels():
@@ -48,8 +49,8 @@ def test_a_linear_probe_has_neither_augmentation_nor_smoothing():
 
 
 def test_several_labels():
-    assert words(is_multilabel=True, optim={"multilabel_loss": "bce"}).axis == "binary cross-entropy (nats)"
-    found = words(is_multilabel=True, optim={"multilabel_loss": "asymmetric"})
+    assert words(task=MULTI_LABEL, optim={"multilabel_loss": "bce"}).axis == "binary cross-entropy (nats)"
+    found = words(task=MULTI_LABEL, optim={"multilabel_loss": "asymmetric"})
     assert found.axis == "loss" and found.caption.startswith(
         "The training loss is the asymmetric loss with augmentation."
     )

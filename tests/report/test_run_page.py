@@ -21,7 +21,6 @@ from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_rows import write_scored
 from vit.models.spec import NetworkSpec
 from vit.report.run_page import write_run_report
 
@@ -66,7 +65,7 @@ def make(tmp_path):
         write_json(run.class_names_path, {"classes": list(class_names)})
         rows = "".join(f"train/{name}.png,{name},train\n" for name in class_names if name.replace(" ", "").isalnum())
         run.splits_path.write_text(f"path,label,split\n{rows}")
-        write_scored(run.scored_path("test"), scored, class_names)
+        scored.write(run.scored_path("test"), class_names)
         result = RunResult(
             spec=NetworkSpec("vit_tiny", len(class_names)), image_size=8, versions=versions(),
             parameters=1_234_567, flops=89_000_000, data="photos",

@@ -11,8 +11,8 @@ import torch
 
 from tests.runs import run_folder
 from vit.checkpoints.load import load
+from vit.tasks.single_label_loss import TrainingLoss
 from vit.training.linear_head import minimize
-from vit.training.training_loss import TrainingLoss
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,7 @@ from vit.data.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Prep
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
+from vit.tasks.task import Task, task_with
 
 FORMAT = 4  # the newest, with several labels for an image
 SINGLE_LABEL_FORMAT = 3  # of all other checkpoints: earlier programs read them
@@ -98,6 +99,11 @@ class Description:
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""
         return self.spec.build(self.preprocess.image_size)
+
+    @property
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return task_with(self.multilabel)
 
     def to_dict(self) -> Content:
         """Plain values. A round trip through JSON proves it, and turns tuples into lists."""

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vit.tasks.task import Task
+
 Floats = npt.NDArray[np.float64]
 
 NEVER = 2.0  # a threshold that no probability reaches, not even one that is rounded to 1
@@ -24,6 +26,11 @@ def range_words(thresholds: Iterable[float]) -> str:
 
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # beyond, probabilities are NaN or all equal
+
+
+def unfitted_rules(task: Task, num_labels: int) -> "LabelRules | None":
+    """The rules of a model before they are fitted; None where an image has one class."""
+    return None if task.is_exclusive else LabelRules.unfitted(num_labels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.atomic_files import write_json
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 from vit.plain_files import read_json
+from vit.tasks.task import Task, task_with
 from vit.version import __version__
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
@@ -142,6 +144,17 @@ class RunResult:
     validation_name: str = "epoch"
 
     @property
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return task_with(self.multilabel)
+
+    @property
+    def rules(self) -> LabelRules | None:
+        """The rules of the labels; None where an image has one class. ValueError where they are damaged."""
+        rules = self.multilabel
+        return None if rules is None else LabelRules.from_plain(rules, self.spec.num_classes)
+
+    @property
     def speed_words(self) -> str:
         """The speed of the training steps, and how much of their time the images took, if that is worth a word."""
         speed = f"{self.images_per_second:,.0f} training images/s"
@@ -157,7 +170,7 @@ class RunResult:
     @property
     def accuracy_metric(self) -> str:
         """The name of the accuracy among the metrics."""
-        return "acc1" if self.multilabel is None else "exact_match"
+        return self.task.accuracy_metric
 
     @property
     def measured_split(self) -> str:
@@ -169,8 +182,7 @@ class RunResult:
         """How many classes the test is about, where these are not all: "5 of 30 classes have test images"."""
         if self.tested_classes is None:
             return ""
-        kind = "classes" if self.multilabel is None else "labels"
-        return f"{self.tested_classes:,} of {self.spec.num_classes:,} {kind} have test images"
+        return f"{self.tested_classes:,} of {self.spec.num_classes:,} {self.task.kinds} have test images"
 
     @property
     def fitted_split(self) -> str | None:

@@ -17,6 +17,7 @@ from vit.csv_files import records
 from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.layout import RunLayout, is_of_pretraining
 from vit.plain_files import read_text
+from vit.tasks.task import task_of_columns
 
 
 class RunDirectory(RunLayout):
@@ -90,7 +91,7 @@ class RunDirectory(RunLayout):
                 done, total, unit = max((int(row["step"]) for row in rows), default=0), optim["steps"], "step"
             if done >= total:
                 return f"all {count_of(total, unit)}, but no result"
-            return f"{done:,} of {count_of(total, unit)}, {missing_fit('val/map' in (rows or [{}])[0])}"
+            return f"{done:,} of {count_of(total, unit)}, {task_of_columns((rows or [{}])[0]).missing_fit}"
         except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
             return "nothing says how many epochs are trained"
 
@@ -192,11 +193,6 @@ class RunPath(_Path):
         if found is None:
             raise run.unfinished()
         return found
-
-
-def missing_fit(is_multilabel: bool) -> str:
-    """What only the end of a training fits, in words."""
-    return "no temperatures, no thresholds" if is_multilabel else "no temperature"
 
 
 def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> str:

@@ -11,6 +11,7 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.errors import VitError, first_line
 from vit.layout import CELLS, CONFIG, CrossvalLayout, MlflowLayout, StudyLayout
+from vit.tasks.task import SINGLE_LABEL, Task
 
 State = Literal["finished", "training", "stopped", "damaged"]
 _STUDIES = {layout(Path()).description_path.name for layout in (StudyLayout, CrossvalLayout)}
@@ -32,7 +33,7 @@ class RunSummary:
             labels for an image, the exact match.
         seconds: duration of the training; None without a result.
         problem: why the run is damaged; "".
-        is_multilabel: whether an image may have several labels.
+        task: whether an image has one class, or any number of labels.
         test_images: text that is equal for runs with the same test images and as many groups; "" without test images.
     """
 
@@ -45,13 +46,13 @@ class RunSummary:
     accuracy: tuple[float, float, float] | None = None
     seconds: float | None = None
     problem: str = ""
-    is_multilabel: bool = False
+    task: Task = SINGLE_LABEL
     test_images: str = ""
 
     @property
     def metric(self) -> str:
         """What `accuracy` is; "" where there is none."""
-        return "" if self.accuracy is None else "exact match" if self.is_multilabel else "accuracy"
+        return "" if self.accuracy is None else self.task.accuracy_name
 
     def has_words(self, words: str) -> bool:
         """Whether each word occurs in path, state, day, data or network, in any case of letters."""
@@ -110,7 +111,7 @@ def summarized(run: RunDirectory) -> RunSummary:
         result.num_images.get("train"),
         _accuracy(result),
         result.seconds,
-        is_multilabel=result.multilabel is not None,
+        task=result.task,
         test_images=_test_images(result),
     )
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from vit.inference.answers import AnswerRule
     from vit.inference.prediction_sets import SetMethod
     from vit.inference.predictor import Predictor
-    from vit.inference.tta import Tta
 
 SHOWN_CLASSES = 10
 
@@ -25,7 +24,6 @@ class AnswerOptions:
     coverage: float | None
     sets: "SetMethod"
     reject_novel: bool
-    tta: "Tta | None"
 
     @classmethod
     def checked(
@@ -35,13 +33,10 @@ class AnswerOptions:
         coverage: float | None,
         sets: "SetMethod",
         reject_novel: bool,
-        tta: "Tta | None",
     ) -> "AnswerOptions":
         """The options as given. UsageError for a number out of range, and for options that exclude each other."""
         if reject_below is not None and target_accuracy is not None:
             raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
-        if reject_novel and tta is not None:
-            raise UsageError("--reject_novel compares one view of each image, and --tta averages several", "give one")
         if sets != "lac" and coverage is None:
             raise UsageError(f"--sets {sets} needs --coverage", "give --coverage 0.9")
         return cls(
@@ -50,7 +45,6 @@ class AnswerOptions:
             fraction("--coverage", coverage),
             sets,
             reject_novel,
-            tta,
         )
 
     def _check_none_given(self) -> None:
@@ -73,12 +67,6 @@ class AnswerOptions:
             self._check_none_given()
         from vit.inference.answers import answer_rule
 
-        option = "--target_accuracy" if self.target_accuracy is not None else "--coverage"
-        if self.tta and predictor.validation_scores is None and (self.target_accuracy or self.coverage):
-            raise UsageError(
-                f"{option} with --tta {self.tta} needs validation images that were scored with it",
-                f"run 'vit evaluate RUN --tta {self.tta}' first, and give RUN, the folder of the run",
-            )
         rule = answer_rule(
             predictor.validation_scores,
             len(predictor.class_names),
@@ -118,10 +106,8 @@ def _novelty_limit(predictor: "Predictor") -> float:
     return UNLIKE
 
 
-def no_novelty(predictor: "Predictor", tta: "Tta | None" = None) -> str:
+def no_novelty(predictor: "Predictor") -> str:
     """Why the predictions of a model have no novelty."""
-    if tta is not None:
-        return f"it is that of one view, and --tta {tta} averages several"
     if predictor.multilabel is not None:
         return "a model that gives several labels has none"
     if predictor.is_exported:

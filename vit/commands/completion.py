@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin
 
@@ -22,6 +21,7 @@ from vit.commands.recipe_options import SHORT, make_parser
 from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError, install, nearest
 from vit.models.network_names import OWN, timm_names
+from vit.registry import command_module
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 
 SHELLS = ("bash", "zsh", "fish")
@@ -90,7 +90,7 @@ def _known() -> dict[str, _Names]:
     """The names that options and arguments take, by what they name."""
     configs = sorted(shipped_configs())
     found = {
-        "config": [name for name in configs if not name.startswith(("networks/", "studies/"))],
+        "config": [name for name in configs if not name.startswith("studies/")],
         "study": [name.removeprefix("studies/") for name in configs if name.startswith("studies/")],
         "data": sorted(KNOWN),
         "network": [*OWN, *sorted(timm_names())],
@@ -123,7 +123,7 @@ def _parsers(name: str) -> Parser | dict[str, Parser]:
     """The parser of a command, or those of its actions."""
     if name in _RECIPE_PARSERS:
         return _RECIPE_PARSERS[name]()
-    command = getattr(import_module(f"vit.commands.{name}"), name)
+    command = getattr(command_module(name), name)
     if isinstance(command, Mapping):
         return {action: command_parser(function, f"{name} {action}") for action, function in command.items()}
     return command_parser(command, name)

@@ -23,7 +23,7 @@ _ABOUT = (
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
     "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
-_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow_register", *ONE_DEVICE)  # and those of a teacher
+_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE)  # and those of a teacher
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
@@ -90,10 +90,8 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
         return None
     if folds < 2:
         raise UsageError(f"--folds {folds}", "give 2 or more; 5 and 10 are usual")
-    for flag, is_given in (("--resume", options.resume is not None), ("--optim.lr find", options.find_lr)):
-        if is_given:
-            fix = "leave it out: the same 'vit crossval' command continues"
-            raise UsageError(f"{flag} is for vit train", fix if flag == "--resume" else "give a number")
+    if options.resume is not None:
+        raise UsageError("--resume is for vit train", "leave it out: the same 'vit crossval' command continues")
     if options.given.has_option("data.test"):
         raise UsageError("--data.test is for vit train: each fold is the test of its network", "leave it out")
     for name in ONE_DEVICE:

@@ -117,7 +117,7 @@ def _check(reporter: Reporter, source: "Source") -> "CheckResult":
 
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
-        f"{len(source.class_names):,} {'labels' if source.is_multilabel else 'classes'}"
+        f"{len(source.class_names):,} {source.task.kinds}"
     )
     with ProgressReport(reporter, "image") as progress:
         return find_problems(source, progress.update)
@@ -136,7 +136,7 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
         ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
         typical = f"{sizes.median_width}x{sizes.median_height}"
         rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
-    kind = "label" if source.is_multilabel else "class"
+    kind = source.task.kind
     names = (
         "split",
         "images",
@@ -149,7 +149,7 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     reporter.table(names, rows)
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
-    reporter.line(f"\nimages {'with' if source.is_multilabel else 'of'} a {kind}{title}")
+    reporter.line(f"\nimages {source.task.of} a {kind}{title}")
     reporter.table(
         (kind, *checked.counts),
         (

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text, warn_of_unfinished
-from vit.commands.multilabel_evaluation import MeasuredLabels, measured_labels
-from vit.commands.single_label_evaluation import MeasuredImages
-from vit.commands.tta_options import fit_tta, warn_of_mirror
+from vit.commands.shown_answers import show_measurement
 from vit.console import Reporter, count_of
 from vit.data.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
     from vit.inference.metrics import Measurement
     from vit.inference.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
-    from vit.inference.scored_labels import Scored
-    from vit.report.evaluation_page import EvaluatedImages
+    from vit.inference.scored_images import Scored
+    from vit.report.run_common import EvaluatedImages
     from vit.training.run_images import SeenImages
 
 
@@ -43,7 +41,6 @@ class Evaluation:
         unreadable: reason for each image that could not be read.
         seen: number of images that were left out because the run has seen them, by the split of the run.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
-        tta: the test-time augmentation; None: one view of each image.
         scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
         unfinished: what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished.
     """
@@ -53,7 +50,6 @@ class Evaluation:
     unreadable: dict[str, str]
     seen: dict[str, int]
     engine: str
-    tta: Literal["flip", "crops"] | None = None
     scored_although_seen: dict[str, int] = field(default_factory=dict)
     unfinished: str = ""
 
@@ -69,7 +65,6 @@ def evaluate(
     label_column: str | None = None,
     groups: str | None = None,
     output: StrPath | None = None,
-    tta: Literal["flip", "crops"] | None = None,
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
@@ -91,13 +86,9 @@ def evaluate(
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
-        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
-            crops: the middle and the corners. Its temperature is fitted on validation images of the run, and kept for
-            vit predict; null: one view
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
-        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
-            to be faster, torch otherwise
+        engine: what computes a checkpoint; auto: torch
         unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
@@ -126,9 +117,7 @@ def evaluate(
         with_model_classes,
     )
     from vit.inference.engine import distributed
-    from vit.inference.metrics import measure
     from vit.inference.predictor import load
-    from vit.inference.scored_labels import ScoredLabels
     from vit.weights.licence import licence_words
 
     with distributed() as rank:
@@ -136,41 +125,40 @@ def evaluate(
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
-        predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta, unfinished)
+        predictor = load(model, device, precision, engine, unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
-        source = of_same_task(source, predictor.multilabel is not None)
-        warn_of_mirror(model, tta, reporter)
-        if tta is not None:
-            fit_tta(model, predictor, path_text(root), reporter)
+        source = of_same_task(source, predictor.task)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, images_words(source.name, shown), samples, reporter)
-    measured: MeasuredImages | MeasuredLabels
-    if isinstance(scored, ScoredLabels):
-        assert predictor.multilabel is not None
-        measured = measured_labels(scored, predictor.multilabel, predictor.class_names)
-    else:
-        scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
-        measured = MeasuredImages(scored, measure(scored, predictor.class_names, scores=scores), predictor.class_names)
+    from vit.report import run_page  # imports matplotlib
+    from vit.report.style import save
+    from vit.report.task_report import report_of
+
+    class_names, rules, report = predictor.class_names, predictor.multilabel, report_of(predictor.task)
+    scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
+    measurement = report.measure(scored, class_names, rules, scores)
     folder = _folder(model, source.name, shown)
     found = Evaluation(
         new_folder(wanted, folder) if rank == 0 else wanted or folder,
-        measured.measurement,
+        measurement,
         dict(scored.left_out),
         dict(seen.left_out),
         predictor.engine.name,
-        tta,
         dict(seen.scored),
         predictor.lacks,
     )
     if rank == 0:
         with _writing(found.folder):
-            files = _write_metrics(found, seen.warning, predictor.class_names)
-            measured.write(files)
-            measured.show(reporter)
-            measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen, tta))
+            files = _write_metrics(found, seen.warning, class_names)
+            scored.write(files.predictions_path, class_names, rules)
+            for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
+                save(figure, path)
+            show_measurement(reporter, measurement)
+            images = _page_images(model, source.name, shown, samples, predictor, seen)
+            run_page.write_evaluation_page(files, images, scored, measurement)
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -276,11 +264,9 @@ def _score(predictor: "Predictor", words: str, samples: "Samples", reporter: Rep
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
     from vit.inference.image_groups import in_groups
-    from vit.inference.tta import AugmentedEngine
 
     engine = predictor.engine
     where = f"{engine.device.type}, {engine.precision}, {engine.name}"
-    where += f", {engine.tta}" if isinstance(engine, AugmentedEngine) else ""
     reporter.notice(f"{len(samples):,} {words}, {where}")
     novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
     return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
@@ -295,7 +281,6 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
     files = EvaluationLayout(found.folder)
     more = {
         "engine": found.engine,
-        "tta": found.tta,
         "left_out": {**named(found.seen), "unreadable": found.unreadable},
         "scored_although_seen": named(found.scored_although_seen),
         "warning": warning or None,
@@ -313,16 +298,26 @@ def _page_images(
     samples: "Samples",
     predictor: "Predictor",
     seen: "SeenImages",
-    tta: Literal["flip", "crops"] | None,
 ) -> "EvaluatedImages":
     """What the page says of the measured images, and reads them with."""
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
-    from vit.report.evaluation_page import EvaluatedImages
+    from vit.report.run_common import EvaluatedImages
 
     run = RunDirectory.around(Path(model))
     network = Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
-    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, seen, predictor.fitted_on, tta)
+    return EvaluatedImages(
+        model,
+        network,
+        data,
+        split,
+        samples,
+        predictor.preprocess,
+        seen,
+        predictor.fitted_on,
+        predictor.class_names,
+        predictor.multilabel,
+    )
 
 
 def _check_all_readable(found: Evaluation) -> None:

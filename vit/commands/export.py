@@ -6,28 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from vit import registry
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Model, StrPath, path_text, warn_of_unfinished
 from vit.commands.command_line import Metavar
 from vit.commands.model_card import check_card, write_card
-from vit.commands.shown_export import (
-    int8_cost,
-    show_answers,
-    show_difference,
-    show_how_to_load,
-    show_licence,
-    show_size_and_speed,
-)
-from vit.console import ProgressReport, Reporter
+from vit.commands.shown_export import show_difference, show_how_to_load, show_licence, show_size_and_speed
+from vit.console import Reporter
 from vit.data.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
 from vit.layout import OPENVINO_GRAPH, RunLayout
 
 if TYPE_CHECKING:
-    from vit.export.card_facts import Int8Cost
-    from vit.export.int8 import Int8Answers
-    from vit.inference.deployed import Trained
+    from vit.export.format import Classify, Quantizer
 
 Precision = Literal["32-true", "int8"]
 NEXT = {
@@ -86,46 +78,50 @@ def export(
     files = [] if verify is None else list_files([verify], recursive=True).paths
 
     from vit.commands.model_card import trained_model
-    from vit.export.exporting import FORMATS, check_output
+    from vit.export.exporting import check_output, export_format
     from vit.export.exporting import export as write
-    from vit.export.int8 import int8_format
     from vit.export.verify import Structure
 
-    if precision == "int8":
-        int8_format(format).check_int8_installed(format)
-    FORMATS[format].check_installed(format)
+    chosen = export_format(format)
+    quantizer: Quantizer | None = registry.INT8.load()() if precision == "int8" else None
+    if quantizer is not None:
+        quantizer.check(format)
+    chosen.check_installed(format)
     wanted = None if output is None else Path(output).expanduser()
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
-    card_file = check_card(card, format, has_folder=not FORMATS[format].ending)
+    card_file = check_card(card, format, has_folder=not chosen.ending)
     trained, reporter = trained_model(Path(model), unfinished), Reporter()
     warn_of_unfinished(trained.description.unfinished or "", reporter)
     mark = "-int8" if precision == "int8" else ""
-    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{FORMATS[format].ending}"))
-    difference, int8, exported = None, None, trained
-    if precision == "int8":
-        int8 = _write_int8(trained, format, path, Path(model), calibration, measure, reporter)
-        exported = replace(trained, description=int8[0].description)
-    else:
-        difference = write(trained, format, path, files)
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{chosen.ending}"))
     what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
     kind = f"{format}, int8" if precision == "int8" else format
-    reporter.line(f"{path}: {kind}, {len(trained.description.class_names)} {what}")
-    if int8 is not None:
-        show_answers(reporter, *int8)
-    if difference is not None:
+    summary = f"{path}: {kind}, {len(trained.description.class_names)} {what}"
+    if quantizer is not None:
+        images = path_text(calibration), path_text(measure)
+        int8 = quantizer.write(trained, format, path, Path(model), *images, reporter)
+        exported, cost = replace(trained, description=int8.description), int8.cost
+        classify: Classify | None = int8.classify
+        reporter.line(summary)
+        reporter.facts(int8.facts)
+    else:
+        difference = write(trained, format, path, files)
+        exported, cost = trained, None
+        classify = None if isinstance(difference, Structure) else chosen.read(trained, path)
+        reporter.line(summary)
         show_difference(reporter, difference, files, verify)
     show_licence(reporter, trained)
-    written = write_card(Path(model), exported, format, path, card_file, None if int8 is None else int8[1])
+    written = write_card(Path(model), exported, format, path, card_file, cost)
     if written is not None:
         reporter.line(f"model card: {written}")
-    show_size_and_speed(reporter, trained, format, precision, path, runs=not isinstance(difference, Structure))
+    show_size_and_speed(reporter, trained, kind, path, classify)
     show_how_to_load(reporter, exported, format, path)
     if format in NEXT:
         following = NEXT[format].format(path=shlex.quote(str(path)))
     else:
-        images = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
-        following = f"vit evaluate {shlex.quote(os.fspath(model))}{images}"
+        data = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
+        following = f"vit evaluate {shlex.quote(os.fspath(model))}{data}"
     is_refused = trained.description.unfinished is not None and not following.startswith("vit train")
     reporter.next_command(following + " --unfinished" * is_refused)
     return path
@@ -145,26 +141,3 @@ def _check_images(
             raise UsageError(f"{option} is for --precision int8", f"add it, or leave {option} out")
     if measure is not None:
         check_data(os.fspath(measure))
-
-
-def _write_int8(
-    trained: "Trained",
-    format: str,
-    path: Path,
-    model: Path,
-    calibration: StrPath | None,
-    measure: StrPath | None,
-    reporter: Reporter,
-) -> tuple["Int8Answers", "Int8Cost"]:
-    """(answers on labeled images, what int8 costs on them)."""
-    from vit.commands.export_images import calibration_images, labeled_samples, scorer
-    from vit.export.int8 import export_int8
-
-    preprocess = trained.description.preprocess
-    samples, measured = labeled_samples(model, trained.description, path_text(measure), reporter)
-    images = calibration_images(model, preprocess, path_text(calibration))
-    reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
-    with ProgressReport(reporter, "image calibrated") as progress:
-        score, fitted_on = scorer(samples, preprocess), measured.split if measure is None else None
-        answers = export_int8(trained, format, path, images, score, progress.update, fitted_on)
-    return answers, int8_cost(answers, measured)

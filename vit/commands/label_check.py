@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vit.commands.train_plan import warn_of_seen
 from vit.console import ProgressReport, Reporter, percent
 from vit.csv_files import new_table
+from vit.data.dataset_names import is_far
 from vit.errors import DataError, ResourceError, UsageError
 from vit.inference.files import free_name
 from vit.layout import CrossvalLayout, RunLayout
@@ -54,10 +55,8 @@ class LabelCheck:
     @property
     def can_be_listed(self) -> bool:
         """Whether `vit train` can read the images from a CSV, as files or at addresses."""
-        from vit.data.shards.far import FarImages
-
         return all(
-            samples.root is not None or isinstance(samples.reader, FarImages) for samples in self.source.splits.values()
+            samples.root is not None or all(map(is_far, samples.paths)) for samples in self.source.splits.values()
         )
 
 

@@ -12,9 +12,10 @@ from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
 from vit.data.copies import copied_words
 from vit.data.groups import leak_note, with_groups
-from vit.data.label_text import ABSENT, NOT_KNOWN
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
+from vit.tasks.label_text import ABSENT, NOT_KNOWN
+from vit.tasks.task import Task
 from vit.training.run_images import MEASURED, SEEN, SeenImages, check_contents, groups_in_training
 from vit.training.seen_before import learned_from, seen_in_training
 
@@ -187,17 +188,16 @@ def with_model_classes(
     Raises:
         DataError: the model does not know a class.
     """
-    what = "labels" if source.is_multilabel else "classes"
     source = _spelled_alike(source, class_names)
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [name for name in source.class_names if name not in numbers]
     if unknown:
         raise DataError(
-            f"{source.name} has {what} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
+            f"{source.name} has {source.task.kinds} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
             f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
             "rename or remove them",
         )
-    if source.is_multilabel:
+    if not source.task.is_exclusive:
         return _with_model_labels(samples, source, class_names, reporter)
     labels = np.array([numbers[name] for name in source.class_names], dtype=np.int64)[samples.labels]
     missing = sorted(set(range(len(class_names))) - set(labels.tolist()))
@@ -224,7 +224,7 @@ def _with_model_labels(
 
     A label that the data set does not have is unknown. Where images list their labels, no image has it.
     """
-    columns = {name: samples.label_rows[:, number] for number, name in enumerate(source.class_names)}
+    columns = {name: samples.labels[:, number] for number, name in enumerate(source.class_names)}
     nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
     labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
     missing = [name for name in class_names if name not in columns]
@@ -236,22 +236,14 @@ def _with_model_labels(
     return replace(samples, labels=labels)
 
 
-def of_same_task(source: "Source", is_multilabel: bool) -> "Source":
+def of_same_task(source: "Source", task: "Task") -> "Source":
     """The images for a model of one class or of several labels: those of a one-hot table suit both.
 
     Raises:
         DataError: the images have one class each, and the model gives several labels; or the other way.
     """
-    if source.is_multilabel == is_multilabel:
+    if source.task is task:
         return source
     if source.is_one_hot:
         return source.with_label_rows()
-    if is_multilabel:
-        raise DataError(
-            f"the images of {source.name} have one class each, and the model gives an image several labels",
-            "give a CSV with the columns path and labels, or one column of 0 and 1 for each label",
-        )
-    raise DataError(
-        f"the images of {source.name} have several labels, and the model gives an image one class",
-        "give class folders, or a CSV with the columns path and label",
-    )
+    raise DataError(f"{source.name} has {source.task.described}, and the model is for {task.described}", task.layout)

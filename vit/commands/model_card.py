@@ -57,12 +57,12 @@ def write_card(
         path: the export.
         card: new file for the card of a single file; None: no card.
     """
-    from vit.export.exporting import FORMATS
+    from vit.export.exporting import export_format
 
-    file = card if FORMATS[format].ending else path / CARD
+    file = card if export_format(format).ending else path / CARD
     if file is None:
         return None
-    code = FORMATS[format].how_to_load(trained, Path(path.name))
+    code = export_format(format).how_to_load(trained, Path(path.name))
     return _write(file, card_of(trained, format, path.stem, code, origin_of(model), int8))
 
 

@@ -44,7 +44,6 @@ def predict(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
-    tta: Literal["flip", "crops"] | None = None,
     image_column: str | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
@@ -76,8 +75,6 @@ def predict(
             coverage holds in each class
         reject_novel: images that are unlike the training images get no label, and the status novel: those with a
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
-        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
-            crops: the middle and the corners; null: one view
         image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
             usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
@@ -85,8 +82,7 @@ def predict(
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it. In bf16-mixed, the third digit of a
             probability depends on how many images are computed together
-        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
-            to be faster, torch otherwise
+        engine: what computes a checkpoint; auto: torch
         parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
             the same time, and a stopped one may run again: only missing parts are computed
         rows_per_part: number of rows of a part
@@ -116,7 +112,7 @@ def predict(
         )
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
     if parts is not None:
@@ -137,12 +133,12 @@ def predict(
     reporter = Reporter(quiet=not is_first())
     if listed.not_read:
         reporter.notice(listed.not_read)
-    predictor = setup.load(len(files), reporter)
+    predictor = setup.load(reporter, len(files))
     setup.configure(writer, predictor)
     if rows_file.suffix.lower() == ".csv":
         if words := describe_escapes(predictor.class_names, f"{rows_file} has"):
             reporter.notice(words)
-        if writer.has_sets or writer.is_multilabel:
+        if writer.has_sets or not writer.task.is_exclusive:
             check_separator(predictor.class_names, ".jsonl or .parquet")
     own = files[_rank() :: _num_processes()]
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
@@ -154,7 +150,7 @@ def predict(
     if is_first():
         show_predictions(reporter, summary, tally)
         check_labeled(summary, on_bad == "fail")
-        labeled = "LABELS.csv" if writer.is_multilabel else "LABELED_FOLDER"
+        labeled = "LABELED_FOLDER" if writer.task.is_exclusive else "LABELS.csv"
         more = " --unfinished" * bool(predictor.lacks)
         reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}{more}")
     return summary
@@ -214,7 +210,7 @@ def _write(
 ) -> PredictionTally:
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    tally = PredictionTally(is_multilabel=writer.is_multilabel)
+    tally = PredictionTally(task=writer.task)
     with ExitStack() as stack:
         stack.enter_context(writer)
         if gallery is not None:
@@ -223,7 +219,7 @@ def _write(
             writer.write(row)
             tally.add(row)
             if gallery is not None:
-                labels = row.labels if writer.is_multilabel and row.status in DECIDED else None
+                labels = None if writer.task.is_exclusive or row.status not in DECIDED else row.labels
                 nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
                 gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
     return tally

@@ -3,8 +3,8 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +15,13 @@ from vit.commands.prediction_tally import DECIDED, PredictionSummary
 from vit.console import ProgressReport, Reporter, count_of
 from vit.errors import BadInputsError, UsageError
 from vit.layout import PartsLayout
-from vit.study.cluster import ClusterOptions
+from vit.study.executors import Alive, cluster_of
 
 if TYPE_CHECKING:
     from vit.inference.manifest import Manifest
 
 _POLL = 1.0  # seconds between two looks at the files
 _GRACE = 20.0  # seconds in which the last files of a task may still appear on a shared file system
-_Alive = Callable[[Collection[str]], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,8 @@ def _follow_tasks(job: PartsJob, manifest: "Manifest", where: ExecutorOptions, f
     if tasks:
         kind = "task" if len(tasks) == 1 else "tasks"
         reporter.notice(f"{len(tasks):,} {kind} of {where.executor.upper()}; their logs are in {files.jobs_dir}")
-        with _started(where, files, tasks) as (names, alive):
+        files.jobs_dir.mkdir(exist_ok=True)
+        with cluster_of(where.executor).started(files.jobs_dir, tasks, where.cluster_options) as (names, alive):
             _follow(files, manifest, names, alive, reporter)
     summary = _summary(files, manifest, before)
     num_missing = manifest.num_parts - len(files.finished())
@@ -108,35 +108,7 @@ def _follow_tasks(job: PartsJob, manifest: "Manifest", where: ExecutorOptions, f
     return summary
 
 
-@contextmanager
-def _started(
-    where: ExecutorOptions, files: PartsLayout, tasks: Sequence[PartsTask]
-) -> Iterator[tuple[list[str], _Alive]]:
-    """Names of the tasks, and a function that says which of them wait or run."""
-    options: ClusterOptions = where.cluster_options
-    files.jobs_dir.mkdir(exist_ok=True)
-    if where.executor == "slurm":
-        from vit.study.slurm import alive, interrupted, largest_array, submit
-
-        names = submit(files.jobs_dir, tasks[: largest_array()], options, None)
-        try:
-            yield names, alive
-        except KeyboardInterrupt as error:
-            raise interrupted(names) from error
-        return
-    import ray
-
-    from vit.study.ray_tasks import RayTasks
-
-    ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
-    try:
-        found = RayTasks(ray, {str(number): task for number, task in enumerate(tasks)}, options, None)
-        yield list(found.names), found.alive
-    finally:
-        ray.shutdown()
-
-
-def _follow(files: PartsLayout, manifest: "Manifest", names: Sequence[str], alive: _Alive, reporter: Reporter) -> None:
+def _follow(files: PartsLayout, manifest: "Manifest", names: Sequence[str], alive: Alive, reporter: Reporter) -> None:
     """Wait until all parts are there, or all tasks have ended; the progress counts the parts."""
     gone_since: float | None = None
     with ProgressReport(reporter, "part") as progress:

@@ -16,7 +16,7 @@ from vit.data.dataset_names import HUB, TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, ResourceError, UsageError
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
-from vit.layout import PartsLayout, tta_path
+from vit.layout import PartsLayout
 
 if TYPE_CHECKING:
     from vit.data.image_bytes import ImageReader
@@ -109,8 +109,8 @@ def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | N
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     tally = PredictionTally()
     if num_there < manifest.num_parts:
-        predictor = setup.load(manifest.num_rows, reporter)
-        tally.is_multilabel = predictor.multilabel is not None
+        predictor = setup.load(reporter, manifest.num_rows)
+        tally.task = predictor.task
 
         def open_rows(path: Path) -> "ParquetWriter":
             writer = ParquetWriter(path, setup.top_k)
@@ -213,7 +213,6 @@ def _asked(job: PartsJob) -> "RowsAsked":
         model=_model_hash(Path(setup.model)),
         options={name: str(value) for name, value in options.items()},
         rows_per_part=job.rows_per_part,
-        fitted_tta=_fitted_hash(Path(setup.model), setup.wanted.tta),
     )
 
 
@@ -225,15 +224,6 @@ def _model_hash(model: Path) -> str:
     file = checkpoint_of(model)
     parts = [file, file.with_suffix(".bin")] if file.suffix == OPENVINO else [file]
     return "+".join(file_hash(part) for part in parts)
-
-
-def _fitted_hash(model: Path, tta: str | None) -> str:
-    """SHA-256 of the file with what `vit evaluate --tta` fitted: it changes probabilities as the checkpoint does."""
-    from vit.checkpoints.io import file_hash
-    from vit.checkpoints.run import checkpoint_of
-
-    file = None if tta is None else tta_path(checkpoint_of(model), tta)
-    return "none" if file is None or not file.is_file() else file_hash(file)
 
 
 def _reader(job: PartsJob, manifest: "Manifest") -> "ImageReader | None":

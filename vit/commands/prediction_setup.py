@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model
 from vit.commands.answer_options import AnswerOptions, no_novelty
 from vit.commands.arguments import warn_of_unfinished
-from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import Reporter
-from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName, check_engine
 
 if TYPE_CHECKING:
     from vit.inference.predictor import Predictor
@@ -42,41 +41,29 @@ class PredictionSetup:
         check_model(self.model, self.unfinished)
         check_engine(self.engine, Path(self.model), self.device)
 
-    def load(self, num_images: int, reporter: Reporter, is_service: bool = False) -> "Predictor":
-        """The model with its rule, and lines that say what computes how many images; a service does not know how many.
-
-        Args:
-            num_images: number of images, by which the engine is chosen.
-        """
+    def load(self, reporter: Reporter, num_images: int | None = None) -> "Predictor":
+        """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
         from vit.inference.predictor import load
 
-        is_exported = Path(self.model).suffix in (ONNX, OPENVINO)
-        needs_torch = self.wanted.reject_novel and self.engine == "auto" and not is_exported
-        engine: EngineName = "torch" if needs_torch else self.engine
-        predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta, self.unfinished)
+        predictor = load(self.model, self.device, self.precision, self.engine, self.unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
-        warn_of_mirror(self.model, self.wanted.tta, reporter)
-        if self.wanted.tta is not None:
-            say_uncalibrated(self.model, predictor, self.wanted.tta, reporter)
         if predictor.novelty is None:
-            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor, self.wanted.tta)}")
-        kind = "classes" if predictor.multilabel is None else "labels"
-        reporter.notice(
-            f"{'' if is_service else f'{num_images:,} files, '}{len(predictor.class_names)} {kind}, "
-            f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
-        )
+            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
+        files, used = "" if num_images is None else f"{num_images:,} files, ", predictor.engine
+        kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
+        reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
         return predictor
 
     def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:
         """Set the columns of a writer."""
         writer.top_k = min(self.top_k, len(predictor.class_names))
-        writer.is_multilabel = predictor.multilabel is not None
+        writer.task = predictor.task
         writer.all_of = predictor.class_names if self.probabilities else ()
         writer.has_sets = self.wanted.coverage is not None
 
     def num_ranked(self, predictor: "Predictor") -> int:
         """The number of classes that a row needs."""
         num_classes = len(predictor.class_names)
-        needs_all = self.probabilities or predictor.multilabel is not None
+        needs_all = self.probabilities or not predictor.task.is_exclusive
         return num_classes if needs_all else min(self.top_k, num_classes)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter, count_of, percent
+from vit.tasks.task import SINGLE_LABEL, Task
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
@@ -53,7 +54,7 @@ class PredictionTally:
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
-    is_multilabel: bool = False
+    task: Task = SINGLE_LABEL
     judged: int = 0  # images with a novelty
     novel: int = 0
 
@@ -65,7 +66,7 @@ class PredictionTally:
         if len(self.first) < SHOWN_FILES:
             self.first.append(row)
         if row.status == "ok":
-            self.labels.update(row.labels if self.is_multilabel else (row.label,))
+            self.labels.update((row.label,) if self.task.is_exclusive else row.labels)
         elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
@@ -78,17 +79,24 @@ class PredictionTally:
         return PredictionSummary(output, page, total, unlabeled, self.statuses["unsure"], dict(self.labels), novel)
 
 
-def _show_several(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
-    """The labels of each of a few images, or how many images have each label."""
-    if summary.num_files > SHOWN_FILES:
-        reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
-        return
-    good = [row for row in tally.first if row.status == "ok"]
-    if good:
-        reporter.table(("file", "labels"), [(row.path, _labels_words(row)) for row in good])
+def _show_files(reporter: Reporter, tally: PredictionTally) -> None:
+    """The answer for each of a few files."""
+    columns: tuple[str, ...] = ("file", "labels")
+    rows: list[tuple[str, ...]] = [(row.path, _labels_text(row)) for row in tally.first if row.status == "ok"]
+    if tally.task.is_exclusive:
+        columns = ("file", "label", "probability", "set")
+        rows = [
+            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
+            for row in tally.first
+            if row.probability is not None
+        ]
+        count = 4 if any(row[3] for row in rows) else 3
+        columns, rows = columns[:count], [row[:count] for row in rows]
+    if rows:
+        reporter.table(columns, rows)
 
 
-def _labels_words(row: "Prediction") -> str:
+def _labels_text(row: "Prediction") -> str:
     """The labels of an image with their probabilities; without one, the label that is nearest to it."""
     found = dict(row.top)
     if row.labels:
@@ -99,20 +107,10 @@ def _labels_words(row: "Prediction") -> str:
 
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
     """The labels, or how many files have each, and the files that could not be read."""
-    if tally.is_multilabel:
-        _show_several(reporter, summary, tally)
-    elif summary.num_files <= SHOWN_FILES:
-        good = [
-            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
-            for row in tally.first
-            if row.probability is not None
-        ]
-        if good:
-            columns = ("file", "label", "probability", "set")
-            count = 4 if any(row[3] for row in good) else 3
-            reporter.table(columns[:count], [row[:count] for row in good])
-    else:
+    if summary.num_files > SHOWN_FILES:
         reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
+    else:
+        _show_files(reporter, tally)
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     if summary.num_unsure:

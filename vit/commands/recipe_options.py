@@ -19,7 +19,7 @@ from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.image_options import AugmentConfig, DataConfig
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.recipe import DistillConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
+from vit.training.recipes.recipe import DistillConfig, MlflowConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.trackers import check_trackers, chosen_trackers
 from vit.training.recipes.values import plain_values, with_todays_names
 
@@ -53,9 +53,9 @@ SECTIONS: dict[str, type] = {
     "optim": OptimConfig,
     "distill": DistillConfig,
     "trainer": TrainerConfig,
+    "mlflow": MlflowConfig,
 }
-NO_TRIALS = {  # help of commands that refuse a range test and the batch size that fits
-    "optim.lr": "learning rate after the warm-up",
+NO_TRIALS = {  # help of commands that refuse the batch size that fits
     "optim.batch_size": "number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, "
     "less for small data sets",
 }
@@ -102,11 +102,9 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     parser.add_argument("--tracker_media", type=bool, default=defaults.tracker_media, help=about)
     about = "whether W&B and MLflow also get the best checkpoint"
     parser.add_argument("--tracker_model", type=bool, default=defaults.tracker_model, help=about)
-    about = "name in MLflow's model registry under which the best checkpoint is registered; null: none"
-    parser.add_argument("--mlflow_register", type=str | None, default=None, help=about)
     parser.add_argument("--dry_run", type=bool, default=False, help="show the plan, and train nothing")
     if is_pretraining:
-        parser.hide((*UNUSED, "distill"))
+        parser.hide((*UNUSED, "distill", "mlflow"))
         parser.describe({**NO_TRIALS, **_OF_PRETRAINING})
     return parser
 

@@ -11,6 +11,7 @@ from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
 from vit.layout import CrossvalLayout, RunLayout, StudyLayout
+from vit.registry import PRETRAINING_PAGE
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -83,9 +84,7 @@ def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
 
 
 def _report_pretraining(reporter: Reporter, run: "RunDirectory") -> Path:
-    from vit.report.pretrain_page import write_pretrain_report
-
-    write_pretrain_report(run)
+    PRETRAINING_PAGE.load()(run)
     reporter.facts([("report", str(run.report_path))])
     reporter.next_command(f"vit train DATA --init_from {shlex.quote(str(run.path))}")
     return run.report_path

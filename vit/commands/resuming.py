@@ -13,6 +13,7 @@ from vit.commands.recipe_options import parse_recipe, read_recipe
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
+from vit.registry import PRETRAINING_PLAN
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import UNDECIDING_PARTS, Recipe
 from vit.training.recipes.values import deciding, dump, plain
@@ -230,9 +231,8 @@ def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
         listed: images of DATA, where they are listed already.
     """
     if isinstance(recipe, PretrainRecipe):
-        from vit.training.pretraining.plan import make_pretrain_plan, pretraining_images
-
-        return make_pretrain_plan(recipe, listed or pretraining_images(recipe.data, recipe.seed))
+        plan: Plan = PRETRAINING_PLAN.load()(recipe, listed)
+        return plan
 
     from vit.training.planning.plan import make_plan
 

@@ -42,8 +42,8 @@ def open_run(
 
 def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
     """The trackers of a training; only the first process has some."""
-    from vit.training.tracking.open import Tracking, open_trackers
-    from vit.training.tracking.tracker import NoTracker
+    from vit.training.tracking.open import open_trackers
+    from vit.training.tracking.tracker import NoTracker, Tracking
 
     if not is_first():
         return NoTracker()

@@ -150,7 +150,7 @@ def _next(found: "Sequence[RunSummary]") -> str:
     if finished:
         best = finished[0]
         same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
-        if best.test_images and len(same) > 1 and not any(run.is_multilabel for run in same):
+        if best.test_images and len(same) > 1 and all(run.task.is_exclusive for run in same):
             other = _comparable(best.path, [run.path for run in same[1:_TRIED]])
             if other is not None:
                 return f"vit compare {shlex.quote(str(best.path))} {shlex.quote(str(other))}"

@@ -8,21 +8,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
 from vit.commands.arguments import PositiveInt, StrPath, path_text
 from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.dataset_names import INDEX_NAME, TableColumns, check_data
+from vit.data.registry import SOURCES
 from vit.errors import DataError, ResourceError, UsageError
-
-if TYPE_CHECKING:
-    from vit.data.shards.packing import LeftOut
 
 LEFT_OUT = "left_out.csv"
 SHOWN = 3  # images in a list
 _MEGABYTE = 10**6
+_LeftOut = tuple[str, str, str]  # path and split of an image that cannot be read, and the reason
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,6 @@ def pack(
         raise UsageError(f"OUT {folder} exists", "give a new folder; a pack is never added to")
 
     from vit.data.groups import with_groups
-    from vit.data.shards.packing import pack as write_shards
     from vit.data.sources import open_source
 
     source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups, "--groups")
@@ -93,14 +90,16 @@ def pack(
     total = sum(map(len, source.splits.values()))
     reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")
     with _whole_folder(folder) as partial, ProgressReport(reporter, "image") as progress:
-        left_out = write_shards(source, partial, shard_mb * _MEGABYTE, progress.update)
+        left_out: list[_LeftOut] = SOURCES["pack"].load()(source, partial, shard_mb * _MEGABYTE, progress.update)
         if len(left_out) == total:
             raise DataError(f"none of {total:,} images of {name} can be read", f"see 'vit data check {name}'")
         if left_out:
-            _write_left_out(partial / LEFT_OUT, left_out)
+            with new_table(partial / LEFT_OUT, ("path", "split", "reason")) as table:
+                for row in left_out:
+                    table.row(row)
         shards = sorted(partial.glob("*.tar"))
         size = sum(shard.stat().st_size for shard in shards)
-    _say_left_out(reporter, [f"{one.path}: {one.reason}" for one in left_out], f" (see {folder / LEFT_OUT})")
+    _say_left_out(reporter, [f"{path}: {reason}" for path, _, reason in left_out], f" (see {folder / LEFT_OUT})")
     kept = total - len(left_out)
     reporter.line(
         f"{count_of(kept, 'image')} in {count_of(len(shards), 'shard')}, {size / _MEGABYTE:,.1f} MB, in {folder}"
@@ -134,9 +133,6 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     if not folder.is_dir():
         raise DataError(f"SHARDS {folder} is not a folder", "give the folder that holds the .tar files")
 
-    from vit.data.shards.index import write_index
-    from vit.data.shards.tars import index_tars
-
     file = folder / INDEX_NAME if output is None else Path(output).expanduser()
     if file.exists():
         raise UsageError(f"the index {file} exists", "remove it to make it again, or give another --output")
@@ -148,12 +144,12 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     names = sorted(path.relative_to(base).as_posix() for path in folder.resolve().rglob("*.tar") if path.is_file())
     if not names:
         raise DataError(f"{folder} has no .tar files", "give the folder of the shards; unpack .tar.gz to .tar first")
-    reporter = Reporter()
+    indexing, reporter = SOURCES["tars"].import_module(), Reporter()
     with ProgressReport(reporter, "shard") as progress:
-        found = index_tars(base, names, progress.update)
+        found = indexing.index_tars(base, names, progress.update)
     try:
         with atomic_write(file) as partial:
-            write_index(found.index, partial)
+            indexing.write_index(found.index, partial)
     except OSError as error:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
     _say_left_out(reporter, found.left_out, "")
@@ -197,12 +193,6 @@ def _remove_abandoned(folder: Path) -> None:
         changed = max((path.stat().st_mtime for path in (partial, *partial.glob("*"))), default=0.0)
         if partial.is_dir() and time.time() - changed >= ABANDONED_SECONDS:
             shutil.rmtree(partial, ignore_errors=True)
-
-
-def _write_left_out(path: Path, left_out: "Sequence[LeftOut]") -> None:
-    with new_table(path, ("path", "split", "reason")) as table:
-        for one in left_out:
-            table.row((one.path, one.split, one.reason))
 
 
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:

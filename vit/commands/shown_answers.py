@@ -1,4 +1,4 @@
-"""Tables of what thresholds and prediction sets do, for the terminal"""
+"""What `vit evaluate` shows: metrics, classes or labels, and what thresholds and prediction sets do"""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,23 @@ from vit.console import Reporter, interval
 if TYPE_CHECKING:
     from vit.inference.intervals import Metric
     from vit.inference.measured_answers import MeasuredAnswers, MeasuredThreshold
+    from vit.inference.metrics import Measurement
+    from vit.inference.multilabel_metrics import MultilabelMeasurement
+
+SHOWN_ROWS = 20  # of classes or labels
+
+
+def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelMeasurement") -> None:
+    """Metrics with their intervals, the worst classes or labels, and what thresholds and prediction sets do."""
+    reporter.line(f"{measurement.describe_images()}; 95 % intervals")
+    reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
+    table = measurement.table(SHOWN_ROWS)
+    reporter.line(f"\n{table.title}")
+    reporter.table(table.columns, table.rows)
+    if table.note:
+        reporter.line(table.note)
+    if measurement.answers is not None:
+        show_answers(reporter, measurement.answers)
 
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:

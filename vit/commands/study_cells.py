@@ -164,7 +164,7 @@ class StudyProgress:
             return f"FAILED: {run.failure_path.read_text(encoding='utf-8').strip()} (see {run.log_path})"
         result = run.read_result()
         assert result is not None
-        name = "accuracy" if result.multilabel is None else "exact match"
+        name = result.task.accuracy_name
         return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"
 
 

@@ -27,7 +27,7 @@ def has_frozen(plan: StudyPlan) -> bool:
     recipes = plan.firsts.values()
     return (
         plan.design is not None
-        and not plan.source.is_multilabel
+        and plan.source.task.is_exclusive
         and all(recipe.model.init_from and recipe.model.freeze != "backbone" for recipe in recipes)
         and not any(len(choices) > 1 for choices in plan.series.values())
         and len({(recipe.model.init_from, str(recipe.model.network)) for recipe in recipes}) == len(plan.series)

@@ -17,7 +17,7 @@ from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
 from vit.commands.train_plan import show_plan, warn_of_seen, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
-from vit.commands.train_trials import Settled, check_range_test, settle
+from vit.commands.train_trials import TrialResult, run_trials
 from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
@@ -113,7 +113,6 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
-    check_range_test(options, start.recipe)
     # kept until the end: the training itself meets in its store
     meeting = start.meeting or Meeting(device_and_world_size(start.recipe)[1])
     find_bursts(start.listed, start.recipe.data, reporter, meeting)
@@ -131,8 +130,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         warn_of_seen(reporter, plan.seen_before)
-    settled = settle(plan, began, options.find_lr and resumed is None, reporter)
-    plan = settled.plan
+    decided = run_trials(plan, began, reporter)
+    plan = decided.plan
     with ExitStack() as lock:
 
         def decide() -> str:
@@ -145,25 +144,23 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
-        if settled.range_test is not None:
-            settled.range_test.write(run.range_test_path)
-        _train(settled, run, resumed is not None, reporter)
+        _train(decided, run, resumed is not None, reporter)
     return run
 
 
-def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
+def _train(decided: TrialResult, run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Train into a run folder, and on the first process write and show the result."""
     from vit.report.run_figures import write_classes
     from vit.training.finish import TrackedRows, finish
     from vit.training.fit import fit
     from vit.training.tracking.tracker import tracked
 
-    plan = settled.plan
+    plan = decided.plan
     tracker = tracker_of(plan, run, reporter)
     progress = TrainProgress(reporter, plan.validation_name, plan.rounds, plan.recipe.optim.best_metric)
     try:
         with tracked(tracker):
-            fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
+            fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, decided.data)
     except (StoppedError, DisagreementError):
         if is_first():
             raise

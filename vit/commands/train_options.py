@@ -14,7 +14,6 @@ from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
 PRINT = "--print_config"
-FIND = "find"  # as optim.lr: a range test, beside the learning rate of the recipe
 
 
 @dataclass(frozen=True)
@@ -26,19 +25,12 @@ class TrainOptions:
         resume: run folder to resume; "auto": the newest unfinished run that fits; None: a new run.
         dry_run: whether only the plan is wanted.
         print_config: whether only the recipe is wanted.
-        find_lr: whether a learning-rate range test is wanted before the training.
     """
 
     given: Given
     resume: str | None = None
     dry_run: bool = False
     print_config: bool = False
-    find_lr: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for a range test of a run that has begun."""
-        if self.find_lr and self.run is not None:
-            raise UsageError("--optim.lr find with --resume, which keeps the learning rate", "leave it out")
 
     @property
     def run(self) -> Path | None:
@@ -77,13 +69,12 @@ def read_with(
         parser.set_defaults(first_values_of_pretraining(parser))
     expanded = _expanded(words)
     configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
-    find = f"--optim.lr={FIND}"
-    plain = [word for word in expanded if word not in (PRINT, find) and not word.startswith("--config=")]
+    plain = [word for word in expanded if word != PRINT and not word.startswith("--config=")]
     values = parser.parse_args(plain, defaults=False).as_dict()
     further = {name: values.pop(name) for name in others if name in values}
     resume, dry_run = values.pop("resume", None), values.pop("dry_run", False)
     given = Given(tuple(configs), values, kind)
-    return TrainOptions(given, resume, dry_run, PRINT in expanded, find in expanded), further
+    return TrainOptions(given, resume, dry_run, PRINT in expanded), further
 
 
 def read_values(
@@ -96,18 +87,15 @@ def read_values(
     """The options of keyword arguments of Python; UsageError for an unknown name."""
     parser = make_parser(kind)
     known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
-    given, find = Given(tuple(os.fspath(one) for one in path_list(config or ())), kind=kind), False
+    given = Given(tuple(os.fspath(one) for one in path_list(config or ())), kind=kind)
     for name, value in values.items():
-        if name in ("lr", "optim.lr") and value == FIND:
-            find = True
-            continue
         if name not in known and not name.startswith("model.network."):
             parser.error(f"unrecognized arguments: --{name}")
         given = given.with_option(name, value)
     if data is not None:
         given = given.with_option("data.source", data)
     dry_run = given.options.pop("dry_run", False) is True
-    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run, find_lr=find)
+    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run)
 
 
 def _expanded(words: Sequence[str]) -> list[str]:

@@ -102,15 +102,15 @@ def _data(plan: "Plan") -> str:
     names = plan.source.class_names
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
     shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
-    kind = "labels, several for an image" if plan.source.is_multilabel else "classes"
+    kind = "classes" if plan.source.task.is_exclusive else "labels, several for an image"
     return f"{images}; {len(names)} {kind}: {shown}"
 
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
     """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
-    from vit.training.multilabel_loss import frequencies_of
+    from vit.tasks.multi_label_loss import frequencies_of
 
-    optim, rows = plan.recipe.optim, plan.source.splits["train"].label_rows
+    optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
     known, frequencies = rows >= 0, frequencies_of(rows)
     unknown = f"; {(~known).sum():,} of {known.size:,} cells are unknown" if not known.all() else ""
     rarest, commonest = int(frequencies.argmin()), int(frequencies.argmax())
@@ -127,7 +127,7 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
 
 def _classes(plan: "Plan") -> list[tuple[str, str]]:
     """What training does about unequal classes, or what to try where they differ much."""
-    if plan.source.is_multilabel:
+    if not plan.source.task.is_exclusive:
         return _labels(plan)
 
     from vit.training.class_balance import RARE

@@ -99,7 +99,7 @@ def clusters_of(
 
 
 def _label_keys(samples: Samples) -> list[object]:
-    return [row.tobytes() for row in samples.label_rows] if samples.is_multilabel else samples.labels.tolist()
+    return [row.tobytes() for row in samples.labels]
 
 
 def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> tuple[list[list[int]], int]:

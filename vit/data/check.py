@@ -10,10 +10,10 @@ import numpy.typing as npt
 from vit.csv_files import describe_escapes
 from vit.data.duplicates import Match, exact_matches, near_matches
 from vit.data.groups import leaks
-from vit.data.label_text import PRESENT
 from vit.data.preprocess import COLORS
-from vit.data.samples import Labels, Samples, Source
+from vit.data.samples import Labels, Source
 from vit.data.scan import ImageList, ScannedImages, scan_images
+from vit.tasks.task import Task
 
 Severity = Literal["error", "warning"]
 
@@ -120,13 +120,13 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     """
     images = ImageList(source)
     scanned = scan_images(images, progress)
-    counts = {split: _counted(source.splits[split], len(source.class_names)) for split in images.splits}
+    counts = {split: source.splits[split].class_counts(len(source.class_names)) for split in images.splits}
     findings = [
         *_image_findings(images, scanned),
         *_pixel_findings(images, scanned),
-        *_pair_findings(images, scanned, source.is_multilabel),
+        *_pair_findings(images, scanned, source.task),
         *_group_findings(source),
-        *_class_findings(source.class_names, counts, source.is_multilabel),
+        *_class_findings(source.class_names, counts, source.task),
         *_notes(source),
     ]
     findings.sort(key=lambda finding: (finding.severity, KINDS.index(finding.kind)))
@@ -136,13 +136,6 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     }
     num_images = {split: len(source.splits[split]) for split in images.splits}
     return CheckResult(findings, counts, num_images, sizes)
-
-
-def _counted(samples: Samples, num_classes: int) -> Labels:
-    """(C,) number of images of each class, or with each label."""
-    if samples.is_multilabel:
-        return np.asarray((samples.label_rows == PRESENT).sum(axis=0))
-    return np.bincount(samples.labels, minlength=num_classes)
 
 
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
@@ -198,19 +191,19 @@ def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:
     return tiny if 2 * tiny.sum() < scanned.readable.sum() else np.zeros_like(tiny)
 
 
-def _pair_findings(images: ImageList, scanned: ScannedImages, is_multilabel: bool) -> Iterator[Finding]:
+def _pair_findings(images: ImageList, scanned: ScannedImages, task: Task) -> Iterator[Finding]:
     groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
     for match in exact_matches(groups, splits, labels, images.differ):
-        yield _pair_finding(images, match, True, is_multilabel)
+        yield _pair_finding(images, match, True, task)
     hashes, thumbnails = scanned.perceptual_hashes, scanned.thumbnails
     for match in near_matches(groups, splits, labels, hashes, thumbnails, images.differ):
-        yield _pair_finding(images, match, False, is_multilabel)
+        yield _pair_finding(images, match, False, task)
 
 
 _CHOOSES = "the validation images choose the checkpoint, which the test measures"
 
 
-def _pair_finding(images: ImageList, match: Match, exact: bool, is_multilabel: bool) -> Finding:
+def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> Finding:
     one, other = images.describe(match.image), images.describe(match.other)
     severity: Severity = "warning"
     if match.relation == "across":
@@ -222,9 +215,8 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, is_multilabel: b
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"
-        suggestion = "look at both, keep the right class, remove the other image"
-        if is_multilabel:
-            suggestion = "look at both, keep the right labels, remove the other image"
+        right = task.kind if task.is_exclusive else task.kinds
+        suggestion = f"look at both, keep the right {right}, remove the other image"
     else:
         kind = "duplicate" if exact else "near_duplicate"
         suggestion = "remove one of the two"
@@ -245,7 +237,7 @@ def _group_findings(source: Source) -> Iterator[Finding]:
             )
 
 
-def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], is_multilabel: bool) -> Iterator[Finding]:
+def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], task: Task) -> Iterator[Finding]:
     for split, per_class in counts.items():
         for name, count in zip(class_names, per_class.tolist(), strict=True):
             if count == 0:
@@ -260,9 +252,7 @@ def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], is_
         detail = (
             f"{train[most]:,} images of {class_names[most]}, {train[least]:,} of {class_names[least]}: {ratio:.1f} to 1"
         )
-        suggestion = "add images of the small classes, and judge by balanced accuracy"
-        if is_multilabel:
-            suggestion = "add images with the rare labels, and judge by mean average precision"
+        suggestion = f"add images {task.of} the rare {task.kinds}, and judge by {task.balanced_by}"
         yield Finding("warning", "imbalance", "train", detail=detail, suggestion=suggestion)
 
 

@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from vit.atomic_files import atomic_write
 from vit.data.decode import check_header
-from vit.data.formats import FORMATS, has_heif
+from vit.data.formats import FORMATS
 from vit.data.image_bytes import HASH_BYTES, ImageError, content_hash
 from vit.data.image_header import MAX_ASPECT, MAX_PIXELS
+from vit.data.registry import has_extra
 from vit.data.samples import Samples, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
@@ -180,7 +181,7 @@ class _KnownHashes:
         self._folder = None if wanted == "off" else Path(wanted).expanduser()
         # what is an image depends on the limits
         self._base = os.fsencode(root.resolve())
-        limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_heif())).encode()
+        limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
         self._name, self._rank = content_hash(self._base, limits), rank
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()

@@ -6,11 +6,11 @@ from pathlib import Path
 from vit.data.csv_splits import split_of
 from vit.data.dataset_names import TableColumns
 from vit.data.image_csv import columns_of, given_columns, read_image_csv
-from vit.data.label_text import SEPARATOR, clean_label
 from vit.data.listed_files import ListedFiles, ListedGroups, place_of
 from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files
 from vit.errors import DataError
+from vit.tasks.label_text import SEPARATOR, clean_label
 
 
 def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) -> Source:

@@ -102,17 +102,12 @@ class ImageDataset(Dataset[Batch]):
             images = self.augment.recolored(images, draw_seeds)
         return Batch(
             image=images,
-            label=self._labels(indices),
+            label=self.samples.task.targets(self.samples.labels[indices]),
             path=tuple(self.samples.paths[index] for index in indices),
             error=tuple(self.unreadable.get(index, "") for index in asked),
             draw_seed=torch.tensor(draw_seeds),
             valid=torch.tensor([key.valid and self._has_image(key.index) for key in keys]),
         )
-
-    def _labels(self, indices: list[int]) -> Tensor:
-        """The labels of a batch (see `Batch.label`)."""
-        labels = torch.from_numpy(self.samples.labels[indices])
-        return labels.float() if self.samples.is_multilabel else labels
 
     def _has_image(self, index: int) -> bool:
         """Whether the image of an index was read, or another one stands in for it."""

@@ -4,10 +4,15 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
 
 from vit.data.formats import has_image_extension
+from vit.data.registry import SOURCES
 from vit.errors import DataError, UsageError, nearest, path_beside
 from vit.layout import RunLayout
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
 
 DIGITS = "digits"
 TORCHVISION = frozenset(
@@ -151,6 +156,35 @@ def is_parquet(data: str) -> bool:
     if path.suffix == PARQUET and path.is_file():
         return True
     return path.is_dir() and ((path / INDEX_NAME).is_file() or bool(parquet_names(path)))
+
+
+class TableSource(Protocol):
+    """Opens DATA that `is_parquet`."""
+
+    def open_source(self, data: str, columns: TableColumns, needs_train: bool) -> "Source":
+        """List the images with their labels.
+
+        Args:
+            data: DATA.
+            columns: columns of a table that are given by name.
+            needs_train: whether there must be training images, which then define the classes.
+
+        Raises:
+            UsageError: a library, a column or a config does not exist, or a column is given for an index of shards.
+            DataError: a file cannot be read, or its columns or rows cannot be used.
+            ResourceError: the hub does not give the data set.
+        """
+
+    def list_images(self, data: str, columns: TableColumns) -> "Source":
+        """List the images without their labels, in whatever splits. VitError as for `open_source`."""
+
+    def has_columns(self, data: str) -> bool:
+        """Whether DATA has columns that are given by name; an index of shards has none."""
+
+
+def table_source(data: str) -> TableSource:
+    """What opens DATA that `is_parquet`."""
+    return cast(TableSource, SOURCES["hub" if data.startswith(HUB) else "tables"].import_module())
 
 
 def parquet_names(folder: Path) -> list[str]:

@@ -31,14 +31,13 @@ from vit.data.deep_color import (
     has_deep_color,
     is_deep,
 )
-from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
-from vit.data.formats import has_dicom, has_tifffile
+from vit.data.formats import is_dicom, is_tiff
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
-from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
+from vit.data.planes import ORIENTATION_TAG, Planes, ValuesError, as_pixels, format_reader, with_channels
 from vit.data.preprocess import COLORS, Decoding, Window
-from vit.data.tiff_file import ORIENTATION_TAG, has_channel_axis, is_tiff, read_tiff
+from vit.data.registry import IMAGE_READERS, has_extra
 from vit.errors import install
 
 BACKGROUND = 255  # white, below transparent pixels
@@ -47,6 +46,8 @@ _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
 _DESCRIPTION_TAG = 270
 _SAMPLES_TAG = 277
 _SIGNED = 2  # sample format
+_CHANNELS_OF_OME = re.compile(r"\bSizeC\s*=\s*[\"'](\d{1,20})")
+_CHANNELS_OF_IMAGEJ = re.compile(r"^channels=(\d{1,20})", re.MULTILINE)
 _INVISIBLE = "all pixels are transparent; save it without transparency if it has a picture"
 _USUAL = Decoding()
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
@@ -94,17 +95,17 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", decoding
 def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes | None:
     """The values of a DICOM, or of a TIFF that Pillow does not read as it is; None: Pillow reads the file."""
     if is_dicom(data):
-        if not has_dicom():
+        if not has_extra("DICOM"):
             raise ImageError(path, "not_image", f"a DICOM image; to read it: {install('dicom')}")
-        return read_dicom(data, path, window, check_size)
+        return format_reader("DICOM").read(data, path, window, channels)
     if not is_tiff(data):
         return None
     told = _of_pillow(data, path, window, channels)
     if told is None:
         return None
-    if not has_tifffile():
+    if not has_extra("TIFF"):
         raise ImageError(path, "unreadable", f"{told}; to read it: {install('tiff')}")
-    return read_tiff(data, path, channels, check_size)
+    return format_reader("TIFF").read(data, path, window, channels)
 
 
 def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> str | None:
@@ -121,16 +122,33 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
     samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
-    if samples == 1 and has_channel_axis(tags.get(_DESCRIPTION_TAG)):
+    if samples == 1 and _has_channel_axis(tags.get(_DESCRIPTION_TAG)):
         return "a TIFF of several channels"  # Pillow takes the page of the first one for all
     if _SIGNED in tags.get(SAMPLE_FORMAT_TAG, ()) and max(tags.get(BITS_TAG, (8,))) == 8:
         return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
     keeps_high_byte = has_deep_color(image)
     # Pillow takes both bytes as pixels where colors lie one after the other
     misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(BITS_TAG, (8,))) > 8
-    if misreads or (keeps_high_byte and has_tifffile() and (window is not None or image.mode == "RGB")):
+    if misreads or (keeps_high_byte and has_extra("TIFF") and (window is not None or image.mode == "RGB")):
         return "a TIFF of 16 bits for a color"
     return None
+
+
+def _has_channel_axis(description: object) -> bool:
+    """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
+
+    Args:
+        description: value of the tag. In an untrusted file it may be anything, so it is searched, not parsed.
+    """
+    if not isinstance(description, str):
+        return False
+    if description.startswith("ImageJ="):
+        found = _CHANNELS_OF_IMAGEJ.search(description)
+    elif description.rstrip("\0\r\n\t ").endswith("OME>"):
+        found = _CHANNELS_OF_OME.search(description)
+    else:
+        return False
+    return found is not None and int(found[1]) > 1
 
 
 def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> Tensor:
@@ -180,8 +198,8 @@ def deep_values(
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
     with no_warnings:
-        if is_dicom(data) and has_dicom():
-            dicom_header(data, path, check_size)
+        if is_dicom(data) and has_extra("DICOM"):
+            IMAGE_READERS["DICOM"].import_module().header_size(data, path)
         elif not is_tiff(data) or _of_pillow(data, path, None, COLORS) is None:
             opened(data, path)
 

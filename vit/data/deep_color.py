@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from vit.data.formats import has_tifffile
 from vit.data.planes import DARKEST, ValuesError
 from vit.data.preprocess import COLORS
+from vit.data.registry import has_extra
 from vit.errors import install
 
 BITS_TAG, SAMPLE_FORMAT_TAG = 258, 339  # of TIFF
@@ -79,7 +79,7 @@ def check_high_bytes(image: Image.Image, data: bytes | None) -> None:
             end = 1
     if 1 < end <= DARKEST:
         fix = "save it as a TIFF without transparency" + (
-            "" if has_tifffile() else f"; to read that: {install('tiff')}"
+            "" if has_extra("TIFF") else f"; to read that: {install('tiff')}"
         )
         raise ValuesError(f"16-bit values below {end:,} of 65,535 would be almost black without a window; {fix}")
 

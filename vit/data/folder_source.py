@@ -16,10 +16,10 @@ from vit.data.image_files import (
     is_image,
     subfolders,
 )
-from vit.data.label_text import clean_label
 from vit.data.outputs import is_output
 from vit.data.samples import Source, label_files
 from vit.errors import DataError, EmptyClassError
+from vit.tasks.label_text import clean_label
 
 
 def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:

@@ -2,11 +2,10 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable
-from functools import cache
-from importlib.util import find_spec
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 
+from vit.data.registry import has_extra
 from vit.errors import ResourceError, how_to_read_again, install, is_of_machine
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
@@ -22,9 +21,10 @@ FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO 
     **dict.fromkeys((".heic", ".heif", ".hif"), ("HEIF",)),
     **dict.fromkeys((".dcm", ".dicom"), ("DICOM",)),
 }
+_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 _STARTS = (  # first bytes of a file -> its format
     (b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"GIF87a", "GIF"), (b"GIF89a", "GIF"), (b"BM", "BMP"),
-    (b"II*\0", "TIFF"), (b"MM\0*", "TIFF"), (b"II+\0", "TIFF"), (b"MM\0+", "TIFF"),
+    *((start, "TIFF") for start in _TIFF_STARTS),
     *((f"P{number}{space}".encode(), "PPM") for number in range(1, 7) for space in "\n "),
 )  # fmt: skip
 CONVERTIBLE = {  # endings of photographs that this program does not decode
@@ -34,33 +34,24 @@ CONVERTIBLE = {  # endings of photographs that this program does not decode
 }
 
 
-@cache
-def has_heif() -> bool:
-    """Whether the extra `heif` is installed, which reads HEIC photographs."""
-    return find_spec("pillow_heif") is not None
+def is_dicom(data: bytes) -> bool:
+    """Whether bytes begin as a DICOM file."""
+    return data[128:132] == b"DICM"
 
 
-@cache
-def has_tifffile() -> bool:
-    """Whether the extra `tiff` is installed, which reads TIFF files of many channels."""
-    return find_spec("tifffile") is not None
-
-
-@cache
-def has_dicom() -> bool:
-    """Whether the extra `dicom` is installed, which reads DICOM images."""
-    return find_spec("pydicom") is not None
+def is_tiff(data: bytes) -> bool:
+    """Whether bytes begin as a TIFF."""
+    return data[:4] in _TIFF_STARTS
 
 
 def has_image_extension(path: PurePath) -> bool:
     """Whether `read_image` reads files with this ending."""
     formats = FORMATS_OF.get(path.suffix.lower(), ())
-    return bool(formats) and _has_reader(formats[0])
+    return bool(formats) and _is_read(formats[0])
 
 
-def _has_reader(image_format: str) -> bool:
-    readers: dict[str, Callable[[], bool]] = {"HEIF": has_heif, "DICOM": has_dicom}
-    return image_format not in readers or readers[image_format]()
+def _is_read(image_format: str) -> bool:
+    return image_format not in ("HEIF", "DICOM") or has_extra(image_format)
 
 
 def begins_as_image(path: str) -> bool:
@@ -79,9 +70,9 @@ def begins_as_image(path: str) -> bool:
         found = {b"avif": "AVIF", b"heic": "HEIF", b"heix": "HEIF", b"mif1": "HEIF"}.get(start[8:12], "")
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         found = "WEBP"
-    if start[128:] == b"DICM":
+    if is_dicom(start):
         found = "DICOM"
-    return bool(found) and _has_reader(found)
+    return bool(found) and _is_read(found)
 
 
 def how_to_convert(endings: Iterable[str], folder: Path) -> str:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vit.data.label_text import alike_key
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
+from vit.tasks.label_text import alike_key
 
 ALIKE = "differ only in case, spaces, Unicode form or number format"
 UNDO = "--data.bursts split undoes it"  # ends the notes of near-duplicates that are kept together

@@ -5,12 +5,13 @@ import os
 import stat
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.errors import ResourceError, how_to_read_again, is_of_machine
+from vit.data.registry import SOURCES
+from vit.errors import DataError, ResourceError, how_to_read_again, is_of_machine
 
 MAX_BYTES = 512 * 2**20
 HASH_BYTES = 16  # of a content hash
@@ -38,6 +39,10 @@ class ImageError(Exception):
         return ImageError, (self.path, self.kind, self.reason)  # a worker process pickles its errors
 
 
+class ChangedError(DataError):
+    """The bytes of an image are not those that were listed."""
+
+
 class ImageReader(Protocol):
     """Images that are not files below a folder: in shards, or on other machines. A path names each of them."""
 
@@ -61,6 +66,11 @@ class ImageReader(Protocol):
 
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
         """(n,) number of the shard of each image; None where there are no shards."""
+
+
+def address_reader() -> ImageReader:
+    """A reader of images at addresses on other machines."""
+    return cast(ImageReader, SOURCES["addresses"].load()())
 
 
 class BytesReader:

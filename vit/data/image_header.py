@@ -8,10 +8,9 @@ import warnings
 
 from PIL import Image
 
-from vit.data.dicom_file import dicom_header, is_dicom
-from vit.data.formats import FORMATS, has_dicom, has_heif
+from vit.data.formats import FORMATS, is_dicom, is_tiff
 from vit.data.image_bytes import ImageError
-from vit.data.tiff_file import is_tiff
+from vit.data.registry import IMAGE_READERS, has_extra
 from vit.errors import install
 
 MAX_PIXELS = 64_000_000
@@ -109,11 +108,9 @@ def image_format(data: bytes) -> str:
 
 def _formats(data: bytes) -> tuple[str, ...]:
     """The formats that bytes are tried as. pillow-heif is imported where they may be HEIF."""
-    if _brand(data) not in _HEIF_BRANDS or not has_heif():
+    if _brand(data) not in _HEIF_BRANDS or not has_extra("HEIF"):
         return _OPENED
-    from pillow_heif import register_heif_opener
-
-    register_heif_opener(thumbnails=False)
+    IMAGE_READERS["HEIF"].load()()
     return (*_OPENED, "HEIF")
 
 
@@ -138,17 +135,17 @@ def num_pixels(data: bytes) -> int:
 
     0 for what is not an image within the limits. A TIFF that Pillow does not open counts as the largest image.
     """
-    sizes: list[tuple[int, int]] = []
     with no_warnings:
         try:
-            if is_dicom(data):
-                if has_dicom():
-                    dicom_header(data, "", lambda size, path: sizes.append(size))
+            if not is_dicom(data):
+                width, height = opened(data, "").size
+            elif has_extra("DICOM"):
+                width, height = IMAGE_READERS["DICOM"].import_module().header_size(data, "")
             else:
-                sizes.append(opened(data, "").size)
+                return 0
         except ImageError:
             return MAX_PIXELS if is_tiff(data) else 0
-    return min(MAX_PIXELS, sum(width * height for width, height in sizes))
+    return width * height
 
 
 def _not_an_image(data: bytes) -> str:
@@ -161,5 +158,5 @@ def _not_an_image(data: bytes) -> str:
     if _brand(data) in _AVIF_BRANDS:
         return "a damaged AVIF"
     if _brand(data) in _HEIF_BRANDS:
-        return "a damaged HEIC" if has_heif() else f"a HEIC photograph; to read it: {install('heif')}"
+        return "a damaged HEIC" if has_extra("HEIF") else f"a HEIC photograph; to read it: {install('heif')}"
     return f"not one of {', '.join(FORMATS)}"

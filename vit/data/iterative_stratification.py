@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.draws import uniform
-from vit.data.label_text import PRESENT, LabelRows
 from vit.data.samples import Labels
+from vit.tasks.label_text import PRESENT, LabelRows
 
 TIE = 0.3  # images of the rarest label by which parts may differ and still count as equal
 

@@ -6,16 +6,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from vit.data.dataset_names import is_far
 from vit.data.formats import has_image_extension
+from vit.data.image_bytes import ImageReader, address_reader
 from vit.data.image_csv import ImageTable
 from vit.data.image_files import subfolders
 from vit.errors import DataError
-
-if TYPE_CHECKING:
-    from vit.data.image_bytes import ImageReader
 
 
 class ListedFiles:
@@ -103,7 +101,7 @@ class ListedFiles:
         raise DataError(f"{where}: there is no file {folder / name}", fix)
 
 
-def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, ImageReader | None]":
+def place_of(table: Path, file_names: Sequence[str]) -> tuple[Path | None, ImageReader | None]:
     """The folder of the files that a table lists, or the reader of the addresses that it lists.
 
     Args:
@@ -112,9 +110,7 @@ def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, Imag
     """
     if not file_names or not is_far(file_names[0]):
         return table.parent, None
-    from vit.data.shards.far import FarImages  # not above: files need no fsspec
-
-    return None, FarImages()
+    return None, address_reader()
 
 
 class ListedGroups:

@@ -15,10 +15,10 @@ import numpy as np
 
 from vit.data.csv_splits import split_of
 from vit.data.image_csv import ImageTable, read_image_csv
-from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, clean_label, parse_labels
 from vit.data.listed_files import ListedFiles, ListedGroups, place_of
 from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError
+from vit.tasks.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, clean_label, parse_labels
 
 _CELLS = {"0": ABSENT, "0.0": ABSENT, "false": ABSENT, "1": PRESENT, "1.0": PRESENT, "true": PRESENT, "": NOT_KNOWN}
 _MINUS = {"-1", "-1.0"}  # absent or unknown, as the whole table decides
@@ -224,7 +224,7 @@ def _source(
         if not known.all():
             notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
     if not to_measure:
-        _check_variety(path, names, splits["train"].label_rows)
+        _check_variety(path, names, splits["train"].labels)
     return Source(path.stem, names, splits, notes, has_label_lists=is_list)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from vit.data.image_bytes import ImageError
 from vit.data.preprocess import COLORS, Window
+from vit.data.registry import IMAGE_READERS
 
 MAX_VALUE_BYTES = 768_000_000  # of decoded planes: 64 million pixels of three 32-bit values
+ORIENTATION_TAG = 274  # of TIFF and EXIF
 DARKEST = 4096  # below it the high bytes of an image are fewer than 16 levels, as of a camera of 12 bits
 _LUMA = (19_595, 38_470, 7_471)  # of 65,536: ITU-R BT.601, as Pillow's "L"
 
@@ -43,6 +45,22 @@ class Planes:
     def is_deep(self) -> bool:
         """Whether the values need more than 8 bits."""
         return self.values.dtype not in (np.uint8, np.bool_)
+
+
+class FormatReader(Protocol):
+    """Reads images of a format that Pillow does not read, or does not keep whole."""
+
+    def read(self, data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
+        """The planes for a model with some number of channels.
+
+        Raises:
+            ImageError: the file is damaged, larger than the limits, or stored in a way that is not read.
+        """
+
+
+def format_reader(image_format: str) -> FormatReader:
+    """The reader of DICOM or TIFF images."""
+    return cast(FormatReader, IMAGE_READERS[image_format].import_module())
 
 
 def as_pixels(planes: Planes, window: Window | None) -> Tensor:

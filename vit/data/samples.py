@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.image_bytes import ImageReader, read_bytes
-from vit.data.label_text import ABSENT, PRESENT, LabelRows, label_text, parse_labels
 from vit.errors import DataError, UsageError
+from vit.tasks.task import Task, task_of
 
 Labels = npt.NDArray[np.int64]
 
@@ -44,15 +44,9 @@ class Samples:
         return len(self.paths)
 
     @property
-    def is_multilabel(self) -> bool:
-        """Whether an image may have several labels."""
-        return self.labels.ndim == 2
-
-    @property
-    def label_rows(self) -> LabelRows:
-        """The labels (n, K) of images that may have several."""
-        assert self.is_multilabel
-        return self.labels
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return task_of(self.labels)
 
     def file(self, index: int) -> Path:
         """The file of one image.
@@ -110,9 +104,7 @@ class Samples:
 
     def class_counts(self, num_classes: int) -> Labels:
         """(C,) number of images of each class, or with each label."""
-        if self.is_multilabel:
-            return np.asarray((self.label_rows == PRESENT).sum(axis=0))
-        return np.bincount(self.labels[self.labels >= 0], minlength=num_classes)
+        return self.task.counts(self.labels, num_classes)
 
     def fingerprint(self) -> str:
         """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
@@ -155,9 +147,9 @@ class Source:
         return replace(self, splits=splits, is_one_hot=False)
 
     @property
-    def is_multilabel(self) -> bool:
-        """Whether an image may have several labels."""
-        return next(iter(self.splits.values())).is_multilabel
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return next(iter(self.splits.values())).task
 
     def check_one_class(self, what: str) -> None:
         """Raise UsageError where an image may have several labels.
@@ -165,7 +157,7 @@ class Source:
         Args:
             what: what needs one class for each image.
         """
-        if self.is_multilabel:
+        if not self.task.is_exclusive:
             raise UsageError(
                 f"{what} needs one class for each image, and the images of {self.name} may have several labels",
                 "see docs/guides/several_labels.md for what works with several labels",
@@ -174,17 +166,15 @@ class Source:
 
 def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
     """A sentence for each of some splits that has no image of some classes, or with some labels."""
-    notes, number, kind = [], len(source.class_names), "labels" if source.is_multilabel else "classes"
+    notes, number, task = [], len(source.class_names), source.task
     for split in splits:
         counts = source.splits[split].class_counts(number)
         absent = [name for name, count in zip(source.class_names, counts, strict=True) if not count]
         if absent:
             shown = ", ".join(absent[:_NOTED]) + ", ..." * (len(absent) > _NOTED)
-            things = "with" if source.is_multilabel else "of"
-            have = (
-                f"{number - len(absent):,} of {number:,} {kind} have {'training' if split == 'train' else split} images"
-            )
-            notes.append(f"{split} has no image {things} {len(absent)} {kind}: {shown} ({have})")
+            have = f"{number - len(absent):,} of {number:,} {task.kinds} have"
+            images = f"{'training' if split == 'train' else split} images"
+            notes.append(f"{split} has no image {task.of} {len(absent)} {task.kinds}: {shown} ({have} {images})")
     return notes
 
 
@@ -225,22 +215,4 @@ def label_files(
 
 def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
     """The class name of each image, or all its labels in one text; "" for an image without a label (-1)."""
-    if samples.is_multilabel:
-        return [label_text(row, class_names) for row in samples.label_rows]
-    return ["" if label < 0 else class_names[label] for label in samples.labels.tolist()]
-
-
-def label_array(names: Sequence[str], class_names: Sequence[str], is_multilabel: bool) -> npt.NDArray[Any]:
-    """The labels that `label_names` gave as names or texts: (n,) class numbers, or (n, K).
-
-    Raises:
-        KeyError, ValueError: a name is unknown, or a text is not one of `label_text`.
-    """
-    numbers = {name: number for number, name in enumerate(class_names)}
-    if not is_multilabel:
-        return np.array([numbers[name] for name in names], dtype=np.int64)
-    rows: LabelRows = np.full((len(names), len(class_names)), ABSENT, dtype=np.int8)
-    for row, text in zip(rows, names, strict=True):
-        for name, value in parse_labels(text).items():
-            row[numbers[name]] = value
-    return rows
+    return samples.task.names(samples.labels, class_names)

@@ -13,15 +13,15 @@ from vit.data.dataset import image_of
 from vit.data.decode import ImageError, decode_image, deep_values
 from vit.data.formats import FORMATS_OF
 from vit.data.gray_window import measured_window
+from vit.data.image_bytes import ChangedError
 from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
 from vit.data.image_header import image_format
-from vit.data.label_text import label_text
 from vit.data.planes import ChannelsError, shown
 from vit.data.preprocess import COLORS, Decoding, Window
 from vit.data.samples import Labels, Source
-from vit.data.shards.reader import ChangedError
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
+from vit.tasks.label_text import label_text
 
 NO_LABEL = "(no label)"  # in a table, of an image that may have several labels
 _PER_TASK = 32  # images that a thread takes at a time
@@ -63,7 +63,7 @@ class ImageList:
         self._rows: Labels = rows.reshape(len(rows), -1)  # (n, 1), or (n, L) with several labels for an image
         self._names: Sequence[str] = source.class_names
         self._lock, self._windows = threading.Lock(), dict[int, Window | None]()
-        if source.is_multilabel:
+        if not source.task.is_exclusive:
             sets, numbers = np.unique(rows, axis=0, return_inverse=True)
             self.labels = numbers.reshape(-1)
             self._names = [label_text(row, source.class_names) or NO_LABEL for row in sets]

@@ -21,15 +21,14 @@ import numpy as np
 
 from vit.csv_files import describe_escapes
 from vit.data.csv_source import read_csv_source
-from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
+from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.folder_source import read_folder_source
 from vit.data.groups import ALIKE, twins
 from vit.data.image_csv import column_names
-from vit.data.label_text import MISSING, PRESENT
 from vit.data.outputs import is_output
-from vit.data.parquet.open import is_index, read_parquet_source
 from vit.data.samples import Samples, Source, absent_notes
 from vit.errors import DataError
+from vit.tasks.label_text import MISSING
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 
@@ -65,7 +64,7 @@ def open_source(
     if not (is_parquet(data) or path.is_file()):
         columns.refuse(data)
     if is_parquet(data):
-        source = read_parquet_source(data, columns, needs_train=not to_measure)
+        source = table_source(data).open_source(data, columns, needs_train=not to_measure)
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
         source = read_folder_source(path, allow_empty, to_measure)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
@@ -97,7 +96,7 @@ def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableCo
     if not names:
         return given
     if is_parquet(data):
-        names = {} if is_index(data) else names
+        names = names if table_source(data).has_columns(data) else {}
     elif path.is_file() and path.suffix.lower() not in ARCHIVES:
         names = {option: name for option, name in names.items() if name in column_names(path)}
     else:
@@ -118,14 +117,10 @@ def _check(source: Source, data: str) -> None:
 
 def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
-    one_kind, kind = ("label", "labels") if source.is_multilabel else ("class", "classes")
+    one_kind, kind = source.task.kind, source.task.kinds
     counts: Counter[str] = Counter()
     for samples in source.splits.values():
-        numbers = (
-            (samples.label_rows == PRESENT).sum(axis=0)
-            if samples.is_multilabel
-            else np.bincount(samples.labels, minlength=len(source.class_names))
-        )
+        numbers = samples.class_counts(len(source.class_names))
         counts.update(dict(zip(source.class_names, map(int, numbers), strict=True)))
     counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
     source.notes.extend(f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in twins(source.class_names))

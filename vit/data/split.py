@@ -12,17 +12,16 @@ import numpy as np
 from vit.csv_files import new_table, read_table
 from vit.data.groups import UNDO
 from vit.data.iterative_stratification import iteratively_stratified
-from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source, label_names
 from vit.data.stratified import division_words, stratified
 from vit.errors import DataError
+from vit.tasks.task import Task, task_of_columns
 
 SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
 NAME = "name"  # its last column: the path below the folder of the images, as predictions/*.csv have it
-MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
 _MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
-_HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) for more in _MORE)
+_HEADERS = tuple((*columns, *more) for columns in (COLUMNS, ("path", "labels", "split")) for more in _MORE)
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
@@ -62,11 +61,9 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
-    if source.is_multilabel:
-        classes, fix = f"{len(source.class_names)} labels", "add images, or give a CSV with the column split"
-    else:
-        classes = f"{len(np.unique(train.labels))} classes"
-        fix = "add images, so that most classes have two or more, or give folders or a CSV with splits"
+    task = source.task
+    classes = f"{np.count_nonzero(train.class_counts(len(source.class_names)))} {task.kinds}"
+    fix = f"add images, so that most {task.kinds} have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
             words = f"{len(train)} images of {classes} are too few to cut a {split} split"
@@ -85,9 +82,9 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
 
 def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
     """Raise DataError if the cut left no training image with a label."""
-    if not train.is_multilabel:
+    if train.task.is_exclusive:
         return
-    gone = [class_names[number] for number in np.flatnonzero(~(train.label_rows == PRESENT).any(axis=0))]
+    gone = [class_names[number] for number in np.flatnonzero(train.class_counts(len(class_names)) == 0)]
     if gone:
         raise DataError(
             f"no training image with the label {gone[0]!r} is left after the cut",
@@ -97,7 +94,7 @@ def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
 
 def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> list[Labels]:
     """The rows of each part and of the rest, as places in `order`."""
-    if train.groups is None and train.is_multilabel:
+    if train.groups is None and not train.task.is_exclusive:
         return iteratively_stratified(train.labels[order], fractions, seed)
     groups = None if train.groups is None else [train.groups[row] for row in order]
     return stratified(train.labels[order], fractions, seed, groups)
@@ -127,7 +124,7 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
         path: the new file.
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
-    columns = MULTILABEL_COLUMNS if source.is_multilabel else COLUMNS
+    columns = ("path", source.task.column, "split")
     more = {} if hashes is None else {CONTENT: "content_hash"}
     if any(samples.groups is not None for samples in source.splits.values()):
         more[GROUP] = "group"
@@ -154,10 +151,10 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
     return found
 
 
-def lists_several_labels(path: Path) -> bool:
-    """Whether a readable `splits.csv` is of images that may have several labels."""
+def listed_task(path: Path) -> Task:
+    """The task of a readable `splits.csv`."""
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.readline().strip().split(",")[:3] == list(MULTILABEL_COLUMNS)
+        return task_of_columns(file.readline().strip().split(",")[: len(COLUMNS)])
 
 
 def lists_groups(path: Path) -> bool:

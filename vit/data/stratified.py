@@ -19,8 +19,8 @@ import numpy.typing as npt
 import scipy.sparse
 
 from vit.data.draws import uniform
-from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples
+from vit.tasks.label_text import PRESENT
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def group_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) ->
 def division_words(samples: Samples) -> str:
     """How images are divided."""
     if samples.groups is None:
-        return "stratified by labels" if samples.is_multilabel else "stratified"
+        return samples.task.divided
     several = sum(count > 1 for count in Counter(samples.groups).values())
     return f"stratified, {several:,} group{'s' * (several != 1)} of several images kept whole"
 

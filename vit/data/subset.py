@@ -91,8 +91,8 @@ def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Sa
     if num_images > len(samples):
         raise DataError(f"{num_images:,} training images are wanted, but there are {len(samples):,}", "ask for fewer")
     by_name = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
-    if samples.is_multilabel:
-        return samples.select(np.sort(by_name[nested_rows(samples.label_rows[by_name], num_images, seed)]))
+    if not samples.task.is_exclusive:
+        return samples.select(np.sort(by_name[nested_rows(samples.labels[by_name], num_images, seed)]))
     labels = samples.labels[by_name]
     order = balanced_order(labels, seed) if kind == "balanced" else natural_order(labels, seed, num_images)
     return samples.select(np.sort(by_name[order[:num_images]]))

@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vit.errors import TOO_MANY_FILES, ResourceError, VitError
+from vit.launch import shorten_socket_paths
 
 START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
 """Start method of workers; None: Python's default on this platform.
@@ -50,6 +51,7 @@ def begin_worker(worker: int) -> None:
     threading.excepthook = lambda failed: _end_for(failed.exc_value)
     # a folder of its own for sockets: the one of the study that started this training has those of other cells
     _settings().pop("tempdir", None)
+    shorten_socket_paths()
     threading.Thread(target=_end_with_training, daemon=True).start()
     # Tensors go through a socket in the folder for temporary files. A full disk is reported if the socket is created
     # here, and hangs the training if the thread that sends batches creates it.

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from vit.data.decode import read_image
-from vit.data.label_text import SEPARATOR
 from vit.errors import UsageError, nearest
 from vit.explain.attention import attention_weights, patch_map
 from vit.explain.faithfulness import Faithfulness, faithfulness, grid_size_for, mean_color
@@ -17,6 +16,7 @@ from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor
 from vit.inference.scored_labels import above
 from vit.models.vision_transformer import VisionTransformer
+from vit.tasks.label_text import SEPARATOR
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,13 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from vit import registry
 from vit.atomic_files import why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
-from vit.export.coreml_package import CoreMlPackage
 from vit.export.format import Classify, Format
-from vit.export.onnx_file import OnnxFile
-from vit.export.openvino_files import OpenVinoFiles
 from vit.export.program import Program
 from vit.export.timm_file import TimmFile
-from vit.export.transformers_folder import TransformersFolder
 from vit.export.verify import (
     GRAY,
     TOLERANCE,
@@ -39,15 +36,14 @@ from vit.inference.engine import trained_engine
 
 _LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
 
-FORMATS: dict[str, Format] = {
-    "onnx": OnnxFile(),
-    "openvino": OpenVinoFiles(),
-    "coreml": CoreMlPackage(),
-    "pt2": Program(),
-    "safetensors": Weights(),
-    "timm": TimmFile(),
-    "hf": TransformersFolder(),
-}
+CORE_FORMATS: dict[str, type[Format]] = {"pt2": Program, "safetensors": Weights, "timm": TimmFile}
+_FILE_ENDINGS = (".onnx", ".mlpackage", ".pt2", ".safetensors", ".xml", ".bin")
+
+
+def export_format(name: str) -> Format:
+    """The format of a name."""
+    made: Format = CORE_FORMATS[name]() if name in CORE_FORMATS else registry.FORMATS[name].load()()
+    return made
 
 
 def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
@@ -68,7 +64,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
         CheckpointError: the exported network differs. It is removed.
         ResourceError: the output cannot be written.
     """
-    chosen = FORMATS[name]
+    chosen = export_format(name)
     chosen.check_installed(name)
     with new_output(name, output) as written:
         chosen.write(trained, written)
@@ -138,9 +134,8 @@ def check_output(name: str, output: Path) -> None:
     """Raise UsageError if the output exists, or does not have the ending of the format."""
     if output.exists():
         raise UsageError(f"--output {output} exists", "give another name, or remove it")
-    ending = FORMATS[name].ending
-    files = {known.ending for known in FORMATS.values() if known.ending} | {".xml", ".bin"}
-    if not ending and output.suffix in files:
+    ending = export_format(name).ending
+    if not ending and output.suffix in _FILE_ENDINGS:
         fix = f"give a name without {output.suffix}: the file is written into it"
         raise UsageError(f"--output {output} names a file, and --format {name} writes a folder", fix)
     if ending and output.suffix != ending:

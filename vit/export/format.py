@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 from PIL import Image
 from torch import Tensor
 
 from vit.checkpoints.format import Description
+from vit.console import Reporter
 from vit.data.preprocess import COLORS
 from vit.errors import UsageError, install
+from vit.export.card_facts import Int8Cost
 from vit.inference.deployed import Trained
-from vit.inference.engine import Classifies
 
 Progress = Callable[[int, int], None]
-INT8 = {"precision": "int8"}  # what a file of int8 says about itself beside `notes`
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
 
 
@@ -82,48 +83,57 @@ class Format(ABC):
 
     def check_installed(self, name: str) -> None:
         """Raise UsageError when a package that this format needs is missing."""
-        _check_packages(f"--format {name}", self.packages, self.extra)
+        check_packages(f"--format {name}", self.packages, self.extra)
 
 
-class Int8Format(Format):
-    """A format that also holds int8 weights and activations.
+@dataclass(frozen=True)
+class Quantized:
+    """An export in int8.
 
     Attributes:
-        int8_packages: packages that int8 needs beyond those of the format.
-        int8_extra: extra of this program that installs these packages.
+        description: what the file says about itself.
+        cost: what int8 costs on labeled images.
+        facts: the same, for people.
+        classify: the written network.
     """
 
-    int8_packages: tuple[str, ...] = ()
-    int8_extra: str = ""
+    description: Description
+    cost: Int8Cost
+    facts: Sequence[tuple[str, str]]
+    classify: Classify
 
-    @abstractmethod
-    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
-        """Write the network in int8.
+
+class Quantizer(Protocol):
+    """Exports in int8; see `vit.registry.INT8`."""
+
+    def check(self, format: str) -> None:
+        """Raise UsageError where a format does not hold int8, or a package is missing."""
+
+    def write(
+        self,
+        trained: Trained,
+        format: str,
+        path: Path,
+        model: Path,
+        calibration: str | None,
+        measure: str | None,
+        reporter: Reporter,
+    ) -> Quantized:
+        """Write a network in int8, and measure it on labeled images.
 
         Args:
-            path: a file or folder that does not exist yet.
-            images: (n, C, S, S) uint8, whose activations give the ranges.
-            progress: called with (done, total) images.
+            path: new file or folder.
+            model: run folder or checkpoint of the network.
+            calibration: images that give the ranges of activations; None: training images of the run.
+            measure: DATA with labels; None: images of the run.
 
         Raises:
-            UsageError: the format cannot hold this network.
+            VitError: as `vit export`.
         """
 
-    @abstractmethod
-    def describe(self, trained: Trained, path: Path) -> None:
-        """Change the description in a written file. The graph stays as it is."""
 
-    @abstractmethod
-    def engine(self, path: Path) -> Classifies:
-        """What `vit predict` computes the written file with."""
-
-    def check_int8_installed(self, name: str) -> None:
-        """Raise UsageError when a package that int8 needs is missing."""
-        self.check_installed(name)
-        _check_packages(f"--format {name} --precision int8", self.int8_packages, self.int8_extra)
-
-
-def _check_packages(what: str, packages: Sequence[str], extra: str) -> None:
+def check_packages(what: str, packages: Sequence[str], extra: str) -> None:
+    """Raise UsageError when a package is missing."""
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise UsageError(f"{what} needs {', '.join(missing)}", install(extra))

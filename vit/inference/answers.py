@@ -62,8 +62,7 @@ def answer_rule(
     """The rule for options of `vit predict`, fitted to the validation scores of a checkpoint.
 
     Args:
-        scores: scores of the checkpoint; None where it has no validation images, or with test-time augmentation that
-            `vit evaluate --tta` has not fitted.
+        scores: scores of the checkpoint; None where it has no validation images.
         num_classes: number of classes, C.
         reject_below: see `AnswerRule`.
         target_accuracy: accuracy of the images that get a label, instead of `reject_below`.
@@ -79,7 +78,7 @@ def answer_rule(
         option = "--target_accuracy" if target_accuracy is not None else "--coverage"
         raise UsageError(
             f"{option} is fitted on validation images, and this model has no scores of them",
-            "with tta, run 'vit evaluate RUN --tta flip' (or crops) first; else train again, or give --reject_below",
+            "train again with validation images, or give --reject_below",
         )
     if target_accuracy is not None:
         reject_below = _threshold(scores, target_accuracy)

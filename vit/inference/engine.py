@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,8 +21,8 @@ from vit.inference.activation import probabilities_of
 from vit.inference.deployed import Trained
 from vit.inference.devices import autocast, choose_precision, full_float32
 from vit.inference.prepared import prepared
-from vit.inference.scored_images import Floats, ScoredImages
-from vit.inference.scored_labels import Scored, ScoredLabels
+from vit.inference.scored_images import Floats, Scored, ScoredImages
+from vit.inference.scored_labels import ScoredLabels
 from vit.launch import rank_and_world_size
 from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network
@@ -219,9 +220,9 @@ def _scored(
     novelty: Floats | None,
 ) -> Scored:
     if engine.rules is None:
-        return ScoredImages(tuple(paths), labels, probabilities, engine.temperature, left_out, novelty)
+        return ScoredImages(tuple(paths), labels, probabilities, left_out, novelty, temperature=engine.temperature)
     temperatures = tuple(engine.rules.temperatures.tolist())
-    return ScoredLabels(tuple(paths), labels.astype(np.int8), probabilities, temperatures, left_out)
+    return ScoredLabels(tuple(paths), labels.astype(np.int8), probabilities, left_out, temperatures=temperatures)
 
 
 def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
@@ -229,22 +230,15 @@ def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
     order = np.argsort(np.concatenate([np.array(places, dtype=np.int64) for _, places in parts]))
     scored = [part for part, _ in parts]
     paths = [path for part in scored for path in part.paths]
-    labels: npt.NDArray[Any] = np.concatenate([part.labels for part in scored])
-    probabilities = np.concatenate([part.probabilities for part in scored])[order]
-    left_out = {path: reason for part in scored for path, reason in part.left_out.items()}
-    names = tuple(paths[i] for i in order)
-    first = scored[0]
-    if isinstance(first, ScoredLabels):
-        return ScoredLabels(names, labels[order], probabilities, first.temperatures, left_out)
-    novelty = None if first.novelty is None else np.concatenate([_novelty(part) for part in scored])[order]
-    return ScoredImages(names, labels[order], probabilities, first.temperature, left_out, novelty)
-
-
-def _novelty(scored: Scored) -> Floats:
-    """The novelty of images that have one, or of no image."""
-    if isinstance(scored, ScoredLabels) or scored.novelty is None:
-        return np.zeros(0, dtype=np.float32)
-    return scored.novelty
+    novelty = [part.novelty for part in scored if part.novelty is not None]  # None where a process has no images
+    return replace(
+        scored[0],
+        paths=tuple(paths[place] for place in order),
+        labels=np.concatenate([part.labels for part in scored])[order],
+        probabilities=np.concatenate([part.probabilities for part in scored])[order],
+        left_out={path: reason for part in scored for path, reason in part.left_out.items()},
+        novelty=np.concatenate(novelty)[order] if novelty else None,
+    )
 
 
 def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:

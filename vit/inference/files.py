@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.data.dataset_names import TableColumns, is_far, is_parquet
+from vit.data.dataset_names import TableColumns, is_far, is_parquet, table_source
 from vit.data.image_csv import given_columns, read_image_csv
 from vit.data.image_files import is_folder
 from vit.errors import DataError, UsageError, nearest
@@ -78,21 +78,19 @@ def list_images(
         return _addresses(listed.paths, listed.counts) if any(map(is_far, listed.paths)) else listed
     if len(names) > 1:
         raise UsageError(f"IMAGES has {indexed[0]} among other inputs", "give one index or table, and nothing else")
-    from vit.data.parquet.open import list_parquet_images  # imports numpy
-
-    splits = list_parquet_images(indexed[0], columns).splits.values()
+    splits = table_source(indexed[0]).list_images(indexed[0], columns).splits.values()
     paths = [path for samples in splits for path in samples.paths]
     return ListedImages(paths, next(iter(splits)).reader, counts=(len(paths),))
 
 
 def _addresses(names: list[str], counts: tuple[int, ...]) -> ListedImages:
     """Images on other machines."""
-    from vit.data.shards.far import FarImages
+    from vit.data.image_bytes import address_reader  # imports numpy
 
     near = next((name for name in names if not is_far(name)), None)
     if near is not None:
         raise UsageError(f"IMAGES has the file {near} among addresses", "give files or addresses, not both")
-    return ListedImages(names, FarImages(), counts=counts)
+    return ListedImages(names, address_reader(), counts=counts)
 
 
 def list_files(

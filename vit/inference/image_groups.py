@@ -15,10 +15,9 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.data.samples import Labels, Samples
-from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import ScoredLabels
+from vit.inference.scored_images import Scored
 
-OneScored = TypeVar("OneScored", bound=ScoredImages | ScoredLabels)
+OneScored = TypeVar("OneScored", bound=Scored)
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 

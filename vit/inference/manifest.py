@@ -33,7 +33,6 @@ class RowsAsked:
         model: SHA-256 of the model's file.
         options: {option: its value as text} of those that change a row.
         rows_per_part: number of rows of each part but the last.
-        fitted_tta: SHA-256 of the file with what `vit evaluate --tta` fitted; "none" without --tta or without the file.
     """
 
     images: tuple[str, ...]
@@ -41,7 +40,6 @@ class RowsAsked:
     model: str
     options: dict[str, str]
     rows_per_part: int
-    fitted_tta: str = "none"
 
     def check_equal(self, other: "RowsAsked", where: Path) -> None:
         """Raise UsageError with the first difference to what another command asked for."""
@@ -51,7 +49,6 @@ class RowsAsked:
             ("MODEL (by its SHA-256)", self.model, other.model),
             ("--rows_per_part", self.rows_per_part, other.rows_per_part),
             *((f"--{name}", self.options.get(name), other.options.get(name)) for name in self.options | other.options),
-            ("what 'vit evaluate --tta' fitted (by its SHA-256)", self.fitted_tta, other.fitted_tta),
         ):
             if own != theirs:
                 raise UsageError(

@@ -91,7 +91,7 @@ class MeasuredAnswers:
         thresholds: one for each target accuracy.
         sets: one for each method and coverage.
         novelty: how many images are unlike the training images; None where it was not computed.
-        num_groups: number of groups of the validation images; None where they have none, or in older results.
+        num_groups: number of groups of the validation images; None where they have none.
     """
 
     num_validation: int
@@ -112,7 +112,7 @@ class MeasuredAnswers:
         def proportion(found: Mapping[str, float] | None) -> Metric | None:
             return None if found is None else Metric(**found)
 
-        novelty = plain.get("novelty")  # results of older versions have none
+        novelty = plain["novelty"]
         return cls(
             int(plain["num_validation"]),
             Metric(**plain["area"]),
@@ -122,7 +122,7 @@ class MeasuredAnswers:
             ],
             [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
             None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
-            plain.get("num_groups"),
+            plain["num_groups"],
         )
 
 

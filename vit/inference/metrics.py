@@ -1,9 +1,9 @@
-"""Metrics of a classifier on labeled images: with 95 % intervals, by class, and of its calibration"""
+"""Metrics of a classifier of one class for an image: with 95 % intervals, by class, and of its calibration"""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,54 +11,25 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
-from vit.inference.class_means import balanced_accuracy, macro_f1
-from vit.inference.image_groups import number_of
+from vit.inference.image_groups import count_words, number_of
 from vit.inference.intervals import Metric as Metric
-from vit.inference.loss_interval import mean_loss
+from vit.inference.intervals import balanced_accuracy, macro_f1, mean_loss
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
-from vit.inference.scored_images import Floats, ScoredImages
+from vit.inference.metric_set import (
+    Calibration,
+    CalibrationError,
+    MeasuredTable,
+    MetricSet,
+    calibration_error,
+    decimals,
+)
+from vit.inference.scored_images import ScoredImages
 
-CALIBRATION_BINS = 15
 MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
-NAMES = {
-    "acc1": "accuracy",
-    "acc5": "top-5 accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "macro F1",
-    "ece": "calibration error",
-    "nll": "log-loss (nats)",
-}
 
 
 @dataclass(frozen=True)
-class CalibrationError:
-    """Expected calibration error (ECE), without an interval.
-
-    With few images the value is too large (Kumar et al. 2019, arXiv 1909.10155), and in a bootstrap even larger.
-
-    Attributes:
-        value: mean gap between confidence and accuracy over 15 bins, weighted by the images of a bin.
-        chance: expected value for a perfectly calibrated network with as many images of the same confidences.
-    """
-
-    value: float
-    chance: float
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The metrics that depend on the temperature."""
-
-    nll: Metric
-    ece: CalibrationError
-
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """{name: {value, low, high}}, and for ece {value, chance}."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(MetricSet):
     """All metrics of a set of scored images.
 
     The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
@@ -73,16 +44,20 @@ class Metrics:
         ece: expected calibration error.
     """
 
+    TITLES: ClassVar[Mapping[str, str]] = {
+        "acc1": "accuracy",
+        "acc5": "top-5 accuracy",
+        "balanced_accuracy": "balanced accuracy",
+        "macro_f1": "macro F1",
+        "ece": "calibration error",
+        "nll": "log-loss (nats)",
+    }
     acc1: Metric
     acc5: Metric | None
     balanced_accuracy: Metric
     macro_f1: Metric
     nll: Metric
     ece: CalibrationError
-
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """{name: {value, low, high}}, and for ece {value, chance}, as in result.json."""
-        return {name: metric for name, metric in asdict(self).items() if metric is not None}
 
 
 class HasF1(Protocol):
@@ -158,6 +133,40 @@ class Measurement:
             content["answers"] = self.answers.to_dict()
         return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
 
+    def describe_images(self) -> str:
+        """How many images are measured."""
+        return count_words(self.num_images, self.num_groups)
+
+    def temperature_fact(self) -> list[tuple[str, str]]:
+        """The temperature for people, where it is not 1."""
+        text = f"{self.temperature:.3f}; without it {self.uncalibrated.describe()}"
+        return [] if self.temperature == 1 else [("temperature", text)]
+
+    def table(self, most: int) -> MeasuredTable:
+        """The classes with the lowest F1, at most so many."""
+        measured = [row for row in self.per_class if row.num_images]
+        worst = sorted(measured, key=f1_order)[:most]
+        is_part = len(measured) > len(worst)
+        title = f"the {len(worst)} classes with the lowest F1 of {len(measured)}"
+        return MeasuredTable(
+            title if is_part else "by class, lowest F1 first",
+            ("class", "images", "precision", "recall", "F1"),
+            [(row.class_name, row.num_images, *decimals(row.precision, row.recall, row.f1)) for row in worst],
+            self._absent_text(),
+        )
+
+    def _absent_text(self) -> str:
+        """How many classes have no images, and how many of these lower the macro F1 by wrong predictions."""
+        absent = [row for row in self.per_class if not row.num_images]
+        if not absent:
+            return ""
+        predicted = sum(row.precision is not None for row in absent)
+        text = f"{len(absent):,} of {len(self.per_class):,} classes have no image here, and so no recall or F1"
+        if not predicted:
+            return text
+        are, count = ("is", "counts") if predicted == 1 else ("are", "count")
+        return f"{text}; {predicted:,} of them {are} predicted here, and {count} as 0 in the macro F1"
+
 
 def measure(
     scored: ScoredImages, class_names: Sequence[str], seed: int = 0, scores: ValidationScores | None = None
@@ -201,21 +210,6 @@ def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
 
 def _log_loss(scored: ScoredImages) -> Metric:
     return mean_loss(scored.losses, scored.losses_if_wrong, scored.groups)
-
-
-def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:
-    """The calibration error, and its expected value for a calibrated network.
-
-    The number of right images in a bin of confidences c is then nearly normal, with variance sum(c (1 - c)).
-    """
-    sure = confidences.astype(np.float64)
-    bins = np.minimum((confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    gaps = np.bincount(bins, correct - sure, CALIBRATION_BINS)
-    variances = np.bincount(bins, np.maximum(sure * (1.0 - sure), 0.0), CALIBRATION_BINS)
-    return CalibrationError(
-        value=float(np.abs(gaps).sum() / len(sure)),
-        chance=float(np.sqrt(2 / np.pi * variances).sum() / len(sure)),
-    )
 
 
 def uncalibrated(scored: ScoredImages) -> Calibration:

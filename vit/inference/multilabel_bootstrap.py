@@ -1,6 +1,8 @@
 """Bootstrap samples of images with several labels: counts and average precisions in each sample
 
-Whole images are drawn, because the labels of one image are not independent.
+Whole images are drawn, because the labels of one image are not independent. The images of a label are sorted once:
+average precision is the mean precision over the images that have the label, each at the threshold of its own
+probability (sklearn.metrics.average_precision_score). Under any weights, precision is a quotient of cumulative sums.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,11 +12,11 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.label_text import PRESENT
 from vit.errors import DataError
-from vit.inference.average_precision import RankedImages
 from vit.inference.image_groups import bootstrap
+from vit.inference.scored_images import Floats
 from vit.inference.scored_labels import ScoredLabels
+from vit.tasks.label_text import PRESENT
 
 RESAMPLES = 1000
 _CELLS = 4_000_000  # of a block of samples: 16 MiB of counts, and as much for each cumulative sum
@@ -71,3 +73,37 @@ def _samples(scored: ScoredLabels, seed: int) -> Iterator[npt.NDArray[np.int32]]
     samples, rows = bootstrap(num_images, scored.groups, seed), max(1, _CELLS // num_images)
     for start in range(0, RESAMPLES, rows):
         yield np.stack(list(islice(samples, min(rows, RESAMPLES - start)))).astype(np.int32)
+
+
+class RankedImages:
+    """The images of one label, by falling probability.
+
+    Args:
+        known: (n,) whether it is known if an image has the label; the others count nowhere.
+        present: (n,) whether an image has the label.
+        probabilities: (n,) probability of the label.
+    """
+
+    def __init__(self, known: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_], probabilities: Floats) -> None:
+        rows = np.flatnonzero(known)
+        self._order = rows[np.argsort(-probabilities[rows], kind="stable")]
+        falling = -probabilities[self._order]
+        self._positives = np.flatnonzero(present[self._order])
+        # Images of equal probability are above the same thresholds, so precision is taken at the last of them.
+        self._ends = np.searchsorted(falling, falling[self._positives], side="right") - 1
+        self._last_hits = np.searchsorted(self._positives, self._ends, side="right") - 1
+
+    def average_precision(self, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+        """(R,) average precision under R weights; NaN where no image with the label has a weight.
+
+        Args:
+            counts: (R, n) how often each image counts, for example in each sample of a bootstrap.
+        """
+        if not len(self._ends):
+            return np.full(len(counts), np.nan)
+        part = counts[:, self._order].astype(np.int32)
+        ours = part[:, self._positives]
+        seen = part.cumsum(axis=1, dtype=np.int32)[:, self._ends]
+        hits = ours.cumsum(axis=1, dtype=np.int32)[:, self._last_hits]
+        with np.errstate(invalid="ignore"):
+            return np.asarray((ours * (hits / np.maximum(seen, 1))).sum(axis=1) / ours.sum(axis=1))

@@ -5,37 +5,37 @@ labels of one image are not independent. Those of F1, of average precisions, and
 of these samples and `class_means`. That of the log-loss is of `loss_interval`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.label_text import PRESENT
+from vit.checkpoints.label_rules import threshold_words
+from vit.console import interval
 from vit.data.samples import Labels
-from vit.inference.class_means import class_mean, independent_units
-from vit.inference.image_groups import number_of
-from vit.inference.intervals import Metric
-from vit.inference.loss_interval import mean_loss
-from vit.inference.metrics import Calibration, CalibrationError, calibration_error
+from vit.inference.image_groups import count_words, number_of
+from vit.inference.intervals import Metric, class_mean, independent_units, mean_loss
+from vit.inference.metric_set import (
+    Calibration,
+    CalibrationError,
+    MeasuredTable,
+    MetricSet,
+    calibration_error,
+    decimals,
+)
 from vit.inference.multilabel_bootstrap import Resampled, resample
 from vit.inference.scored_labels import ScoredLabels, cell_losses
-
-NAMES = {
-    "map": "mAP",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "exact_match": "exact match",
-    "ece": "calibration error",
-    "nll": "log-loss (nats)",
-}
+from vit.tasks.label_text import PRESENT
 
 _Floats64 = npt.NDArray[np.float64]
 _NOTHING = Metric(0.0, 0.0, 0.0)
+_NO_IMAGE = "no image has it"
 
 
 @dataclass(frozen=True)
-class MultilabelMetrics:
+class MultilabelMetrics(MetricSet):
     """All metrics of a set of images with several labels.
 
     Attributes:
@@ -48,6 +48,14 @@ class MultilabelMetrics:
         ece: calibration error of all cells together.
     """
 
+    TITLES: ClassVar[Mapping[str, str]] = {
+        "map": "mAP",
+        "micro_f1": "micro F1",
+        "macro_f1": "macro F1",
+        "exact_match": "exact match",
+        "ece": "calibration error",
+        "nll": "log-loss (nats)",
+    }
     map: Metric | None
     micro_f1: Metric
     macro_f1: Metric
@@ -55,9 +63,9 @@ class MultilabelMetrics:
     nll: Metric
     ece: CalibrationError
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """{name: {value, low, high}}, and for ece {value, chance}, as in result.json."""
-        return {name: metric for name, metric in asdict(self).items() if metric is not None}
+    def facts(self) -> list[tuple[str, str]]:
+        """Every metric with its interval, for people."""
+        return ([("mAP", _NO_IMAGE)] if self.map is None else []) + super().facts()
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,12 @@ class LabelMetrics:
         plain |= {"images": plain.pop("num_known"), "positives": plain.pop("num_positives")}
         return {name: value for name, value in plain.items() if value is not None}
 
+    def cells(self) -> tuple[str | int, ...]:
+        """The row of the label in a table."""
+        ap = _NO_IMAGE if self.ap is None else interval(self.ap.value, self.ap.low, self.ap.high)
+        numbers = decimals(self.precision, self.recall, self.f1)
+        return self.label, self.num_known, self.num_positives, ap, threshold_words(self.threshold), *numbers
+
 
 @dataclass(frozen=True)
 class MultilabelMeasurement:
@@ -125,6 +139,35 @@ class MultilabelMeasurement:
             "uncalibrated": self.uncalibrated.to_dict(),
             "per_label": [row.to_dict() for row in self.per_label],
         }
+
+    answers = None  # thresholds and sets are of classes that exclude each other
+
+    def describe_images(self) -> str:
+        """How many images are measured, and how many labels each may have."""
+        return f"{count_words(self.num_images, self.num_groups)}, {len(self.per_label):,} labels"
+
+    def temperature_fact(self) -> list[tuple[str, str]]:
+        """The temperatures for people, where not all are 1."""
+        between = f"{min(self.temperatures):.3f} to {max(self.temperatures):.3f}"
+        text = f"{between}; without them {self.uncalibrated.describe()}"
+        return [("temperatures", text)] if any(value != 1 for value in self.temperatures) else []
+
+    def table(self, most: int) -> MeasuredTable:
+        """The labels with the lowest average precision, at most so many; labels that no image has come first."""
+        rows = sorted(self.per_label, key=lambda row: -1.0 if row.ap is None else row.ap.value)
+        num_absent = sum(row.num_positives == 0 for row in rows)
+        is_part, note = len(rows) > most, ""
+        if num_absent:
+            what = "there is no mAP" if num_absent == len(rows) else "the mAP is the mean of the others"
+            note = f"no image has {num_absent:,} of {len(rows):,} labels: {what}"
+        return MeasuredTable(
+            f"the {most} labels with the lowest average precision of {len(rows):,}"
+            if is_part
+            else "by label, lowest average precision first",
+            ("label", "images", "with it", "average precision", "threshold", "precision", "recall", "F1"),
+            [row.cells() for row in rows[:most]],
+            note,
+        )
 
 
 def measure_labels(

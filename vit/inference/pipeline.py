@@ -8,7 +8,6 @@ import torch
 
 from vit.data.threads import available_cores, decode_threads
 from vit.inference.engine import Engine
-from vit.inference.tta import AugmentedEngine
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -70,7 +69,6 @@ def rows_of(
 def _images_per_core(engine: OnDevice, num_images: int, batch_size: int) -> int:
     """Size of the batches that single cores read and compute, so that all cores end together; 0: they take turns."""
     cores = min(available_cores(), torch.get_num_threads())
-    engine = engine.engine if isinstance(engine, AugmentedEngine) else engine
     if cores < 2 or num_images < 2 * cores or not isinstance(engine, Engine) or engine.device.type != "cpu":
         return 0
     largest = min(batch_size, max(1, CORE_PIXELS // engine.preprocess.image_size**2))

@@ -13,25 +13,27 @@ from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
-from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores, fitted_words
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
 from vit.inference.deployed import Trained
-from vit.inference.engine import Engine
-from vit.inference.engines.engine_choice import AnyEngine, Job, choose_engine
+from vit.inference.devices import choose_device
+from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import convert
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import ListedImages, list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
-from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
 from vit.models.network import Network
+from vit.tasks.task import Task, task_with
+
+AnyEngine = Engine | OnnxEngine | OpenVinoEngine
 
 BATCH_SIZE = 64
 _SHOWN = 5  # class names
@@ -50,7 +52,7 @@ class Predictor:
 
     def __init__(
         self,
-        engine: AnyEngine | AugmentedEngine,
+        engine: AnyEngine,
         class_names: tuple[str, ...],
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
@@ -75,8 +77,7 @@ class Predictor:
     @property
     def network(self) -> Network | None:
         """The network in evaluation mode; None where another library than torch computes."""
-        engine = self.engine.engine if isinstance(self.engine, AugmentedEngine) else self.engine
-        return engine.network if isinstance(engine, Engine) else None
+        return self.engine.network if isinstance(self.engine, Engine) else None
 
     @property
     def rule(self) -> AnswerRule:
@@ -100,6 +101,11 @@ class Predictor:
     def multilabel(self) -> LabelRules | None:
         """Rules of the labels, if the model gives an image several; None: one class for an image."""
         return self.engine.rules
+
+    @property
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return task_with(self.multilabel)
 
     @property
     def fitted_on(self) -> str:
@@ -250,8 +256,6 @@ def load(
     device: str = "auto",
     precision: str = "auto",
     engine: EngineName = "auto",
-    num_images: int = 1,
-    tta: Tta | None = None,
     unfinished: bool = False,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
@@ -261,10 +265,8 @@ def load(
         device: "cpu", "cuda", "mps", or "auto" for the first accelerator. Exported files and OpenVINO run on the CPU.
         precision: "32-true", "bf16-mixed", or "auto" for the faster one of the hardware.
             ONNX files run at "32-true".
-        engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
-        num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
-        tta: test-time augmentation: "flip" averages each image and its mirror image, "crops" five crops. Temperature
-            and validation scores are then those that `vit evaluate --tta` fitted, if it did.
+        engine: what computes a checkpoint: "torch", which is also "auto", or "openvino", which converts it first. An
+            exported file is computed by the library of its format.
         unfinished: whether to load a model whose training is not finished, as it is.
 
     Raises:
@@ -272,10 +274,6 @@ def load(
         UsageError: there is no such device; the engine is not installed; or the model does not support the device, the
             precision or the engine.
     """
-    if tta is not None:
-        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta], unfinished=unfinished)
-        assert not isinstance(plain.engine, AugmentedEngine)
-        return _augmented(plain, plain.engine, tta, checkpoint_of(Path(path)))
     path = Path(path)
     check_engine(engine, path, device)
     if path.suffix in (ONNX, OPENVINO):
@@ -284,17 +282,15 @@ def load(
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
-    job = Job(file, Trained(network, description), device, precision, num_images)
+    trained = Trained(network, description)
     lacks = check_finished(path, unfinished, description.unfinished)
     scores, licence = description.validation_scores, description.licence
-    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, licence, lacks=lacks)
-
-
-def _augmented(plain: Predictor, engine: AnyEngine, tta: Tta, file: Path) -> Predictor:
-    fitted, names, lacks = FittedTta.read(file, tta, len(plain.class_names)), plain.class_names, plain.lacks
-    if fitted is None:
-        return Predictor(AugmentedEngine(engine, tta), names, None, lacks=lacks)
-    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), names, fitted.scores, lacks=lacks)
+    computing: AnyEngine
+    if engine == "openvino":
+        computing = OpenVinoEngine(convert(trained, "--engine openvino"), precision, file)
+    else:
+        computing = trained_engine(trained, choose_device(device), precision)
+    return Predictor(computing, description.class_names, scores, novelty, licence, lacks=lacks)
 
 
 def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:

@@ -21,7 +21,8 @@ from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
-from vit.inference.scored_label_rows import PROBABILITY
+from vit.inference.scored_labels import PROBABILITY
+from vit.tasks.task import SINGLE_LABEL
 
 DIGITS = 6
 _FLUSH_ROWS = 4096
@@ -36,7 +37,7 @@ class RowWriter(ABC):
     Attributes:
         top_k: number of classes in a row.
         has_sets: whether rows have a prediction set.
-        is_multilabel: whether an image has any number of labels, in place of one class and the next best ones.
+        task: whether a row has one class and the next best ones, or any number of labels.
         all_of: names of the classes or labels that have a column of their own, with their probabilities.
     """
 
@@ -45,15 +46,14 @@ class RowWriter(ABC):
         self.partial = path.with_name(f"{path.name}.partial")
         self.top_k = top_k
         self.has_sets = False
-        self.is_multilabel = False
+        self.task = SINGLE_LABEL
         self.all_of: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns of a row."""
-        if self.is_multilabel:
-            answer = [LABELS, PROBABILITIES]
-        else:
+        answer = [LABELS, PROBABILITIES]
+        if self.task.is_exclusive:
             more = [name for rank in range(2, self.top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
             answer = ["label", "probability", *more, *([LABELS] if self.has_sets else [])]
         return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), NOVELTY, "error", "engine"]
@@ -61,7 +61,7 @@ class RowWriter(ABC):
     def cells(self, prediction: Prediction) -> list[Cell]:
         """A prediction as one row, with None for missing values."""
         top = dict(prediction.top)
-        if self.is_multilabel:
+        if not self.task.is_exclusive:
             answer: list[Cell] = [list(prediction.labels), [top[name] for name in prediction.labels]]
         else:
             label = prediction.label if prediction.status == "ok" else None
@@ -270,7 +270,7 @@ def _may_have_several(prediction: Prediction) -> bool:
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row. Rows of older versions name neither engine nor novelty."""
+    """The prediction of a JSON row, as `to_json` wrote it."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
     return Prediction(
         row["path"],
@@ -279,9 +279,9 @@ def from_json(row: dict[str, Any]) -> Prediction:
         row["probability"],
         top,
         row["error"],
-        row.get("engine", ""),
+        row["engine"],
         tuple(row.get("labels", ())),
-        row.get("novelty"),
+        row["novelty"],
     )
 
 

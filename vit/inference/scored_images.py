@@ -1,37 +1,57 @@
-"""ScoredImages: images of a split with their labels and the probabilities that a network gives them"""
+"""Images of a split with their labels and the probabilities that a network gives them"""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vit.atomic_files import atomic_write
+from vit.checkpoints.label_rules import LabelRules
+from vit.csv_files import new_table
 from vit.data.samples import Labels
+from vit.inference.scored_rows import ScoredRow
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class ScoredImages:
+class Scored(ABC):
     """Images of a split with the probabilities that a network gives them. Entries at the same index belong together.
 
     Attributes:
         paths: (n,) names of the images.
-        labels: (n,) true class numbers.
-        probabilities: (n, C) probabilities of the classes.
-        temperature: number that divided the logits before the softmax.
+        labels: (n,) true class numbers; of several labels (n, K), as of `Task`.
+        probabilities: (n, C) probabilities of the classes or labels.
         left_out: images that could not be read and have no entry: {name: reason}.
         novelty: (n,) what fraction of the validation images is more like the training images; None if not computed.
         groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
     """
 
     paths: tuple[str, ...]
-    labels: Labels
+    labels: npt.NDArray[Any]
     probabilities: Floats
-    temperature: float = 1.0
     left_out: Mapping[str, str] = field(default_factory=dict)
     novelty: Floats | None = None
     groups: Labels | None = None
+
+    @abstractmethod
+    def write(self, path: Path, class_names: Sequence[str], rules: LabelRules | None) -> None:
+        """Write predictions/SPLIT.csv, a row for every image, with the predictions of a model with these rules."""
+
+
+@dataclass(frozen=True)
+class ScoredImages(Scored):
+    """Images with one class each.
+
+    Attributes:
+        temperature: number that divided the logits before the softmax.
+    """
+
+    temperature: float = 1.0
 
     @property
     def predictions(self) -> Labels:
@@ -77,3 +97,17 @@ class ScoredImages:
 
         changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
         return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
+
+    def rows(self, class_names: Sequence[str]) -> list[ScoredRow]:
+        """A row for every image, as `write` writes them."""
+        columns = (self.labels, self.predictions, self.confidences, self.losses, self.uncalibrated)
+        return [
+            ScoredRow(path, class_names[label], class_names[guess], *map(float, numbers))
+            for path, label, guess, *numbers in zip(self.paths, *columns, strict=True)
+        ]
+
+    def write(self, path: Path, class_names: Sequence[str], rules: LabelRules | None = None) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as partial, new_table(partial, ScoredRow._fields, digits=6) as table:
+            for row in self.rows(class_names):
+                table.row(row)

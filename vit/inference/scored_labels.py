@@ -1,36 +1,33 @@
 """ScoredLabels: images of a split, where an image has several labels, with the probability of every label"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
-from vit.inference.scored_images import Floats, ScoredImages
+from vit.atomic_files import atomic_write
+from vit.checkpoints.label_rules import LabelRules
+from vit.csv_files import new_table, read_table
+from vit.errors import DataError
+from vit.inference.scored_images import Floats, Scored
+from vit.tasks.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, label_text, parse_labels
 
 PerLabel = npt.NDArray[np.float64]
+_COLUMNS = ("path", "labels", "predicted", "loss")
+PROBABILITY = "p_"  # before the name of a label, in the name of a column
 
 
 @dataclass(frozen=True)
-class ScoredLabels:
-    """Images of a split with the probability of each label. Entries at the same index belong together.
+class ScoredLabels(Scored):
+    """Images with several labels. Probabilities of labels are independent, and do not add up to 1.
 
     Attributes:
-        paths: (n,) names of the images.
-        labels: (n, K) 1 where an image has a label, 0 where it has not, -1 where that is unknown.
-        probabilities: (n, K) probability of each label. They are independent, and do not add up to 1.
         temperatures: (K,) numbers that divided the logits before the sigmoid; () for 1 everywhere.
-        left_out: images that could not be read and have no entry: {name: reason}.
-        groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
     """
 
-    paths: tuple[str, ...]
-    labels: LabelRows
-    probabilities: Floats
     temperatures: tuple[float, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    groups: npt.NDArray[np.int64] | None = None
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
@@ -76,8 +73,54 @@ class ScoredLabels:
         with np.errstate(invalid="ignore"):
             return np.asarray(np.where(known, cells, 0.0).sum(axis=1) / known.sum(axis=1))
 
+    def write(self, path: Path, class_names: Sequence[str], rules: LabelRules | None) -> None:
+        """Write a row for every image: path, labels, predicted, loss, p_LABEL, ...
 
-Scored = ScoredImages | ScoredLabels
+        Labels are text as in splits.csv ("a|?b": a, and b is unknown). The loss is the mean over an image's known
+        labels, and empty where none is known. Probabilities have all digits of a float32.
+        """
+        assert rules is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        predicted = np.where(self.predicted(rules.thresholds), PRESENT, ABSENT).astype(np.int8)
+        columns = (*_COLUMNS, *(PROBABILITY + name for name in class_names))
+        with atomic_write(path) as partial, new_table(partial, columns) as table:
+            rows = zip(self.paths, self.labels, predicted, self.losses.tolist(), self.probabilities, strict=True)
+            for name, labels, guess, loss, probabilities in rows:
+                texts = (label_text(labels, class_names), label_text(guess, class_names))
+                table.row((name, *texts, None if np.isnan(loss) else loss, *(float(str(p)) for p in probabilities)))
+
+
+def read_scored_labels(
+    path: Path, label_names: Sequence[str], count: int, temperatures: Sequence[float] = ()
+) -> ScoredLabels:
+    """The images of a file that `ScoredLabels.write` wrote.
+
+    Args:
+        count: expected number of rows.
+        temperatures: (K,) temperatures of the model that wrote it; () for 1 everywhere.
+
+    Raises:
+        DataError: the file has other columns, or another number of rows.
+    """
+    columns = [*_COLUMNS, *(PROBABILITY + name for name in label_names)]
+    try:
+        header, rows = read_table(path)
+        if header != columns or len(rows) != count:
+            raise ValueError(f"it should have the columns {','.join(columns)} and {count:,} rows")
+        if any(len(row) != len(header) for row in rows):
+            raise ValueError("its rows are of different lengths")
+        labels = np.full((count, len(label_names)), ABSENT, dtype=np.int8)
+        numbers = {name: number for number, name in enumerate(label_names)}
+        for place, row in enumerate(rows):
+            for name, value in parse_labels(row[1]).items():
+                if name not in numbers:
+                    raise ValueError(f"it has the label {name!r}, which the model does not know")
+                labels[place, numbers[name]] = value
+        probabilities = np.array([row[len(_COLUMNS) :] for row in rows], dtype=np.float32)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}", "restore it, or train again") from error
+    names = tuple(row[0] for row in rows)
+    return ScoredLabels(names, labels, probabilities.reshape(count, len(label_names)), temperatures=tuple(temperatures))
 
 
 def above(probabilities: Floats, thresholds: npt.ArrayLike) -> npt.NDArray[np.bool_]:

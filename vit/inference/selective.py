@@ -17,9 +17,8 @@ import numpy.typing as npt
 from scipy.stats import beta
 
 from vit.data.samples import Labels
-from vit.inference.class_means import class_mean
 from vit.inference.image_groups import variance_of_sum
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, class_mean
 
 CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one that was asked for
 

@@ -1,7 +1,6 @@
 """File names in the folders that commands write, each of them only here"""
 
 from vit.layout.conversions import OPENVINO_GRAPH as OPENVINO_GRAPH
-from vit.layout.conversions import ConvertedLayout as ConvertedLayout
 from vit.layout.conversions import MlflowLayout as MlflowLayout
 from vit.layout.parts import PartsLayout as PartsLayout
 from vit.layout.pictures import ExplanationsLayout as ExplanationsLayout
@@ -10,7 +9,6 @@ from vit.layout.runs import CONFIG as CONFIG
 from vit.layout.runs import EvaluationLayout as EvaluationLayout
 from vit.layout.runs import RunLayout as RunLayout
 from vit.layout.runs import is_of_pretraining as is_of_pretraining
-from vit.layout.runs import tta_path as tta_path
 from vit.layout.studies import CELLS as CELLS
 from vit.layout.studies import FEATURES as FEATURES
 from vit.layout.studies import CellsLayout as CellsLayout

@@ -60,11 +60,6 @@ class RunLayout:
         return self.path / "metrics.csv"
 
     @property
-    def range_test_path(self) -> Path:
-        """Losses of a learning-rate range test before the training, if one was asked for."""
-        return self.path / "range_test.json"
-
-    @property
     def best_path(self) -> Path:
         """The checkpoint with the lowest validation loss, or the highest value of `optim.best_metric`."""
         return self.path / "checkpoints" / "best.ckpt"
@@ -149,11 +144,6 @@ class RunLayout:
     def lock_path(self) -> Path:
         """Lock of the process that trains into the folder."""
         return self.path / ".lock"
-
-
-def tta_path(checkpoint: Path, tta: str) -> Path:
-    """What `vit evaluate --tta` fitted for a checkpoint."""
-    return checkpoint.with_name(f"{checkpoint.name}.tta-{tta}.json")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from vit.models import later_papers
 from vit.models.attend import attend
-from vit.models.attend_gradient import attend_side_by_side
 from vit.models.network import Network
 from vit.models.vit_config import ViTConfig
 
@@ -57,22 +56,18 @@ class Attention(nn.Module):
         super().__init__()
         D = config.embed_dim
         self.num_heads, self.head_dim = config.num_heads, D // config.num_heads
-        self.attn_drop_rate, self.qk_norm = config.attn_drop_rate, config.qk_norm
+        self.attn_drop_rate = config.attn_drop_rate
         self.qkv = nn.Linear(D, 3 * D, bias=config.qkv_bias)
         self.q_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
         self.k_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
-        self.is_rotated = config.is_rotary
         self.rotate = later_papers.rotary_positions(config)
         self.proj = nn.Linear(D, D)
         self.proj_drop = nn.Dropout(config.drop_rate)
 
     def forward(self, tokens: Tensor, num_read: int | None = None) -> Tensor:
         drop_rate = self.attn_drop_rate if self.training else 0.0
-        if num_read is None and not (self.qk_norm or self.is_rotated or drop_rate):  # as below, and faster in training
-            heads = attend_side_by_side(self.qkv(tokens), self.num_heads)  # (B, T, D)  eq. 5, 6, 7
-        else:
-            q, k, v = self.project(tokens, num_read)  # (B, H, R, D / H), twice (B, H, T, D / H)  eq. 5
-            heads = attend(q, k, v, drop_rate).transpose(1, 2).flatten(2)  # (B, R, D)  eq. 6, 7
+        q, k, v = self.project(tokens, num_read)  # (B, H, R, D / H), twice (B, H, T, D / H)  eq. 5
+        heads = attend(q, k, v, drop_rate).transpose(1, 2).flatten(2)  # (B, R, D)  eq. 6, 7
         return self.proj_drop(self.proj(heads))  # (B, R, D)  eq. 8
 
     def project(self, tokens: Tensor, num_read: int | None = None) -> tuple[Tensor, Tensor, Tensor]:

@@ -75,7 +75,7 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
     nonempty = {split: counts for split, counts in checked.counts.items() if counts.sum()}
     content = {
         "data": source.name,
-        "kind_of_label": "label" if source.is_multilabel else "class",
+        "kind_of_label": source.task.kind,
         "num_classes": len(source.class_names),
         "num_images": sum(checked.num_images.values()),
         "errors": checked.errors,

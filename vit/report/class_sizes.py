@@ -1,4 +1,4 @@
-"""Recall of every class against the number of its training images: whether a training neglects rare classes"""
+"""A metric of every class or label against the number of its training images: are rare ones neglected?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ _ENDS = 3  # named classes at each end where there are more
 
 @dataclass(frozen=True)
 class ClassSize:
-    """A class with measured images.
+    """A class or label with measured images.
 
     Attributes:
         training_images: number of its training images.
-        recall: fraction of its measured images that are predicted right, with its 95 % interval.
+        metric: how well its images are found.
     """
 
-    class_name: str
+    name: str
     training_images: int
-    recall: Metric
+    metric: Metric
 
 
 def class_sizes(
@@ -37,7 +37,7 @@ def class_sizes(
     class_names: Sequence[str],
     groups: Labels | None = None,
 ) -> list[ClassSize]:
-    """Every class with measured images, rarest first.
+    """Every class with measured images and its recall, rarest first.
 
     Args:
         training_images: (C,) number of training images of each class.
@@ -45,13 +45,12 @@ def class_sizes(
         correct: (n,) whether the prediction is right.
         groups: (n,) as of `image_groups.numbered`.
     """
-    found = []
     measured = recalls(labels, correct, len(class_names), groups)
-    for number in np.argsort(training_images, kind="stable").tolist():
-        recall = measured[number]
-        if recall is not None:
-            found.append(ClassSize(class_names[number], int(training_images[number]), recall))
-    return found
+    return [
+        ClassSize(class_names[number], int(training_images[number]), recall)
+        for number in np.argsort(training_images, kind="stable").tolist()
+        if (recall := measured[number]) is not None
+    ]
 
 
 def are_unequal(classes: Sequence[ClassSize]) -> bool:
@@ -59,21 +58,31 @@ def are_unequal(classes: Sequence[ClassSize]) -> bool:
     return len({one.training_images for one in classes}) > 1
 
 
-def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
-    """Recall with its interval against the number of training images."""
+def metric_by_size(classes: Sequence[ClassSize], metric: str, images: str) -> Figure:
+    """A metric with its interval against the number of training images.
+
+    Args:
+        classes: classes or labels, rarest first.
+        metric: name of the metric.
+        images: what is counted, such as "training images of the class".
+    """
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     color, marker = look(0)
     shown = [one for one in classes if one.training_images]  # a logarithm has no 0
     if shown:
         sizes = np.array([one.training_images for one in shown], dtype=np.float64)
-        recalls, lows, highs = np.array([(one.recall.value, one.recall.low, one.recall.high) for one in shown]).T
-        errors = 100 * np.clip([recalls - lows, highs - recalls], 0.0, None)
+        values, lows, highs = np.array([(one.metric.value, one.metric.low, one.metric.high) for one in shown]).T
+        errors = 100 * np.clip([values - lows, highs - values], 0.0, None)
         faint = f"{color}{'90' if len(shown) <= MOST_NAMED else '30'}"  # with an opacity: many intervals overlap
-        axes.errorbar(sizes, 100 * recalls, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
-    class_axis(axes, [one.training_images for one in shown], "training images of the class")
-    axes.set(ylabel="recall (%)", ylim=(-3, 103))
+        axes.errorbar(sizes, 100 * values, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
+    class_axis(axes, [one.training_images for one in shown], images)
+    axes.set(ylabel=f"{metric} (%)", ylim=(-3, 103))
     named = shown if len(shown) <= MOST_NAMED else [*shown[:_ENDS], *shown[-_ENDS:]]
-    places = [(one.training_images, 100 * one.recall.value) for one in named]
-    name_points(axes, [one.class_name for one in named], places)
+    name_points(axes, [one.name for one in named], [(one.training_images, 100 * one.metric.value) for one in named])
     return figure
+
+
+def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
+    """Recall of each class against the number of its training images."""
+    return metric_by_size(classes, "recall", "training images of the class")

@@ -10,11 +10,10 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from vit.csv_files import records
-from vit.inference.metrics import CALIBRATION_BINS
+from vit.inference.metric_set import CALIBRATION_BINS
 from vit.inference.scored_images import Floats
 from vit.report.style import plain
 from vit.report.style import save as save  # for callers that draw and save
-from vit.training.range_test import RangeTest
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
@@ -54,18 +53,6 @@ def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         low, high = axes.get_ylim()
         axes.set_ylim(low, high if axes is loss else min(high, 101.0))  # no accuracy is above 100 %
-    return figure
-
-
-def range_curve(test: RangeTest) -> Figure:
-    """The smoothed loss over the learning rate of a range test, with the suggestion and the kept value marked."""
-    figure = Figure(figsize=(5.4, 3.2), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(test.rates, test.losses, color=_TRAIN)
-    axes.axvline(test.suggestion, color=_VALIDATION, label=f"suggested: {test.suggestion:.1e}")
-    axes.axvline(test.kept, color="gray", linestyle="--", label=f"used: {test.kept:g}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="loss", title="Learning-rate range test")
-    axes.legend(frameon=False)
     return figure
 
 

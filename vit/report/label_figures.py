@@ -7,38 +7,23 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from sklearn.metrics import precision_recall_curve
 
-from vit.data.label_text import PRESENT
 from vit.data.samples import Labels
 from vit.inference.multilabel_metrics import LabelMetrics
 from vit.inference.scored_labels import ScoredLabels
+from vit.report.class_sizes import ClassSize, metric_by_size
 from vit.report.figures import reliability
-from vit.report.point_names import name_points
-from vit.report.style import class_axis, look, plain
+from vit.report.style import look, plain
+from vit.tasks.label_text import PRESENT
 
 MOST_CURVES = 10  # more curves than colors tell nothing
 MOST_TOGETHER = 30  # labels of a table of pairs
-_MOST_NAMED = 12
 
 
 def average_precision_by_size(rows: Sequence[LabelMetrics], training_images: Labels) -> Figure:
-    """Average precision with its interval against the number of training images that have the label.
-
-    Args:
-        rows: metrics of each label; those without a positive image are left out.
-        training_images: (K,) number of training images with each label.
-    """
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axes = figure.subplots()
-    color, marker = look(0)
-    shown = [(int(size), row, row.ap) for size, row in zip(training_images, rows, strict=True) if size and row.ap]
-    for size, _, ap in shown:
-        errors = [[100 * max(ap.value - ap.low, 0.0)], [100 * max(ap.high - ap.value, 0.0)]]
-        axes.errorbar([size], [100 * ap.value], errors, fmt=marker, color=color, ecolor=f"{color}90", markersize=4)
-    class_axis(axes, [size for size, *_ in shown], "training images with the label")
-    axes.set(ylabel="average precision (%)", ylim=(-3, 103))
-    if len(shown) <= _MOST_NAMED:
-        name_points(axes, [row.label for _, row, _ in shown], [(size, 100 * ap.value) for size, _, ap in shown])
-    return figure
+    """Average precision of the labels that some image has, against the number of training images (K,) with each."""
+    sizes = [ClassSize(row.label, int(n), row.ap) for n, row in zip(training_images, rows, strict=True) if row.ap]
+    sizes.sort(key=lambda one: one.training_images)
+    return metric_by_size(sizes, "average precision", "training images with the label")
 
 
 def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figure:

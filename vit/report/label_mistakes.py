@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.console import percent
-from vit.data.label_text import PRESENT, label_text
 from vit.inference.scored_labels import ScoredLabels, cell_losses
+from vit.tasks.label_text import PRESENT, label_text
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vit.plain_files import parse_yaml
+from vit.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,11 @@ class LossWords:
     caption: str
 
     @classmethod
-    def of(cls, config: str, is_multilabel: bool) -> "LossWords":
-        """The losses of a run, from the text of its config.yaml, which an earlier version may have written."""
+    def of(cls, config: str, task: Task) -> "LossWords":
+        """The losses of a run, from the text of its config.yaml."""
         options = parse_yaml(config)
-        is_asymmetric = is_multilabel and _option(options, "optim", "multilabel_loss") == "asymmetric"
-        plain = "binary cross-entropy" if is_multilabel else "cross-entropy"
+        is_asymmetric = _option(options, "optim", "multilabel_loss") == "asymmetric"
+        plain = task.plain_loss
         others = []
         if _option(options, "optim", "class_weights") not in (None, "none"):
             others.append("weights of the classes")

@@ -187,7 +187,7 @@ def _decoding(run: RunDirectory) -> Decoding:
     """How a run decodes its images."""
     config = parse_yaml(read_text(run.config_path))
     told = (config.get("model") or {}).get("preprocess") or {}
-    window = told.get("window")  # earlier versions had none
+    window = told.get("window")
     channels, converts = int(told.get("channels") or COLORS), told.get("color_profiles") == "convert"
     return Decoding(
         None if window is None else tuple(map(float, window)), channels, "convert" if converts else "ignore"

@@ -78,9 +78,8 @@ def without_test(result: RunResult) -> list[str]:
     """A sentence where there are no test images, and the validation images chose the checkpoint."""
     if result.measured_split == "test" or not (result.validation and result.is_chosen):
         return []
-    accuracy = "accuracy" if result.multilabel is None else "mAP"
     return [
-        f"The validation images chose the checkpoint, so their {accuracy} is too high on average: "
+        f"The validation images chose the checkpoint, so their {result.task.headline} is too high on average: "
         "--data.test 0.1 sets test images aside."
     ]
 

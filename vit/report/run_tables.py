@@ -13,7 +13,7 @@ from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.data.samples import Labels
 from vit.inference.intervals import Metric, recalls
-from vit.inference.metrics import NAMES, f1_order, per_class
+from vit.inference.metrics import f1_order, per_class
 from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
 from vit.study.wording import Cell
@@ -113,15 +113,13 @@ def cell_of(found: Metric | None) -> Cell:
     return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
-def metric_rows(result: RunResult) -> list[MetricRow]:
-    """The metrics of a run, in the order of `NAMES`."""
-    after, before = result.metrics, result.uncalibrated
-    return [metric_row(title, name, after, before) for name, title in NAMES.items() if name in after]
-
-
-def metric_row(title: str, name: str, after: Metrics, before: Metrics) -> MetricRow:
-    """The row of a metric, from {name: {value, low, high}} with and without temperature scaling."""
-    return MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
+def metric_rows(titles: Mapping[str, str], after: Metrics, before: Metrics) -> list[MetricRow]:
+    """The metrics in the order of their titles, from {name: {value, low, high}} with and without temperatures."""
+    return [
+        MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
+        for name, title in titles.items()
+        if name in after
+    ]
 
 
 def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels | None = None) -> list[ClassRow]:
@@ -184,11 +182,11 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _metric(name: str, metric: Mapping[str, float] | None) -> Cell:
-    """A metric and its interval. The calibration error has the value by chance instead, except in old runs."""
+    """A metric and its interval. The calibration error has the value by chance instead."""
     if metric is None:
         return "", ""
     if name == "ece":
-        return f"{100 * metric['value']:.2f} %", f"{100 * metric['chance']:.2f} by chance" if "chance" in metric else ""
+        return f"{100 * metric['value']:.2f} %", f"{100 * metric['chance']:.2f} by chance"
     scale, digits = (1, 4) if name == "nll" else (100, 2)
     value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
     return value + " %" * (name != "nll"), f"{low} to {high}"

@@ -86,9 +86,15 @@ class Backbone:
             return Interval(float(row[name]), float(low) if low else None, float(high) if high else None)
 
         return cls(
-            **{name: row[name] for name in ("name", "source", "licence")},
-            **{name: int(row[name]) for name in ("num_images", "num_seeds", "parameters")},
-            **{name: float(row[name]) for name in ("p_adjusted", "neighbors", "seconds_per_image")},
+            name=row["name"],
+            source=row["source"],
+            licence=row["licence"],
+            num_images=int(row["num_images"]),
+            num_seeds=int(row["num_seeds"]),
+            parameters=int(row["parameters"]),
+            p_adjusted=float(row["p_adjusted"]),
+            neighbors=float(row["neighbors"]),
+            seconds_per_image=float(row["seconds_per_image"]),
             equal_seeds=bool(int(row["equal_seeds"])),
             accuracy=interval("accuracy"),
             behind=interval("behind") if row["behind"] else None,

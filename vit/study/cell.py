@@ -32,8 +32,8 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
 from vit.training.seen_before import seen_before
-from vit.training.tracking.open import Tracking, open_trackers
-from vit.training.tracking.tracker import NUMBERS_ALONE, tracked
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, tracked
 
 SLOW_TIMING = 10.0  # seconds after which two steps are enough
 

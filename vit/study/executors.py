@@ -1,31 +1,67 @@
 """Where cells run: on this machine, as tasks of SLURM, or on a Ray cluster"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from vit.errors import ResourceError
-from vit.study.cluster import ClusterOptions
+from vit.registry import EXECUTORS
+from vit.study.cluster import ClusterOptions, Task
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from vit.study.grid import Cell
     from vit.study.runner import Event, Machine
 
 Executor = Literal["local", "slurm", "ray"]
-_WHERE = {"slurm": "tasks of SLURM", "ray": "tasks of Ray"}
+Alive = Callable[[Collection[str]], Collection[str]]  # names of tasks -> those that wait or run
+
+
+class Cluster(Protocol):
+    """Runs tasks on other machines; see `vit.registry.EXECUTORS`.
+
+    Attributes:
+        title: its name for people.
+    """
+
+    title: str
+
+    def check(self, options: ClusterOptions) -> None:
+        """Raise UsageError where this machine cannot give tasks to the cluster, or the options do not fit it."""
+
+    def run_cells(
+        self,
+        folder: Path,
+        cells: "Sequence[Cell]",
+        options: ClusterOptions,
+        jobs: int | None,
+        digests: Mapping[str, str],
+        notify: "Callable[[Cell, Event], None]",
+    ) -> None:
+        """Run every cell without a result, and wait for all of them; arguments and errors as of `run_cells_on`."""
+
+    def started(
+        self, folder: Path, tasks: Sequence[Task], options: ClusterOptions
+    ) -> "AbstractContextManager[tuple[list[str], Alive]]":
+        """Start tasks; while entered: their names, and the function that says which of them wait or run.
+
+        Args:
+            folder: folder of their logs.
+        """
+
+
+def cluster_of(executor: Executor) -> Cluster:
+    """The cluster of an executor."""
+    made: Cluster = EXECUTORS[executor].load()()
+    return made
 
 
 def check_executor(executor: Executor, options: ClusterOptions) -> None:
     """Raise UsageError where this machine cannot give tasks to the executor, or the options do not fit it."""
-    if executor == "slurm":
-        from vit.study.slurm import check_slurm
-
-        check_slurm()
-    elif executor == "ray":
-        from vit.study.ray_tasks import check_ray
-
-        check_ray(options)
+    if executor != "local":
+        cluster_of(executor).check(options)
 
 
 def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "Machine":
@@ -42,7 +78,7 @@ def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "
 
 def share_words(executor: Executor, share: "Machine") -> str:
     """Where cells run, and what each of them gets."""
-    where = _WHERE.get(executor, f"{share.jobs} at a time")
+    where = f"{share.jobs} at a time" if executor == "local" else f"tasks of {cluster_of(executor).title}"
     gpus = f", {share.gpus} GPUs" if share.gpus else ""
     return f"{where}, {share.threads} thread{'s' * (share.threads != 1)} each{gpus}"
 
@@ -74,18 +110,12 @@ def run_cells_on(
     """
     for cell in cells:
         _clear_up(folder / cell.folder)
-    if executor == "slurm":
-        from vit.study.slurm import run_on_slurm
-
-        run_on_slurm(folder, cells, options, jobs, folder.name, digests, notify)
-    elif executor == "ray":
-        from vit.study.ray_tasks import run_on_ray
-
-        run_on_ray(folder, cells, options, jobs, folder.name, digests, notify)
-    else:
+    if executor == "local":
         from vit.study.runner import run_cells
 
         run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify, may_start)
+    else:
+        cluster_of(executor).run_cells(folder, cells, options, jobs, digests, notify)
 
 
 def _clear_up(cell: Path) -> None:

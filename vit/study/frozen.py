@@ -20,11 +20,10 @@ from vit.inference.image_groups import numbered
 from vit.study.cells import CellResult
 from vit.study.variance_components import Bools
 from vit.training.backbone import Backbone, Labeled, labeled
-from vit.training.choose_loss import choose_loss
 from vit.training.class_balance import class_balance
 from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import initial_network
-from vit.training.linear_head import HeadFit
+from vit.training.linear_head import HeadFit, probe_loss
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import Recipe
@@ -91,7 +90,7 @@ def frozen_results(
 def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Tensor]:
     """(validation loss, whether each test image (T,) is right) of the head with the best penalty."""
     balance = class_balance(plan.recipe, replace(plan.source, splits={**plan.source.splits, "train": part}))
-    loss = choose_loss(part, balance, plan.recipe.optim.multilabel_loss, label_smoothing=0.0)
+    loss = probe_loss(part, balance, plan.recipe.optim.multilabel_loss)
     fit = HeadFit(train, validation, len(plan.source.class_names), loss)
     lowest, best = float("inf"), torch.nn.Linear(train[0].shape[1], len(plan.source.class_names)).to(plan.device)
     for penalty in PENALTIES:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError, UsageError
+from vit.launch import shorten_socket_paths
 from vit.layout import FEATURES
 from vit.study.cell import run_cell, time_cell
 from vit.study.grid import Cell
@@ -122,6 +123,7 @@ def time_network(recipe: Recipe, share: Machine) -> tuple[float, float]:
 def _context() -> "ForkServerContext | SpawnContext":
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
+    shorten_socket_paths()
     context = get_context("forkserver")
     slow = [name for name in _SLOW if name in sys.modules]
     context.set_forkserver_preload(["vit.study.cell_server", "vit.study.cell", *slow])

@@ -149,8 +149,8 @@ def _which(
         best, other = (first, second) if one.gap.value < 0 else (second, first)
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
         size = f"{points_text(abs(one.gap.value))} points fewer errors than {other}"
-        others = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
-        more = f"; {others} more beat{'s' * (others == 1)} it" if by_answer(lead)[0] == 0 and others > 0 else ""
+        better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
+        more = f"; {better} more beat{'s' * (better == 1)} it" if by_answer(lead)[0] == 0 and better > 0 else ""
         return f"Use {best}: {size} {at} (95 % interval {points_text(low)} to {points_text(high)}){more}."
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
     widest = max(rivals, key=lambda each: _farthest(each.differences[-1].gap))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor, nn
 
 from vit.data.batch import Batch
@@ -71,5 +70,4 @@ def labeled(samples: Samples, features: tuple[Tensor, Labels]) -> Labeled:
         samples: images, of which those at given indices (n,) have features (n, D).
     """
     values, kept = features
-    labels = torch.from_numpy(samples.labels[kept]).to(values.device)
-    return values, labels.float() if samples.is_multilabel else labels
+    return values, samples.task.targets(samples.labels[kept]).to(values.device)

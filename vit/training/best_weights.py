@@ -20,8 +20,7 @@ from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.image_groups import in_groups
-from vit.inference.label_calibration import LabelTemperatures, fit_label_temperatures
-from vit.inference.label_thresholds import LabelThresholds, fit_label_thresholds
+from vit.inference.label_fit import LabelTemperatures, LabelThresholds, fit_label_temperatures, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
 from vit.training.distributed.meeting import readable_by_all

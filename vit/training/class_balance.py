@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.epoch_order import Sampling, drawn_shares
-from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Source
 from vit.errors import DataError, UsageError
 from vit.training.recipes.recipe import Recipe
@@ -71,17 +70,14 @@ class ClassBalance:
 
 
 def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
-    """The class balance of a recipe on its images. Nothing is corrected where an image may have several labels.
+    """The class balance of a recipe on its images.
 
     Raises:
         UsageError: a class of `optim.class_weights` does not exist, or two options correct the same thing.
         DataError: a class that must be drawn or weighted has no training images.
     """
     optim, names = recipe.optim, source.class_names
-    train = source.splits["train"]
-    if train.is_multilabel:
-        return ClassBalance(names, (train.label_rows == PRESENT).sum(axis=0))
-    counts = np.bincount(train.labels, minlength=len(names))
+    counts = source.splits["train"].class_counts(len(names))
     found = ClassBalance(names, counts, recipe.data.sampling, optim.class_weights, optim.logit_adjustment)
     if isinstance(optim.class_weights, Mapping):
         _check_names(optim.class_weights, names)

@@ -6,18 +6,16 @@ from torchmetrics import MeanMetric
 from vit.data.batch import Batch
 from vit.errors import DataError
 from vit.models.network import Network
-from vit.training.choose_loss import Loss
+from vit.tasks.loss import Loss
 from vit.training.distillation.distillation import Distillation
-from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.training_module import TrainingModule
-from vit.training.validation_metrics import validation_metrics
 
 
 class Classifier(TrainingModule):
     """Trains a network with cross-entropy, binary for each label where an image may have several.
 
-    It logs val/loss, the unweighted cross-entropy, and the metrics of `validation_metrics`. They count each image once
+    It logs val/loss, the unweighted cross-entropy, and the metrics of the loss. They count each image once
     on any number of processes: torchmetrics adds the counts, and rows that only fill a batch are left out.
 
     Args:
@@ -43,7 +41,7 @@ class Classifier(TrainingModule):
         self.val_loss = MeanMetric(
             nan_strategy="disable"
         )  # ignores weights, so it takes the loss of each image or label
-        self.val_metrics = validation_metrics(network.num_classes, isinstance(loss, MultilabelLoss))
+        self.val_metrics = loss.metrics(network.num_classes)
 
     @property
     def trained(self) -> Network:

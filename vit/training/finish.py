@@ -3,9 +3,6 @@
 from collections.abc import Callable
 
 from vit.checkpoints.run import RunDirectory
-from vit.inference.scored_label_rows import write_scored_labels
-from vit.inference.scored_labels import ScoredLabels
-from vit.inference.scored_rows import write_scored
 from vit.training.callbacks.listener import Listener
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
@@ -49,11 +46,7 @@ def finish(
         raise run.gone()
     names = fitted.data.source.class_names
     for split, scored in fitted.scored.items():
-        if isinstance(scored, ScoredLabels):
-            assert fitted.result.multilabel is not None
-            write_scored_labels(run.scored_path(split), scored, names, fitted.result.multilabel["thresholds"])
-        else:
-            write_scored(run.scored_path(split), scored, names)
+        scored.write(run.scored_path(split), names, fitted.result.rules)
     write_others()
     if not run.config_path.is_file():
         raise run.gone()

@@ -53,7 +53,7 @@ def _fit(
     start = initial_network(plan, resume, watch.notice)
     if plan.recipe.model.freeze == "backbone":
         stats, features = probe(start, data, plan, run, watch.listeners, shared)
-        if shared is None or plan.source.is_multilabel:  # temperatures and thresholds of labels need all images
+        if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
             best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
         else:
             best = measure_probe(run.best_path, data, plan, shared, features)

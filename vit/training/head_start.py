@@ -12,8 +12,7 @@ from vit.data.loader import labeled_images
 from vit.data.samples import Samples
 from vit.models.network import Network
 from vit.training.backbone import Backbone, labeled, last_layer
-from vit.training.choose_loss import choose_loss
-from vit.training.linear_head import HeadFit
+from vit.training.linear_head import HeadFit, probe_loss
 from vit.training.optim import matrices_of_blocks
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
@@ -56,7 +55,7 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
         labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in (train, validation)
     )
     backbone.whole().train(was_training)
-    loss = choose_loss(train, plan.class_balance, plan.recipe.optim.multilabel_loss, label_smoothing=0.0)
+    loss = probe_loss(train, plan.class_balance, plan.recipe.optim.multilabel_loss)
     fit, lowest = HeadFit(features, val_features, network.num_classes, loss), float("inf")
     for penalty in PENALTIES:
         fit.fit(penalty)

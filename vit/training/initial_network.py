@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vit.checkpoints.format import Description
-from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.label_rules import unfitted_rules
 from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
@@ -77,7 +77,7 @@ def describe(plan: Plan, licence: str | None) -> Description:
         licence: licence of the weights that the training starts from.
     """
     names = plan.source.class_names
-    rules = LabelRules.unfitted(len(names)) if plan.source.is_multilabel else None
+    rules = unfitted_rules(plan.source.task, len(names))
     return Description(
         names, plan.spec, plan.preprocess, plan.precision, versions=versions(), multilabel=rules, licence=licence
     )

@@ -8,12 +8,18 @@ that may have several. It is fitted by L-BFGS, as in Kornblith et al. 2019, "Do 
 import torch
 from torch import Tensor, nn
 
+from vit.data.samples import Samples
+from vit.tasks.loss import Loss
+from vit.tasks.multi_label_loss import LossName
 from vit.training.backbone import Labeled
-from vit.training.choose_loss import Loss
-from vit.training.multilabel_loss import MultilabelLoss
-from vit.training.validation_metrics import validation_metrics
+from vit.training.class_balance import ClassBalance
 
 MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
+
+
+def probe_loss(train: Samples, balance: ClassBalance, name: LossName) -> Loss:
+    """The loss of a linear probe: without label smoothing, because nothing is augmented."""
+    return train.task.loss(train.labels, name, 0.0, weights=balance.weights, adjustment=balance.adjustment)
 
 
 class HeadFit:
@@ -51,8 +57,7 @@ class HeadFit:
     def metrics(self) -> dict[str, float]:
         """The validation metrics of the last fit, by the names that `Classifier` logs."""
         logits, labels = self._linear(self._val_features), self._val_labels
-        is_multilabel = isinstance(self._loss, MultilabelLoss)
-        metrics = validation_metrics(logits.shape[1], is_multilabel).to(logits.device)
+        metrics = self._loss.metrics(logits.shape[1]).to(logits.device)
         values = metrics(self._loss.probabilities(logits), labels.long())
         values["loss"] = self._loss.validation_losses(logits, labels).mean()
         return {f"val/{name}": float(value) for name, value in values.items()}

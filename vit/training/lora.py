@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vit.errors import UsageError
 from vit.models.network import Network
-from vit.training.choose_loss import Loss
+from vit.tasks.loss import Loss
 from vit.training.classifier import Classifier
 from vit.training.distillation.distillation import Distillation
 from vit.training.distributed.batch_norm import has_batch_norm

@@ -5,8 +5,7 @@ from vit.data.module import ImageDataModule
 from vit.models.network import Network
 from vit.training.best_weights import Measured, measure_checkpoint
 from vit.training.callbacks.best_checkpoint import BestCheckpoint
-from vit.training.callbacks.metrics_csv import columns_of
-from vit.training.choose_loss import choose_loss
+from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.classifier import Classifier
 from vit.training.distillation.distillation import Distillation
 from vit.training.distillation.loss import TeachingLoss
@@ -30,7 +29,7 @@ def optimize(
         resume: whether to continue from last.ckpt.
     """
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)
-    columns = columns_of(plan.source.is_multilabel)
+    columns = columns_with(plan.source.task.validation_columns)
     classifier = _classifier(start.network, plan, _distillation(plan, data))
     loop = Loop(classifier, plan, run, watch, columns, describe(plan, start.licence), [best_checkpoint])
     loop.recorder.count_before(start.seconds)
@@ -54,7 +53,8 @@ def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
 def _classifier(network: Network, plan: Plan, distillation: Distillation | None) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
     train, smoothing, is_mixed = plan.source.splits["train"], optim.label_smoothing, plan.augment.mixes
-    loss = choose_loss(train, plan.class_balance, optim.multilabel_loss, smoothing, is_mixed)
+    weights, adjustment = plan.class_balance.weights, plan.class_balance.adjustment
+    loss = train.task.loss(train.labels, optim.multilabel_loss, smoothing, is_mixed, weights, adjustment)
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:

@@ -34,11 +34,10 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.training.backbone import Backbone, labeled
 from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.callbacks.listener import Listener
-from vit.training.callbacks.metrics_csv import columns_of
-from vit.training.choose_loss import choose_loss
+from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import InitialNetwork, describe
-from vit.training.linear_head import HeadFit
+from vit.training.linear_head import HeadFit, probe_loss
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
@@ -71,13 +70,12 @@ def probe(
     validation = labeled(splits["validation"], _features(backbone, "validation", data, plan, shared))
     network, head = backbone.whole(), backbone.head
 
-    loss_name = plan.recipe.optim.multilabel_loss
-    loss = choose_loss(splits["train"], plan.class_balance, loss_name, label_smoothing=0.0)
+    loss = probe_loss(splits["train"], plan.class_balance, plan.recipe.optim.multilabel_loss)
     fit = HeadFit((features, labels), validation, network.num_classes, loss)
     metric = f"val/{plan.recipe.optim.best_metric}"
     sign = -1.0 if metric == "val/loss" else 1.0
     best, steps = float("-inf"), 0
-    columns = columns_of(plan.source.is_multilabel)
+    columns = columns_with(plan.source.task.validation_columns)
     with new_table(run.metrics_path, columns) as table:
         for number, penalty in enumerate(PENALTIES):
             train_loss, iterations = fit.fit(penalty)

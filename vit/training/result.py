@@ -16,7 +16,7 @@ from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.multilabel_metrics import multilabel_metrics, uncalibrated_labels
-from vit.inference.scored_labels import Scored
+from vit.inference.scored_images import Scored
 from vit.training.best_weights import Measured, MeasuredLabels
 from vit.training.planning.plan import Plan
 

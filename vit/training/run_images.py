@@ -15,8 +15,8 @@ import numpy as np
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
-from vit.data.samples import Labels, Samples, Source, label_array, label_names
-from vit.data.split import SplitRow, lists_several_labels, read_splits
+from vit.data.samples import Labels, Samples, Source, label_names
+from vit.data.split import SplitRow, listed_task, read_splits
 from vit.errors import DataError
 from vit.plain_files import read_json
 from vit.training.planning.images import opened_data
@@ -105,11 +105,11 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
         class_names = tuple(map(str, read_json(run.class_names_path)["classes"]))
-        is_multilabel = lists_several_labels(run.splits_path)
+        task = listed_task(run.splits_path)
         splits = {
             split: Samples(
                 [row.path.removeprefix(f"{base}{os.sep}") for row in rows],
-                label_array([row.label for row in rows], class_names, is_multilabel),
+                task.array([row.label for row in rows], class_names),
                 base,
                 groups=tuple(row.group for row in rows) if any(row.group for row in rows) else None,
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 from vit.checkpoints.format import MAX_SIDE
 from vit.data.preprocess import COLORS
 from vit.errors import CheckpointError
+from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import read_config
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.licence import UNKNOWN, licence_of_card
@@ -36,7 +37,7 @@ class FolderConfig:
         is_exact: whether these are published weights, by the name in a library or by a tag.
         preprocess: preprocessing that is stated; None: none is.
         class_names: names of the classes; None: unknown.
-        is_multilabel: whether the classifier gives an image several labels, as transformers states it.
+        task: whether the classifier gives an image one class or several labels, as transformers states it.
         licence: licence that the card states; "not stated" where it is unknown.
     """
 
@@ -46,7 +47,7 @@ class FolderConfig:
     is_exact: bool = False
     preprocess: StatedPreprocess | None = None
     class_names: tuple[str, ...] | None = None
-    is_multilabel: bool = False
+    task: Task = SINGLE_LABEL
     licence: str = UNKNOWN
 
 
@@ -72,7 +73,6 @@ def read_folder(folder: Path) -> FolderConfig:
         raise CheckpointError(
             f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
         ) from error
-    is_multilabel = config.get("problem_type") == "multi_label_classification"
     model = _model(folder, config, open_clip)
     return FolderConfig(
         {**config, **open_clip},
@@ -80,7 +80,7 @@ def read_folder(folder: Path) -> FolderConfig:
         "config.json",
         preprocess=preprocess,
         class_names=_labels(config),
-        is_multilabel=is_multilabel,
+        task=MULTI_LABEL if config.get("problem_type") == "multi_label_classification" else SINGLE_LABEL,
         licence=licence_of_card(folder),
     )
 

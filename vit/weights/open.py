@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from vit.checkpoints.format import KEY, Description, read_description
-from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.label_rules import unfitted_rules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import start_of
@@ -229,7 +229,7 @@ def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | 
         options=options,
         image_size=about.image_size if about is not None else None,
         undecided=converted.undecided,
-        multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
+        multilabel=unfitted_rules(told.task, num_classes) if num_classes else None,
         licence=_licence(told, about),
         choice=file.choice or describe_choice(prefix, ()),
         guessed=(*guessed, *assumed),

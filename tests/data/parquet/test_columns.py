@@ -7,8 +7,8 @@ import pytest
 
 from tests.data.parquet.written import IMAGE, features
 from vit.data.dataset_names import TableColumns
-from vit.data.parquet.columns import choose_columns
 from vit.errors import DataError, UsageError
+from vit.extras.parquet.columns import choose_columns
 
 TEXTS = pa.dictionary(pa.int32(), pa.string())
 

@@ -5,10 +5,10 @@ import pytest
 from tests.data.parquet.written import rows_of, write
 from tests.data.shards.server import serving
 from vit.data.contents import read_contents
-from vit.data.shards import far_files
-from vit.data.shards.far_files import Patience
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.extras.s3 import far_files
+from vit.extras.s3.far_files import Patience
 
 NAMES = ("blue", "green", "red")
 
@@ -20,7 +20,7 @@ def server(colors, tmp_path, monkeypatch):
     write(tmp_path / "t.parquet", *rows_of(colors, NAMES), NAMES, columns=noise, compression="none")
     monkeypatch.setenv("VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(far_files, "PATIENCE", Patience(attempts=5, first_pause=0.01, seconds=20.0))
-    monkeypatch.setattr("vit.data.parquet.files.BUFFER_BYTES", 4096)
+    monkeypatch.setattr("vit.extras.parquet.files.BUFFER_BYTES", 4096)
     with serving(tmp_path) as one:
         yield one
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vit.data.parquet.names import files_of_splits
 from vit.errors import DataError
+from vit.extras.parquet.names import files_of_splits
 
 
 @pytest.mark.parametrize(

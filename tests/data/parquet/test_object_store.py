@@ -9,11 +9,11 @@ from tests.data.parquet.written import rows_of, write
 from tests.data.shards.proxy import proxied
 from tests.runs import run_folder
 from vit.data.contents import read_contents
-from vit.data.shards import far_files
-from vit.data.shards.far_files import Patience
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.extras.s3 import far_files
+from vit.extras.s3.far_files import Patience
+from vit.extras.shards.packing import pack
 
 HOW = "pip install 's3fs' 'moto[server]' to run the tests of an object store"
 moto = pytest.importorskip("moto.server", reason=HOW)

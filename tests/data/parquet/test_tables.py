@@ -13,11 +13,11 @@ from vit.data.dataset_names import TableColumns
 from vit.data.folds import with_fold
 from vit.data.groups import with_groups
 from vit.data.image_bytes import ImageError
-from vit.data.parquet import rows as row_parts
-from vit.data.parquet.open import list_parquet_images
 from vit.data.sources import open_source
-from vit.data.unlabelled import open_images
 from vit.errors import DataError
+from vit.extras.parquet import rows as row_parts
+from vit.extras.parquet.open import list_images
+from vit.extras.pretrain.unlabeled import open_images
 
 NAMES = ("blue", "green", "red")
 
@@ -169,7 +169,7 @@ def test_a_test_split_without_labels_is_left_out(listed, tmp_path):
     write(tmp_path / "set" / "test-00000-of-00001.parquet", images[:5], [-1] * 5, NAMES)
     source = open_source(str(tmp_path / "set"))
     assert set(source.splits) == {"train"} and "left out test: none of its 5 images has a label" in source.notes
-    assert {split: len(part) for split, part in list_parquet_images(str(tmp_path / "set")).splits.items()} == {
+    assert {split: len(part) for split, part in list_images(str(tmp_path / "set"), TableColumns()).splits.items()} == {
         "train": 42,
         "test": 5,
     }
@@ -184,7 +184,7 @@ def test_tables_to_measure_or_to_predict_need_no_training_images(listed, tmp_pat
         open_source(str(tmp_path / "set"))
     source = open_source(str(tmp_path / "set"), to_measure=True)
     assert {split: len(part) for split, part in source.splits.items()} == {"test": 5} and source.class_names == NAMES
-    assert len(list_parquet_images(str(tmp_path / "set")).splits["test"]) == 5
+    assert len(list_images(str(tmp_path / "set"), TableColumns()).splits["test"]) == 5
 
 
 @pytest.mark.faults("L22")

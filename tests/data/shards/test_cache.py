@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vit.data.shards.cache import PartCache
 from vit.errors import UsageError
+from vit.extras.s3.cache import PartCache
 
 
 def key(number):
@@ -27,8 +27,8 @@ def test_a_content_comes_back_and_a_cache_of_no_bytes_keeps_none(tmp_path):
 
 
 def test_the_longest_unread_goes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.data.shards.cache._LEAST", 0)
-    monkeypatch.setattr("vit.data.shards.cache._COUNT_AFTER", 0)
+    monkeypatch.setattr("vit.extras.s3.cache._LEAST", 0)
+    monkeypatch.setattr("vit.extras.s3.cache._COUNT_AFTER", 0)
     cache = PartCache(tmp_path, 1000)
     for number in range(10):
         cache.put(key(number), bytes(100))
@@ -54,7 +54,7 @@ def test_a_file_costs_as_little_in_a_full_cache(tmp_path, monkeypatch):
 @pytest.mark.faults("A16")
 def test_processes_share_a_cache(tmp_path, monkeypatch):
     """Threads stand for processes: each has its own object, all write, read and remove the same few files."""
-    monkeypatch.setattr("vit.data.shards.cache._COUNT_AFTER", 0.4)
+    monkeypatch.setattr("vit.extras.s3.cache._COUNT_AFTER", 0.4)
     wrong = []
 
     def work(seed):
@@ -117,7 +117,7 @@ def test_processes_divide_what_they_fetch(tmp_path):
 def test_the_claim_of_a_killed_process_ends(tmp_path, monkeypatch):
     cache, fetched = PartCache(tmp_path, 10**6), []
     assert cache._claim(key(1)) and not cache._claim(key(1))
-    monkeypatch.setattr("vit.data.shards.cache._CLAIM_SECONDS", 0.1)
+    monkeypatch.setattr("vit.extras.s3.cache._CLAIM_SECONDS", 0.1)
     cache.fill({key(1): 1}, fetched.append)
     assert fetched == [[1]] and not list(tmp_path.glob("*/.*"))
 

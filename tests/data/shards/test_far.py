@@ -12,13 +12,14 @@ from PIL import Image
 from tests.data.shards.server import serving
 from vit.data.contents import read_contents
 from vit.data.image_bytes import ImageError
-from vit.data.shards import far, far_files
-from vit.data.shards.cache import PartCache
-from vit.data.shards.far import FarImages
-from vit.data.shards.far_files import Patience
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError
+from vit.extras.s3 import far_files, far_images
+from vit.extras.s3.cache import PartCache
+from vit.extras.s3.far_files import Patience
+from vit.extras.s3.far_images import FarImages
+from vit.extras.shards import far
+from vit.extras.shards.packing import pack
 
 QUICK = Patience(attempts=3, first_pause=0.01, seconds=20.0)
 
@@ -260,7 +261,7 @@ def test_a_missing_library_is_named(address, extra):
 @pytest.mark.faults("S15")
 def test_an_image_without_an_end_is_given_up_while_it_comes(server, tmp_path, monkeypatch):
     """Its server does not say how long it is: memory holds no more than the limit."""
-    monkeypatch.setattr(far, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(far_images, "MAX_BYTES", 2**20)
     (tmp_path / "1.png").write_bytes(b"x")
     server.fault = lambda path, number: "endless" if path.endswith("1.png") else ""
     images = FarImages(QUICK)

@@ -11,9 +11,9 @@ import pytest
 
 from tests.data.parquet.written import rows_of, write
 from vit.data.contents import read_contents
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.extras.shards.packing import pack
 
 HAS_ALL = all(importlib.util.find_spec(name) for name in ("gcsfs", "gcp_storage_emulator"))
 pytestmark = [

@@ -16,8 +16,9 @@ from vit.data.groups import with_groups
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import Key
 from vit.data.samples import label_names
-from vit.data.shards.packing import pack
 from vit.data.sources import open_source
+from vit.extras.shards.packing import pack
+from vit.tasks.task import MULTI_LABEL
 
 
 def packed(source, folder, shard_bytes=6_000):
@@ -101,7 +102,7 @@ def test_arrays_and_splits(tmp_path):
 def test_several_labels_and_unknown_ones(labels_csv, tmp_path):
     source = open_source(str(labels_csv))
     found, _ = packed(source, tmp_path / "shards")
-    assert found.class_names == source.class_names and found.is_multilabel
+    assert found.class_names == source.class_names and found.task is MULTI_LABEL
     assert (found.splits["train"].labels == source.splits["train"].labels).all()
     with tarfile.open(tmp_path / "shards" / "train-000000.tar") as tar:
         names = tar.getnames()

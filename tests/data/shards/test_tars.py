@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data.shards.index import read_index, write_index
-from vit.data.shards.tars import index_tars
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.extras.shards.index import read_index, write_index
+from vit.extras.shards.tars import index_tars
 
 
 def png(number):

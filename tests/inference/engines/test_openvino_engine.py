@@ -33,6 +33,13 @@ def model(made) -> OpenVinoModel:
     return convert(made, "a test")
 
 
+@pytest.fixture(scope="module")
+def checkpoint(made, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "m.ckpt"
+    torch.save(checkpoint_content(made.description, made.network.state_dict()), path)
+    return path
+
+
 @pytest.fixture
 def graph(model, tmp_path) -> Path:
     """A graph with its weights, which may be spoiled."""
@@ -57,6 +64,16 @@ def test_a_file_answers_as_its_checkpoint_for_any_batch(made, graph):
         torch.testing.assert_close(
             loaded.engine.probabilities(images(count)), torch_answers(made, images(count)), atol=1e-5, rtol=0
         )
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_checkpoint_is_computed_by_openvino_where_it_is_asked_for(checkpoint, precision):
+    loaded, expected = (package.load(checkpoint, precision=precision, engine=name) for name in ("openvino", "torch"))
+    found, torch_found = (one.engine.probabilities(images(5)) for one in (loaded, expected))
+    torch.testing.assert_close(found, torch_found, atol=2e-2 if precision == "bf16-mixed" else 1e-5, rtol=0)
+    assert (loaded.engine.name, loaded.engine.precision) == ("openvino", precision)
+    (one,) = loaded.predict(images(1))
+    assert one.engine == "openvino" and package.load(checkpoint).engine.name == "torch"
 
 
 def test_bfloat16_is_computed_where_it_is_asked_for(made, model):
@@ -159,6 +176,24 @@ def test_a_network_that_openvino_cannot_compute_is_one_error(made, monkeypatch):
         convert(made, "--engine openvino")
 
 
+@pytest.mark.faults("E6")
+def test_openvino_on_a_gpu_is_refused_before_torch_is_imported(checkpoint, tmp_path):
+    code = "import sys; from vit.__main__ import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    words = ("predict", checkpoint, checkpoint, "--engine", "openvino", "--device", "cuda")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "2 False\n", done.stderr
+    assert "--device cuda, but --engine openvino computes on the CPU" in done.stderr
+
+
+def test_openvino_is_not_imported_for_torch(checkpoint, tmp_path):
+    code = "import sys, vit; vit.load(sys.argv[1]); print('openvino' in sys.modules)"
+    words, variables = [sys.executable, "-c", code, checkpoint], environment(tmp_path)
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+
+
 QUIET = """
 import os, socket, sys
 sent = []
@@ -174,11 +209,10 @@ print(sent, "CI" in os.environ, "openvino" in sys.modules)
 """
 
 
-def test_nothing_is_sent_and_nothing_written_to_the_home(made, tmp_path):
+def test_nothing_is_sent_and_nothing_written_to_the_home(checkpoint, tmp_path):
     """The import of openvino alone would make ~/intel and send an event."""
-    home, checkpoint = tmp_path / "home", tmp_path / "m.ckpt"
+    home = tmp_path / "home"
     home.mkdir()
-    torch.save(checkpoint_content(made.description, made.network.state_dict()), checkpoint)
     done = subprocess.run(
         [sys.executable, "-c", QUIET, checkpoint],
         env=environment(tmp_path) | {"HOME": str(home)}, capture_output=True, text=True, timeout=300, check=False,

@@ -6,11 +6,11 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from vit.models.spec import create_network
+from vit.tasks.single_label_loss import TrainingLoss
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.non_finite import NonFinite
 from vit.training.classifier import Classifier
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.training_loss import TrainingLoss
 
 
 def test_the_averaged_weights_lie_where_the_network_will_be():

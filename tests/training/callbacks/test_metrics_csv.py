@@ -10,10 +10,11 @@ from vit.checkpoints.result import RunResult
 from vit.commands import train_progress
 from vit.data.dataset import ImageDataset
 from vit.report.run_tables import facts
+from vit.tasks.task import SINGLE_LABEL
 from vit.training.callbacks import metrics_csv
-from vit.training.callbacks.metrics_csv import _rows_until, columns_of
+from vit.training.callbacks.metrics_csv import _rows_until, columns_with
 
-HEADER = ",".join(columns_of(is_multilabel=False))
+HEADER = ",".join(columns_with(SINGLE_LABEL.validation_columns))
 ROWS = [
     "0,1,0.001,2.3,,,,,,,,,0.1",
     "0,9,0.002,,2.2,100,2.1,0.5,0.9,0.5,0.4,0.1,0.5",

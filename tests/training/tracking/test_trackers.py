@@ -7,7 +7,7 @@ import pytest
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import check_trackers, chosen_trackers, wandb_mode
-from vit.training.tracking.trackers import Trackers
+from vit.training.tracking.open import Trackers
 
 CALLS = [
     ("log", {"train/loss": 1.0}, 1),
@@ -82,7 +82,7 @@ def test_trackers_of_a_recipe(options, names, mode):
         ({"tracker": " , "}, ["names no tracker"]),
         ({"tracker": "wandb", "wandb": "off"}, ["--wandb off"]),
         ({"tracker": "mlflow", "wandb": "offline"}, ["--wandb offline", "mlflow,wandb"]),
-        ({"tracker": "tensorboard", "mlflow_register": "digits"}, ["--mlflow_register"]),
+        ({"tracker": "tensorboard", "mlflow.register": "digits"}, ["--mlflow.register"]),
     ],
 )
 def test_a_wrong_choice_is_refused(vit, options, words):

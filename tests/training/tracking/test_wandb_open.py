@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
-from vit.training.tracking import wandb_login, wandb_open
+from vit.training.tracking import open as wandb_open
+from vit.training.tracking import wandb_login
+from vit.training.tracking.open import open_wandb
 from vit.training.tracking.tracker import NoTracker, Sharing
-from vit.training.tracking.wandb_open import open_wandb
-from vit.training.tracking.wandb_settings import SETTINGS
+from vit.training.tracking.wandb_tracker import SETTINGS
 
 pytest.importorskip("wandb")
 
@@ -389,7 +390,8 @@ def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time
 from pathlib import Path
-from vit.training.tracking import wandb_open, wandb_tracker
+from vit.training.tracking import open as wandb_open
+from vit.training.tracking import wandb_tracker
 wandb_tracker.FINISH_SECONDS = 1.0
 tracker = wandb_open.open_wandb("offline", Path({str(folder)!r}), {{}}, "first", print)
 os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
@@ -454,7 +456,7 @@ def test_off_writes_nothing_and_does_not_import_wandb(folder):
     program = f"""
 import sys
 from pathlib import Path
-from vit.training.tracking.wandb_open import open_wandb
+from vit.training.tracking.open import open_wandb
 tracker = open_wandb("off", Path({str(folder)!r}), {{}}, "first", print)
 tracker.log({{"train/loss": 1.0}}, 0)
 tracker.figure("figures/curve", Path("none.png"), caption="a curve")

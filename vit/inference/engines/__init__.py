@@ -1,1 +1,1 @@
-"""Engines beside PyTorch: OpenVINO and onnxruntime, and which engine computes a checkpoint"""
+"""Engines beside PyTorch: OpenVINO and onnxruntime"""

@@ -7,7 +7,6 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.checkpoints.format import KEY, Description
-from vit.checkpoints.run import missing_fit
 from vit.console import count_of
 from vit.data.module import ImageDataModule
 from vit.launch import rank_and_world_size
@@ -50,7 +49,7 @@ class DescribeCheckpoint(Callback):
         done = f"{step:,} of {total:,} steps"
         if self.rounds is not None:
             done = f"{self.rounds * step / total:.4g} of {count_of(self.rounds, 'epoch')}"
-        unfinished = f"{done}, {missing_fit(self.description.multilabel is not None)}"
+        unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

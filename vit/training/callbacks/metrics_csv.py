@@ -18,20 +18,9 @@ from vit.training.training_module import TrainingModule
 
 _SMOOTHED = "train/smoothed_loss"
 _TRAINING = ("epoch", "step", "lr", _SMOOTHED, "train/loss", "train/images_per_second")
-_VALIDATION = ("val/loss", "val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece")
-_MULTILABEL_VALIDATION = ("val/loss", "val/map", "val/micro_f1", "val/macro_f1", "val/exact_match")
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
 MIN_ROWS = 100  # of a training that has at least as many steps
 READ_SECONDS = 1.0  # between two reads of the loss on a GPU: each read waits for the GPU
-
-
-def columns_of(is_multilabel: bool) -> tuple[str, ...]:
-    """The columns of metrics.csv.
-
-    Args:
-        is_multilabel: whether an image may have several labels.
-    """
-    return columns_with(_MULTILABEL_VALIDATION if is_multilabel else _VALIDATION)
 
 
 def columns_with(validation: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from vit.data.batch import Batch
 from vit.models.heads import token_logits
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.choose_loss import Loss
+from vit.tasks.loss import Loss
 from vit.training.distillation.loss import TeachingLoss
 from vit.training.distillation.teacher_logits import TeacherLogits
 

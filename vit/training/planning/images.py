@@ -18,7 +18,7 @@ def subset_words(kind: str, source: Source) -> str:
     """How a subset of the training images is chosen."""
     if not source.class_names:
         return "at random"
-    if source.is_multilabel:
+    if not source.task.is_exclusive:
         return "with the label frequencies of all training images"
     return {"balanced": "class-balanced", "natural": "with the class shares of all training images"}[kind]
 

@@ -55,8 +55,7 @@ class OptimConfig:
     Args:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
             the other weights.
-        lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
-            and suggests a value; the report shows its curve, and the training keeps the recipe's value.
+        lr: learning rate after the warm-up.
         epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
             of training images, for fine-tuning, and no fewer than 8 passes.
         steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
@@ -172,6 +171,17 @@ class TrainerConfig:
 
 
 @dataclass
+class MlflowConfig:
+    """The tracker MLflow, which needs the extra `mlflow`.
+
+    Args:
+        register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
+    """
+
+    register: str | None = None
+
+
+@dataclass
 class Recipe:
     """One training.
 
@@ -190,7 +200,7 @@ class Recipe:
         wandb: Weights & Biases; auto: online where you are logged in, else offline. off: only without wandb in tracker.
         tracker_media: whether W&B and an MLflow server also get pictures of your images, and file names with labels.
         tracker_model: whether W&B and MLflow also get the best checkpoint.
-        mlflow_register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
+        mlflow: the tracker MLflow.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -206,10 +216,10 @@ class Recipe:
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
     tracker_media: bool = False
     tracker_model: bool = False
-    mlflow_register: str | None = None
+    mlflow: MlflowConfig = field(default_factory=MlflowConfig)
 
 
-TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow_register"})
+TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow"})
 UNDECIDING = TRACKING | {"out", "name"}  # options that nothing learned follows
 UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learned follows, by part and name
     ("data", "cache"),

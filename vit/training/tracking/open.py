@@ -1,42 +1,25 @@
-"""The trackers of a training, opened: whatever goes wrong there is one warning, and the training continues
+"""The trackers of a training, opened, as one: whatever goes wrong there is one warning, and the training continues
 
 Reports and studies read our own metrics.csv. Trackers are views for people. Only the first process opens them. The
 others take `NoTracker` and import no tracker.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from vit.layout import RunLayout
+from vit.registry import TRACKERS
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import TrackerName, chosen_trackers
-from vit.training.tracking.tracker import NoTracker, Sharing, Tracker, describe
-from vit.training.tracking.trackers import Trackers
-from vit.training.tracking.wandb_open import open_wandb
-
-TITLES: dict[TrackerName, str] = {"wandb": "Weights & Biases", "tensorboard": "TensorBoard", "mlflow": "MLflow"}
-
-
-@dataclass(frozen=True)
-class Tracking:
-    """What trackers are told of a run.
-
-    Attributes:
-        folder: run folder.
-        out: parent folder of run folders, or folder of the study, with the local store of MLflow.
-        name: name of the run.
-        group: name of the study that the run is a cell of; None for a single training.
-        config: options of the training.
-        sharing: what may be uploaded.
-    """
-
-    folder: Path
-    out: Path
-    name: str
-    group: str | None
-    config: Mapping[str, object]
-    sharing: Sharing
+from vit.training.recipes.trackers import WANDB, WandbMode, chosen_trackers
+from vit.training.tracking import wandb_login, wandb_tracker
+from vit.training.tracking.tracker import (
+    NUMBERS_ALONE,
+    NoTracker,
+    Sharing,
+    Tracker,
+    TrackerKind,
+    Tracking,
+    describe,
+)
 
 
 def open_trackers(recipe: Recipe, run: Tracking, notify: Callable[[str], None]) -> Tracker:
@@ -49,27 +32,105 @@ def open_trackers(recipe: Recipe, run: Tracking, notify: Callable[[str], None]) 
         recipe: recipe that names the trackers.
         notify: receiver of messages for people.
     """
-    found: dict[str, Tracker] = {}
+    trackers: dict[str, Tracker] = {}
     for name in chosen_trackers(recipe):
+        if name == WANDB:
+            trackers["Weights & Biases"] = open_wandb(
+                recipe.wandb, run.folder, run.config, run.name, notify, run.group, run.sharing
+            )
+            continue
+        kind: TrackerKind = TRACKERS[name].load()()
         try:
-            found[TITLES[name]] = _open(name, recipe, run, notify)
+            trackers[kind.title] = kind.open(recipe, run)
         except Exception as error:  # noqa: BLE001  a broken installation or a lost server raises anything
-            notify(f"{TITLES[name]} cannot be used ({describe(error)}); training goes on without it")
-    return Trackers(found, notify) if found else NoTracker()
+            notify(f"{kind.title} cannot be used ({describe(error)}); training goes on without it")
+    return Trackers(trackers, notify) if trackers else NoTracker()
 
 
-def _open(name: TrackerName, recipe: Recipe, run: Tracking, notify: Callable[[str], None]) -> Tracker:
-    layout = RunLayout(run.folder)
-    if name == "wandb":
-        return open_wandb(recipe.wandb, run.folder, run.config, run.name, notify, run.group, run.sharing)
+def open_wandb(
+    mode: WandbMode,
+    folder: Path,
+    config: Mapping[str, object],
+    name: str,
+    notify: Callable[[str], None],
+    group: str | None = None,
+    sharing: Sharing = NUMBERS_ALONE,
+) -> Tracker:
+    """A tracker that keeps its files in the run folder, for the first process.
 
-    if name == "tensorboard":
-        from vit.training.tracking.tensorboard_tracker import TensorBoardTracker
+    A resumed training continues the run whose id is in the folder. Texts under names of secrets are not uploaded, and
+    of an absolute path only the last part is.
 
-        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, run.config)
+    Args:
+        mode: status of the tracker; "auto" is online where a user is logged in and the server answers, else offline.
+        config: options of the training.
+        name: name of the run.
+        notify: receiver of messages for people.
+        group: name of the study that the run is a cell of; None for a single training.
+    """
+    status, why = wandb_login.intended(mode)
+    if status == "off":
+        return NoTracker()
+    obstacle = why if status == "offline" else ""
+    try:
+        return wandb_tracker.begin(folder.absolute(), name, group, config, obstacle, notify, sharing)
+    except Exception as error:  # noqa: BLE001  a broken installation raises anything
+        words = describe(error)
+        notify(f"Weights & Biases cannot be used ({words}); training goes on without it")
+        return NoTracker()
 
-    from vit.training.tracking.mlflow_address import MlflowAddress
-    from vit.training.tracking.mlflow_tracker import MlflowTracker
 
-    address, paths = MlflowAddress.below(run.out), (layout.mlflow_run_path, layout.metrics_path)
-    return MlflowTracker(address, *paths, run.config, run.name, run.group, run.sharing, recipe.mlflow_register)
+class Trackers:
+    """A `Tracker` that passes everything on. A tracker that raises an error gets nothing more.
+
+    Args:
+        trackers: {name for people: tracker}.
+        notify: receiver of the warning about a failed tracker.
+    """
+
+    def __init__(self, trackers: Mapping[str, Tracker], notify: Callable[[str], None]) -> None:
+        self._trackers = dict(trackers)
+        self._notify = notify
+
+    def log(self, row: Mapping[str, float], step: int) -> None:
+        self._each(lambda tracker: tracker.log(row, step))
+
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
+        self._each(lambda tracker: tracker.figure(name, path, caption))
+
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        self._each(lambda tracker: tracker.media(name, path, caption))
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self._each(lambda tracker: tracker.image_table(name, columns, rows))
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self._each(lambda tracker: tracker.table(name, columns, rows))
+
+    def confusion_matrix(
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
+    ) -> None:
+        self._each(lambda tracker: tracker.confusion_matrix(name, labels, predictions, class_names))
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        self._each(lambda tracker: tracker.configure(config))
+
+    def summary(self, values: Mapping[str, float]) -> None:
+        self._each(lambda tracker: tracker.summary(values))
+
+    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
+        self._each(lambda tracker: tracker.artifact(path, name, metadata))
+
+    def finish(self) -> None:
+        self._each(lambda tracker: tracker.finish())
+
+    def interrupt(self) -> None:
+        self._each(lambda tracker: tracker.interrupt())
+
+    def _each(self, action: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self._trackers.items()):
+            try:
+                action(tracker)
+            except Exception as error:  # noqa: BLE001  a tracker must never end a training
+                del self._trackers[name]
+                self._notify(f"{name} stopped ({describe(error)}); training goes on without it")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from vit.csv_files import records
+from vit.training.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Sharing:
     media: bool = False
     model: bool = False
 
-    def words(self, status: Literal["online", "offline", "off"], why: str) -> str:
+    def describe(self, status: Literal["online", "offline", "off"], why: str) -> str:
         """The status of the tracker, what it uploads and what it does not, for people."""
         if status == "off":
             return f"off ({why})"
@@ -81,6 +82,50 @@ class Tracker(Protocol):
 
     def interrupt(self) -> None:
         """Close the tracker of a training that has ended early, and may be resumed. This takes seconds at most."""
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """What trackers are told of a run.
+
+    Attributes:
+        folder: run folder.
+        out: parent folder of run folders, or folder of the study, with the local store of MLflow.
+        name: name of the run.
+        group: name of the study that the run is a cell of; None for a single training.
+        config: options of the training.
+        sharing: what may be uploaded.
+    """
+
+    folder: Path
+    out: Path
+    name: str
+    group: str | None
+    config: Mapping[str, object]
+    sharing: Sharing
+
+
+class TrackerKind(Protocol):
+    """A tracker of an extra; see `vit.registry.TRACKERS`. Only `open` imports its library.
+
+    Attributes:
+        title: its name for people.
+    """
+
+    title: str
+
+    def open(self, recipe: Recipe, run: Tracking) -> Tracker:
+        """The tracker of a run. It raises what goes wrong."""
+
+    def describe(self, recipe: Recipe, run: Path, sharing: Sharing) -> str:
+        """What it gets of a training and where that goes, for the plan.
+
+        Args:
+            run: the run folder, which may not exist.
+        """
+
+    def describe_cells(self, folder: Path) -> str:
+        """What it gets of the trainings in a folder and where that goes, for the plan."""
 
 
 class NoTracker:

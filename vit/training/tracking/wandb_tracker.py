@@ -18,12 +18,33 @@ from vit.layout import RunLayout
 from vit.training.tracking import wandb_login
 from vit.training.tracking.public_config import public
 from vit.training.tracking.tracker import Sharing, describe, recorded_rows
-from vit.training.tracking.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in
 
 if TYPE_CHECKING:
     import wandb
     from wandb.sdk.wandb_setup import _WandbSetup as Session
 
+FINISH_SECONDS = 60.0
+SETTINGS: dict[str, object] = {
+    "init_timeout": 20.0,
+    "login_timeout": 5.0,
+    "finish_timeout": FINISH_SECONDS - 5,  # so that wandb can stop in order
+    "finish_timeout_raises": True,
+    "silent": True,
+    "quiet": True,
+    "console": "off",
+    "reinit": "create_new",
+    "host": "",  # else wandb uploads the name of the machine
+    "save_code": False,
+    "disable_code": True,
+    "disable_git": True,
+    "label_disable": True,  # else wandb reads the main script
+    "sagemaker_disable": True,  # else wandb replaces our run id
+    "x_disable_machine_info": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_save_requirements": False,
+    "x_transaction_log_flush_interval": 5.0,  # the rows that a SIGKILL can lose
+}
 _ROOM = 4096  # bytes: a disk with less is full
 
 
@@ -183,7 +204,7 @@ def begin(
     Raises:
         Exception: wandb is not installed or does not work.
     """
-    keep_files_in(home)
+    _keep_files_in(home)
     import wandb
 
     settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
@@ -244,6 +265,12 @@ def _run_id(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{chosen}\n")
     return chosen
+
+
+def _keep_files_in(home: Path) -> None:
+    """Set variables before the import: wandb has no settings for these folders, and uses the user's home folder."""
+    os.environ.update(WANDB_DATA_DIR=str(home / "wandb" / "data"), WANDB_CACHE_DIR=str(home / "wandb" / "cache"))
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 
 
 def _check_room(folder: str) -> None:

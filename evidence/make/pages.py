@@ -1,0 +1,134 @@
+"""docs/leaderboard.md, docs/claims.md and docs/results.md; their numbers come from evidence/ alone."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from blocks import network_lines, results_page
+from claims import answers_of, claims_page, lines_of
+from definitions import ROOT, Row, read_evidence
+from figures import FIGURES, draw, draw_lines
+from kept import Answers, Kept, seeds_of
+from sentences import OF_P, accuracy_words, differences, hardware, minutes_words, progress, table_line
+from sizes import draw_curve
+
+README = ROOT / "README.md"
+BOARD, CLAIMS, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("leaderboard", "claims", "results"))
+HEADS = (
+    "data", "network", "parameters", "test accuracy (95 % interval)", "seeds", "each seed", "minutes a run",
+    "hardware", "command",
+)  # fmt: skip
+SHORT = (0, 1, 3, 4, 8)  # columns of the leaderboard in the README
+SHORT_BOARD = re.compile(r"(<!-- written by `make results` -->\n).*?(\n<!-- end -->)", re.DOTALL)
+NOTE = "<!-- written by `make results` from evidence/; edit evidence/make/rows.toml or evidence/make/*.py -->"
+
+
+def write_pages() -> list[Path]:
+    """Write the pages and the figures; returns their paths."""
+    evidence = read_evidence()
+    rows = evidence.rows
+    kept = {name: found for name, row in rows.items() if (found := Kept.of(row)) is not None}
+    BOARD.write_text(leaderboard(kept, rows), encoding="utf-8")
+    CLAIMS.write_text(claims_page(kept, rows, evidence.claims, NOTE), encoding="utf-8")
+    RESULTS.write_text(results_page(kept, rows, evidence.sections, NOTE), encoding="utf-8")
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    figures = []
+    for claim in evidence.claims:
+        path = FIGURES / f"{claim.name}.png"
+        answers, lines = answers_of(kept, claim), lines_of(rows, claim)
+        if answers is not None:
+            draw(claim, answers, path)
+        if lines is not None:
+            draw_lines(claim, lines, path)
+        if answers is not None or lines is not None:
+            figures.append(path)
+    shown = [kept[name] for section in evidence.sections for name in section.rows if name in kept]
+    figures += [draw_curve(one) for one in shown if one.has_sizes]
+    README.write_text(short_board(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    return [BOARD, CLAIMS, RESULTS, README, *figures]
+
+
+def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
+    """The text of docs/leaderboard.md."""
+    lines = ["# Leaderboard", "", NOTE, ""]
+    lines += [
+        "Each row is made again by `make results ROW=NAME`. The folder `evidence/NAME` of the repository keeps the "
+        "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation "
+        "loss, unless a row names another choice. The intervals cover other seeds and other test images; where "
+        "nothing is random, other test images. "
+        f"{OF_P} Minutes are means of the runs, and hours are sums. Runs of a row often share a machine, and other "
+        "work may have slowed them.",
+        "",
+        table_line(HEADS),
+        table_line(["---"] * len(HEADS)),
+    ]
+    board = {name: shown for name, one in kept.items() if (shown := one.on_board) is not None}
+    for one in board.values():
+        lines += [table_line(cells) for cells in _board_lines(one)]
+    lines.append("")
+    for name, one in board.items():
+        lines += [f"## `{name}`", "", f"{one.row.title}. {progress(one)}", ""]
+        lines += [f"`make results ROW={name}` runs `{one.row.command}`.", ""]
+        lines += [*_compared_on_board(one), ""]
+    lines += [
+        "## Hours of every row",
+        "",
+        "Rows that are not on the board belong to [Claims](claims.md) and [Results](results.md). Hours are times "
+        "by the clock, also while other work slowed the machine.",
+        "",
+    ]
+    lines += [table_line(("row", "content", "runs", "hours", "hardware")), table_line(["---"] * 5)]
+    lines += [_hours(row, kept.get(name)) for name, row in rows.items() if row.study]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def short_board(text: str, kept: Mapping[str, Kept]) -> str:
+    """The text of the README with its short form of the leaderboard written again."""
+    lines = [table_line([HEADS[place] for place in SHORT]), table_line(["---"] * len(SHORT))]
+    for one in kept.values():
+        if (shown := one.on_board) is not None:
+            lines += [
+                table_line([cells[place] for place in SHORT])
+                for cells in _board_lines(shown)
+                if cells[1].partition(" (")[0] in one.row.front
+            ]
+    return SHORT_BOARD.sub(lambda found: "\n".join((found[1], *lines, found[2])), text)
+
+
+def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
+    command = f"`make results ROW={kept.row.name}`"
+    for (_, trained), cells in zip(seeds_of(kept.cells), network_lines(kept, kept.answers), strict=True):
+        yield (_board_data(kept), *cells, hardware(kept, trained), command)
+    if (svc := kept.measured("svc")) is not None:
+        yield (
+            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
+            accuracy_words(svc, "", "SVC", is_random=False), "", "nothing is random",
+            minutes_words(svc.facts["seconds"]), svc.facts["machine"], command,
+        )  # fmt: skip
+
+
+def _board_data(kept: Kept) -> str:
+    """The data of a row, with what makes its accuracy another one than that of all images from random weights."""
+    images, largest = kept.protocol["images"], max(cell.num_images for cell in kept.cells)
+    assert isinstance(images, dict)
+    part = "" if largest == images["train"] else f", {largest:,} of {images['train']:,} training images"
+    return f"{kept.row.data}{part}{'; from published weights' * (kept.row.starts == 'published_weights.py')}"
+
+
+def _hours(row: Row, kept: Kept | None) -> str:
+    """How far a row is, and the hours of its finished runs."""
+    words = (f"`{row.name}`", f"{row.title}; {row.data}")
+    if kept is None:
+        return table_line((*words, "none yet", "", ""))
+    hours = f"{kept.seconds / 3600:.2f}"
+    return table_line((*words, f"{kept.num_done} of {kept.num_listed}", hours, hardware(kept)))
+
+
+def _compared_on_board(kept: Kept) -> Iterator[str]:
+    """Every pair of networks of a row, and each of them with the support vector machine."""
+    correct = dict(kept.answers.correct[""])
+    names, seedless = list(correct), frozenset[str]()
+    if (svc := kept.measured("svc")) is not None:
+        correct, names, seedless = {**correct, **svc.correct[""]}, [*names, "SVC"], frozenset({"SVC"})
+    pairs = [(first, second) for place, first in enumerate(names) for second in names[place + 1 :]]
+    yield from differences(Answers(kept.answers.num_images, {"": correct}, seedless=seedless), pairs)

@@ -1,0 +1,205 @@
+"""The masked autoencoder against its formulas and against transformers' ViTMAE."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vit.extras.pretrain.masked_autoencoder import MaskedAutoencoder, decoder_config, patchify, unpatchify
+from vit.models.vision_transformer import VisionTransformer
+from vit.models.vit_config import ViTConfig
+
+SMALL = ViTConfig(image_size=16, patch_size=4, num_classes=5, embed_dim=32, depth=2, num_heads=2)
+VARIANTS = {
+    "class token": SMALL,
+    "mean": replace(SMALL, pool="mean"),
+    "norm after the mean": replace(SMALL, pool="patch_mean", pool_norm=True),
+    "fixed positions": replace(SMALL, pos_embed="sincos2d"),
+    "registers": replace(SMALL, num_registers=3, prefix_positions=False),
+    "two class tokens": replace(SMALL, pool="cls_dist"),
+    "CLIP": replace(SMALL, embed_norm=True, activation="quick_gelu"),
+    "norms after": replace(SMALL, norm_placement="post", layer_scale=0.1),
+}
+
+
+class Pair(nn.Module):
+    """An encoder, and everything besides it."""
+
+    def __init__(self, config: ViTConfig = SMALL, mask_ratio: float = 0.75) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.network, self.decoder = VisionTransformer(config), MaskedAutoencoder(config, mask_ratio)
+
+    def tokens(self, images: Tensor, order: Tensor) -> Tensor:
+        return self.decoder.encode(self.network, images, order)
+
+    def prediction(self, images: Tensor, order: Tensor) -> Tensor:
+        return self.decoder.decode(self.tokens(images, order), order)
+
+    def forward(self, images: Tensor, order: Tensor) -> Tensor:
+        return self.decoder(self.network, images, order)
+
+
+def images_and_order(config: ViTConfig = SMALL, count: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randn(count, 3, config.image_size, config.image_size, generator=generator)
+    return images, torch.rand(count, config.num_patches, generator=generator).argsort(dim=1)
+
+
+def test_patches_are_the_squares_of_the_image_and_return_to_it() -> None:
+    images, _ = images_and_order()
+    patches = patchify(images, 4)
+    assert torch.equal(patches[1, 6].reshape(4, 4, 3), images[1, :, 4:8, 8:12].permute(1, 2, 0))  # row 1, column 2
+    assert torch.equal(unpatchify(patches, 4), images)
+
+
+@pytest.mark.parametrize(("mask_ratio", "visible"), [(0.75, 4), (0.5, 8), (0.7, 4), (0.9, 1)])
+def test_the_encoder_computes_the_visible_patches_alone(mask_ratio: float, visible: int) -> None:
+    images, order = images_and_order()
+    pair = Pair(mask_ratio=mask_ratio)
+    assert pair.tokens(images, order).shape == (3, 1 + visible, 32)
+    assert pair.prediction(images, order).shape == (3, 16, 48)
+
+
+@pytest.mark.parametrize("mask_ratio", [0.0, 0.99, 1.0])
+def test_a_ratio_that_leaves_none_or_all_patches_is_refused(mask_ratio: float) -> None:
+    with pytest.raises(ValueError, match="of 16 patches visible"):
+        Pair(mask_ratio=mask_ratio)
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_masked_pixels_do_not_reach_the_encoder_and_visible_ones_do(config: ViTConfig) -> None:
+    images, order = images_and_order(config)
+    pair = Pair(config).eval()
+    before = pair.tokens(images, order)
+    for place, is_seen in ((order[:, 4:], False), (order[:, :1], True)):
+        pixels = patchify(images, 4)
+        pixels[torch.arange(3)[:, None], place] += 1.0
+        assert torch.equal(pair.tokens(unpatchify(pixels, 4), order), before) != is_seen
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_the_encoder_without_a_mask_computes_the_tokens_that_the_network_classifies(config: ViTConfig) -> None:
+    images, order = images_and_order(config)
+    pair = Pair(config).eval()
+    pair.decoder.num_visible = 16
+    network = pair.network
+    nn.init.normal_(network.head.weight)
+    tokens = pair.tokens(images, order)
+    prefix, patches = tokens.tensor_split((config.num_prefix_tokens,), dim=1)
+    ordered = torch.cat((prefix, patches.gather(1, order.argsort(1)[:, :, None].expand(-1, -1, 32))), dim=1)
+    if not config.pool_norm:  # else the norm follows the mean in the classifier, and meets each token here
+        assert torch.allclose(network.classify(ordered), network(images), atol=1e-5)
+
+
+def test_the_loss_is_that_of_each_image_and_masked_patch_on_its_own() -> None:
+    images, order = images_and_order()
+    pair = Pair().eval()
+    predicted = pair.prediction(images, order)
+    losses = []
+    for image, places, prediction in zip(images, order.tolist(), predicted, strict=True):
+        for place in places[4:]:
+            row, column = divmod(place, 4)
+            patch = image[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].permute(1, 2, 0).flatten()
+            target = (patch - patch.mean()) / (patch.var() + 1e-6) ** 0.5
+            losses.append(((prediction[place] - target) ** 2).mean())
+    assert len(losses) == 3 * 12
+    assert torch.allclose(pair(images, order), torch.stack(losses).mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_the_gradient_reaches_every_weight_but_the_heads(config: ViTConfig) -> None:
+    images, order = images_and_order(config)
+    pair = Pair(config)
+    pair(images, order).backward()
+    without = {name for name, weight in pair.named_parameters() if weight.grad is None or not weight.grad.any()}
+    heads = {f"network.{head}.{part}" for head in ("head", "head_dist") for part in ("weight", "bias")}
+    assert without == heads & set(dict(pair.named_parameters()))
+
+
+def test_pictures_show_visible_patches_and_predictions_with_the_patch_s_brightness() -> None:
+    images, order = images_and_order()
+    pair = Pair().eval()
+    masked, filled = (patchify(picture, 4) for picture in pair.decoder.reconstruct(pair.network, images, order))
+    pixels = patchify(images, 4)
+    prediction = pair.prediction(images, order)
+    for row, places in enumerate(order.tolist()):
+        assert torch.equal(masked[row, places[:4]], pixels[row, places[:4]])
+        assert torch.equal(filled[row, places[:4]], pixels[row, places[:4]])
+        assert not masked[row, places[4:]].any()
+        hidden = pixels[row, places[4:]]
+        expected = prediction[row, places[4:]] * hidden.std(1, keepdim=True) + hidden.mean(1, keepdim=True)
+        assert torch.allclose(filled[row, places[4:]], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ({"stem": "conv"}, "stem conv"),
+        ({"pos_embed": "rope2d"}, "rope2d"),
+        ({"pos_embed": "none"}, "without positions"),
+        ({"pool": "map"}, "pool map"),
+    ],
+)
+def test_networks_that_cannot_see_visible_patches_alone_are_refused(option: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        MaskedAutoencoder(replace(SMALL, **option))  # type: ignore[arg-type]  # one option at a time
+
+
+@pytest.mark.parametrize("width", [32, 64, 96, 192, 768])
+def test_the_decoder_has_whole_heads_of_half_the_width_or_more(width: int) -> None:
+    config = decoder_config(replace(SMALL, embed_dim=width), 2)
+    assert config.embed_dim == 32 * config.num_heads
+    assert width / 2 <= config.embed_dim < width / 2 + 32
+
+
+def test_equals_the_masked_autoencoder_of_transformers() -> None:
+    """Random weights, also for the positions."""
+    from transformers import ViTMAEConfig, ViTMAEForPreTraining
+
+    torch.manual_seed(3)
+    theirs = ViTMAEForPreTraining(
+        ViTMAEConfig(
+            hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128, image_size=16,
+            patch_size=4, decoder_hidden_size=32, decoder_num_attention_heads=1, decoder_num_hidden_layers=2,
+            decoder_intermediate_size=128, norm_pix_loss=True, layer_norm_eps=1e-6,
+        )
+    ).eval()  # fmt: skip
+    for weight in theirs.parameters():
+        nn.init.normal_(weight, std=0.3)
+    ours = Pair(replace(SMALL, pool="patch_mean")).eval()
+    loaded = ours.load_state_dict(renamed(theirs.state_dict()), strict=False)
+    assert set(loaded.missing_keys) == {"network.head.weight", "network.head.bias"}
+    assert not loaded.unexpected_keys
+    ours.decoder.decoder_pos_embed.copy_(theirs.decoder.decoder_pos_embed)
+    images, order = images_and_order()
+    with torch.no_grad():
+        found = theirs(images, noise=order.argsort(dim=1).float())
+        assert torch.allclose(ours.prediction(images, order), found.logits, atol=1e-4)
+        assert torch.allclose(ours(images, order), found.loss, atol=1e-5)
+
+
+def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """transformers' names as ours, with queries, keys and values as one matrix."""
+    names = {
+        "vit.embeddings.cls_token": "network.cls_token",
+        "vit.embeddings.position_embeddings": "network.pos_embed",
+        "vit.embeddings.patch_embeddings.projection": "network.patch_embed.proj",
+        "vit.layers.": "network.blocks.",
+        "vit.layernorm.": "network.norm.",
+        "decoder.decoder_layers.": "decoder.decoder_blocks.",
+        "layernorm_before": "norm1",
+        "layernorm_after": "norm2",
+        "attention.o_proj": "attn.proj",
+        "attention.": "attn.",
+    }
+    found: dict[str, Tensor] = {}
+    for name, value in theirs.items():
+        ours = name
+        for old, new in names.items():
+            ours = ours.replace(old, new)
+        if ".k_proj" not in ours and ".v_proj" not in ours and ours != "decoder.decoder_pos_embed":
+            others = [theirs[name.replace("q_proj", other)] for other in ("q_proj", "k_proj", "v_proj")]
+            found[ours.replace("q_proj", "qkv")] = torch.cat(others) if "q_proj" in name else value
+    return found

@@ -1,0 +1,109 @@
+"""The core works without the folder `extras`, and imports nothing of it but by name, through `vit/registry.py`."""
+
+import ast
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import vit
+from tests.processes import environment
+from vit import registry
+from vit.registry import Entry
+
+PACKAGE = Path(vit.__file__).parent
+EXTRAS = PACKAGE / "extras"
+WITHOUT_PACKAGES = {"pretrain"}  # an extra that installs nothing
+ENTRIES = [
+    *(entry for table in vars(registry).values() if isinstance(table, dict) for entry in table.values()
+      if isinstance(entry, Entry)),
+    *(entry for entry in vars(registry).values() if isinstance(entry, Entry)),
+]  # fmt: skip
+
+
+def extras_of_project():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    return set(project["project"]["optional-dependencies"])
+
+
+def imports_for_types(tree):
+    """The import statements of a module that Python never runs: those below `if TYPE_CHECKING`."""
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {id(node) for block in blocks for node in ast.walk(block)}
+
+
+def test_each_folder_has_the_name_of_an_extra():
+    folders = {path.parent.name for path in EXTRAS.glob("*/*.py")}
+    assert folders - WITHOUT_PACKAGES <= extras_of_project()
+
+
+def test_every_entry_of_the_registry_exists():
+    assert len(ENTRIES) > 10
+    for entry in ENTRIES:
+        path = EXTRAS / entry.extra / f"{entry.module}.py"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert entry.name in {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PACKAGE.rglob("*.py") if EXTRAS not in path.parents], ids=lambda path: path.name
+)
+def test_the_core_imports_no_extra(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = imports_for_types(tree) if path == PACKAGE / "__init__.py" else set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in for_types:
+            assert not f"{node.module}.{node.names[0].name}".startswith("vit.extras"), ast.unparse(node)
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("vit.extras") for alias in node.names), ast.unparse(node)
+        if isinstance(node, ast.Constant) and path.name != "registry.py":
+            assert "vit.extras" not in str(node.value), ast.unparse(node)
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """Runs `vit` with a copy of the package that has no extras."""
+    folder = tmp_path_factory.mktemp("core")
+    shutil.copytree(PACKAGE, folder / "vit", ignore=shutil.ignore_patterns("extras", "__pycache__"))
+    shutil.copytree(PACKAGE.parent / "configs", folder / "configs")
+    variables = environment(folder) | {"PYTHONPATH": str(folder)}
+
+    def run(*words):
+        command = [sys.executable, "-m", "vit", *map(str, words)]
+        return subprocess.run(
+            command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+def test_the_core_trains_predicts_and_exports_without_extras(core, tmp_path):
+    small = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 64, "--wandb", "off")
+    done = core("train", "digits", *small, "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (checkpoint,) = (tmp_path / "runs").rglob("best.ckpt")
+    (picture, *_) = (PACKAGE.parent / "docs").rglob("*.png")
+    done = core("predict", checkpoint, picture)
+    assert done.returncode == 0 and picture.name in done.stdout, done.stderr
+    done = core("export", checkpoint, "--format", "safetensors", "--output", tmp_path / "m.safetensors")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("serve", "m.ckpt"), "serve"),
+        (("pretrain", "digits"), "pretrain"),
+        (("train", "digits", "--tracker", "mlflow", "--dry_run"), "mlflow"),
+        (("study", "digits", "--executor", "ray"), "ray"),
+    ],
+)
+def test_a_part_that_is_missing_is_named(core, words, extra):
+    if extra == "mlflow" and find_spec("mlflow") is None:
+        pytest.skip("the missing package is named first")
+    done = core(*words)
+    assert done.returncode == 2 and f"lacks the part {extra!r}" in done.stderr, done.stderr

@@ -1,0 +1,46 @@
+"""The wheel, without the repository beside it: what `pip install` gives a user."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """The Python of an environment that has the wheel, and else only what this one has, without the repository."""
+    folder = tmp_path_factory.mktemp("wheel")
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    installs = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet"]
+    subprocess.run([*installs, "--no-deps", "--no-index", wheel], check=True)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # files named .pth in there are not read
+    return python
+
+
+def test_trains_and_predicts(python, tmp_path, colors):
+    def vit(*words):
+        done = subprocess.run([python, "-m", "vit", *map(str, words)], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    vit("train", "digits", "--epochs", 1, "--wandb", "off", "--out", "runs")
+    (result,) = tmp_path.glob("runs/**/result.json")
+    vit("predict", result.parent, colors / "red", "--output", "rows.csv")
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) > 1
+
+
+def test_holds_the_package_and_nothing_of_the_repository(python):
+    where = "import vit; print(vit.__file__)"
+    found = subprocess.run([python, "-c", where], cwd="/", capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(found).is_relative_to(python.parents[1])
+    installed = {path.name for path in python.parents[1].glob("lib/python*/site-packages/*")}
+    assert not installed & {"tests", "benchmarks", "docs", "evidence", "configs"}
+    assert (python.parents[1] / "bin" / "vit").exists()

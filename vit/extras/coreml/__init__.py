@@ -1,0 +1,1 @@
+"""Core ML: an export format"""

@@ -1,0 +1,1 @@
+"""A page on this machine that labels dropped images"""

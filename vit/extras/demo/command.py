@@ -1,0 +1,268 @@
+"""`vit demo RUN|CKPT`: a page on this machine that labels and explains dropped images"""
+
+import os
+import shlex
+import tempfile
+import threading
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vit.checkpoints.model_path import check_model
+from vit.commands.arguments import Model, PositiveInt, trusted_hosts, warn_of_unfinished
+from vit.console import Reporter, count_of, harmless
+from vit.errors import ResourceError, UsageError, VitError, install
+from vit.extras.demo.facts import Example, Heading, examples_of, heading_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from vit.inference.prediction import Prediction
+    from vit.inference.predictor import Predictor
+
+HERE = "127.0.0.1"
+PICTURE = 480  # pixels of the longer side
+DROP_HEIGHT, EXAMPLE_HEIGHT = 150, 165  # pixels of the place for files, and of the row of examples
+FONTS = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")  # gradio's own fonts come from Google
+
+
+def demo(
+    model: Model,
+    *,
+    host: str = HERE,
+    port: PositiveInt | None = None,
+    top_k: PositiveInt = 5,
+    device: str = "auto",
+    unfinished: bool = False,
+) -> None:
+    """Serve a page on this machine that labels dropped images, until Ctrl-C.
+
+    The page shows labels and probabilities as 'vit predict' gives them, and a map as 'vit explain --method best' draws
+    it. Validation images of the run are examples, where they are still in their place. Nothing leaves the machine.
+
+    Args:
+        model: a run folder or a checkpoint
+        host: 0.0.0.0: others on your network can use the page too; it then has no examples
+        port: null: the first free port from 7860
+        top_k: number of classes shown; of several labels, all labels of an image are shown
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+        unfinished: whether a model whose training is not finished may be used, as it is
+
+    Raises:
+        VitError: the model cannot be used, gradio is not installed, or the port is taken.
+
+    Example:
+        vit demo runs/photos/vit_tiny_patch16_224/20260101-120000
+    """
+    model = os.fspath(model)
+    check_model(model, unfinished)
+    if find_spec("gradio") is None:
+        raise UsageError("the page needs gradio", install("demo"))
+
+    from vit.inference.predictor import load
+
+    predictor = load(model, device, unfinished=unfinished)
+    reporter = Reporter()
+    warn_of_unfinished(predictor.lacks, reporter)
+    with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # dropped images are removed at the end
+        heading = heading_of(Path(model).expanduser(), predictor)
+        examples = examples_of(Path(model).expanduser(), Path(uploads)) if host == HERE else []  # others see no images
+        page, address = launch(Page(predictor, top_k, heading, examples), host, port, Path(uploads))
+        classes = count_of(len(predictor.class_names), "class", "classes")
+        reporter.line(f"{classes}; open {address} in a browser; Ctrl-C ends the page")
+        if host != HERE:
+            reporter.notice("WARNING: everyone who can reach this machine can use the page, because it has no password")
+        reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES --gallery")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            page.close(verbose=False)
+
+
+class Page(NamedTuple):
+    """What a page shows.
+
+    Attributes:
+        predictor: the model.
+        top_k: number of classes.
+        heading: what is said of the model.
+        examples: images to choose from.
+    """
+
+    predictor: "Predictor"
+    top_k: int
+    heading: Heading
+    examples: Sequence[Example] = ()
+
+
+def launch(what: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
+    """Start to serve in a separate thread; returns the page of gradio and its address.
+
+    Raises:
+        ResourceError: the port is taken.
+    """
+    os.environ.update(
+        GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_TEMP_DIR=os.fspath(uploads)
+    )
+    import gradio
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    from vit.data.image_bytes import MAX_BYTES
+
+    page = build(what)
+    theme = gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1])
+    options = {"share": False, "quiet": True, "ssr_mode": False, "footer_links": [], "max_file_size": MAX_BYTES}
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
+    try:
+        _, address, _ = page.launch(
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            theme=theme,
+            app_kwargs={"middleware": [guard]},
+            **options,
+        )
+    except OSError as error:
+        raise ResourceError(f"cannot serve on {host}, port {port or '7860 and up'}: {error}", "give --port") from error
+    return page, address
+
+
+def build(what: Page) -> Any:
+    """The page of gradio: dropped files become a gallery, classes and a map of one image, and a list of problems.
+
+    Labels show before the map, because the map takes one more backward pass.
+    """
+    import gradio
+
+    predictor, top_k = what.predictor, what.top_k
+
+    def predict(paths: list[str] | None) -> tuple[Any, ...]:
+        rows = list(predictor.predict_files(paths or [], top_k))
+        good = [row for row in rows if row.status == "ok"]
+        bad = [f"{harmless(Path(row.path).name)}: {harmless(row.error)}" for row in rows if row.status != "ok"]
+        shown = [(_picture(row.path, predictor), _caption(row)) for row in good]
+        return shown, _chosen(good, 0), gradio.update(value="\n".join(bad), visible=bool(bad)), good
+
+    def try_example(event: gradio.SelectData) -> tuple[Any, ...]:
+        return predict([example.path for place, example in enumerate(what.examples) if place == event.index])
+
+    def choose(rows: list[Any], event: gradio.SelectData) -> dict[str, float] | None:
+        return _chosen(rows, event.index)
+
+    def look(rows: list[Any], place: int = 0) -> tuple[Any, Any]:
+        picture, words = look_at(predictor, rows[place].path) if place < len(rows) else (None, "")
+        return gradio.update(value=picture, visible=picture is not None), gradio.update(
+            value=words, visible=bool(words)
+        )
+
+    def look_again(rows: list[Any], event: gradio.SelectData) -> tuple[Any, Any]:
+        return look(rows, event.index)
+
+    with gradio.Blocks(title=f"vit demo: {harmless(what.heading.title)}", analytics_enabled=False) as page:
+        shown = _widgets(what)
+        one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
+        private = {**one_by_one, "api_visibility": "private"}
+        answers = [shown.pictures, shown.class_names, shown.problems, shown.rows]
+        dropped = shown.files.change(predict, shown.files, answers, api_name="predict", **one_by_one)
+        dropped.then(look, shown.rows, [shown.map, shown.words], **private)
+        if shown.examples is not None:
+            tried = shown.examples.select(try_example, None, answers, **private)
+            tried.then(look, shown.rows, [shown.map, shown.words], **private)
+        shown.pictures.select(choose, shown.rows, shown.class_names, **private)
+        shown.pictures.select(look_again, shown.rows, [shown.map, shown.words], **private)
+    return page
+
+
+class _Widgets(NamedTuple):
+    """The parts of the page, which are gradio's components."""
+
+    files: Any
+    examples: Any
+    rows: Any
+    pictures: Any
+    class_names: Any
+    map: Any
+    words: Any
+    problems: Any
+
+
+def _widgets(what: Page) -> _Widgets:
+    """Lay out the page that is being built. Among several labels of an image, none stands above the others."""
+    import gradio
+
+    task = what.predictor.task
+    gradio.HTML(what.heading.html)
+    files = gradio.File(label="Drop images here", file_count="multiple", type="filepath", height=DROP_HEIGHT)
+    examples = None
+    if what.examples:
+        gradio.HTML("<p>Or choose a validation image, shown with its label in the data set:</p>")
+        examples = gradio.Gallery(
+            [(_picture(example.path, what.predictor), harmless(example.label)) for example in what.examples],
+            label="Validation images",
+            show_label=False,
+            columns=len(what.examples),
+            height=EXAMPLE_HEIGHT,
+            object_fit="contain",
+            allow_preview=False,
+            interactive=False,
+            buttons=["fullscreen"],
+        )
+    rows = gradio.State([])
+    with gradio.Row():
+        pictures = gradio.Gallery(
+            label="Choose one to see its classes",
+            columns=2,
+            fit_columns=False,
+            object_fit="contain",
+            scale=2,
+            buttons=["download", "fullscreen"],  # gradio's own buttons include one that sends pictures to Hugging Face
+        )
+        with gradio.Column(scale=1):
+            num_shown = what.top_k if task.is_exclusive else None  # of several labels, an image may have more
+            class_names = gradio.Label(
+                label=task.kinds.capitalize(), num_top_classes=num_shown, show_heading=task.is_exclusive
+            )
+            picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
+            words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
+    problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
+    return _Widgets(files, examples, rows, pictures, class_names, picture, words, problems)
+
+
+def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":
+    """(the image (H, W, 3) under the map of its label, a sentence on the map); (None, the reason) without a map."""
+    from vit.data.decode import ImageError
+    from vit.explain.explainer import Explainer
+    from vit.report.overlay import overlay
+
+    try:
+        found = Explainer(predictor, "best", with_faithfulness=False).explain(path)
+    except (ImageError, VitError) as error:
+        return None, f"No map: {error}"
+    ((method, importance),) = found.maps.items()
+    words = f"Yellow spoke for {harmless(found.explained)} ({method}); each map has a scale of its own."
+    return overlay(found.image, importance).permute(1, 2, 0).numpy(), words
+
+
+def _caption(row: "Prediction") -> str:
+    """The class of an image with its probability, or its labels, each with its probability."""
+    if row.probability is not None:
+        return f"{row.label} {row.probability:.1%}"
+    return ", ".join(f"{name} {probability:.1%}" for name, probability in row.top if name in row.labels) or "no label"
+
+
+def _picture(path: str, predictor: "Predictor") -> Any:
+    """An upright image (H, W, 3) uint8 for gradio, no larger than a screen needs."""
+    from vit.data.decode import read_image
+    from vit.data.planes import shown
+    from vit.report.thumbnails import shrunk
+
+    pixels = read_image(path, predictor.preprocess.decoding)
+    return shrunk(shown(pixels), PICTURE).permute(1, 2, 0).numpy()
+
+
+def _chosen(rows: "Sequence[Prediction]", place: int) -> dict[str, float] | None:
+    """The most probable classes of one image with their probabilities; None without an image."""
+    return dict(rows[place].top) if place < len(rows) else None

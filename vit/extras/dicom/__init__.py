@@ -1,0 +1,1 @@
+"""DICOM images, by pydicom"""

@@ -1,0 +1,1 @@
+"""ONNX: an export format"""

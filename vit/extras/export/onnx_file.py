@@ -1,0 +1,82 @@
+"""onnx: a file from uint8 images to calibrated probabilities, for onnxruntime"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from vit.checkpoints.format import KEY
+from vit.errors import UsageError
+from vit.export.format import Classify, Format, description_text
+from vit.export.quiet import quiet
+from vit.inference.deployed import Trained, input_words, notes, traced
+from vit.inference.engines.engine_names import ONNX
+from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+class OnnxFile(Format):
+    """A graph that `vit predict` accepts, too."""
+
+    ending = ONNX
+    packages = ("onnx", "onnxscript", "onnxruntime")
+    extra = "export"
+
+    def write(self, trained: Trained, path: Path) -> None:
+        path.write_bytes(described(graph_of(trained), trained).SerializeToString())
+
+    def read(self, trained: Trained, path: Path) -> Classify:
+        return OnnxEngine(path).probabilities
+
+    def how_to_load(self, trained: Trained, path: Path) -> str:
+        return (
+            f"session = onnxruntime.InferenceSession({str(path)!r})\n"
+            f'(probabilities,) = session.run(None, {{"{INPUT}": images}})  # {input_words(trained)}'
+        )
+
+
+def graph_of(trained: Trained) -> "ModelProto":
+    """The network as ONNX, without paths of this machine."""
+    if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
+        raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
+    model = _converted(trained)
+    _forget_source_lines(model)
+    return model
+
+
+def described(model: "ModelProto", trained: Trained, more: Mapping[str, str] | None = None) -> "ModelProto":
+    """The same graph with what it says about itself, and nothing else."""
+    import onnx
+
+    del model.metadata_props[:]
+    onnx.helper.set_model_props(model, {KEY: description_text(trained.description), **notes(trained), **(more or {})})
+    return model
+
+
+def _converted(trained: Trained) -> "ModelProto":
+    """The graph as ONNX, without the messages of the exporters, which do not help the user."""
+    logging.getLogger("onnxscript").setLevel(logging.ERROR)
+    with quiet():
+        program = torch.onnx.export(
+            traced(trained),
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    assert program is not None
+    return program.model_proto
+
+
+def _forget_source_lines(model: "ModelProto") -> None:
+    """Remove the exporter's notes, which contain source lines with the paths of this machine."""
+    for part in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for tensor in model.graph.initializer:
+        tensor.ClearField("metadata_props")

@@ -1,0 +1,1 @@
+"""HEIC photographs, by pillow-heif"""

@@ -1,0 +1,1 @@
+"""The Hugging Face hub: uploads, and exports for transformers"""

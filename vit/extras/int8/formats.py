@@ -1,0 +1,220 @@
+"""The formats that hold int8: weights and activations in 8 bits, for onnxruntime and OpenVINO
+
+Both keep attention, LayerNorm, softmax and the temperature in float32. The graph of ONNX has ONNX's own operators
+(QDQ), so that every runtime reads it.
+"""
+
+from abc import abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from vit.checkpoints.format import KEY
+from vit.errors import UsageError, first_line
+from vit.export.format import Format, Progress, check_packages, description_text
+from vit.export.quiet import quiet
+from vit.extras.export.onnx_file import OnnxFile, described, graph_of
+from vit.extras.openvino.files import OpenVinoFiles
+from vit.inference.deployed import Trained
+from vit.inference.engine import Classifies
+from vit.inference.engines.onnx_engine import INPUT, OnnxEngine
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_library import without_telemetry
+from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
+from vit.layout import OPENVINO_GRAPH
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+INT8 = {"precision": "int8"}  # what a file of int8 says about itself beside `notes`
+OPERATORS = ["MatMul", "Gemm", "Conv"]  # a MatMul of two activations, as in attention, stays as it is
+PERCENTILE = 99.999  # of an activation's values lie in its range; docs/guides/export.md compares other rules
+BATCH = 8  # images whose activations are in memory at once
+
+
+class Int8Format(Format):
+    """A format that also holds int8 weights and activations."""
+
+    int8_packages: tuple[str, ...] = ()
+
+    @abstractmethod
+    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+        """Write the network in int8.
+
+        Args:
+            path: a file or folder that does not exist yet.
+            images: (n, C, S, S) uint8, whose activations give the ranges.
+            progress: called with (done, total) images.
+
+        Raises:
+            UsageError: the format cannot hold this network.
+        """
+
+    @abstractmethod
+    def describe(self, trained: Trained, path: Path) -> None:
+        """Change the description in a written file. The graph stays as it is."""
+
+    @abstractmethod
+    def engine(self, path: Path) -> Classifies:
+        """What `vit predict` computes the written file with."""
+
+    def check_int8_installed(self, name: str) -> None:
+        """Raise UsageError when a package that int8 needs is missing."""
+        self.check_installed(name)
+        check_packages(f"--format {name} --precision int8", self.int8_packages, "int8")
+
+
+class OnnxInt8(OnnxFile, Int8Format):
+    """A graph of ONNX in int8."""
+
+    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+        model = onnx_int8(graph_of(trained), images, progress)
+        path.write_bytes(described(model, trained, INT8).SerializeToString())
+
+    def describe(self, trained: Trained, path: Path) -> None:
+        import onnx
+
+        model = onnx.ModelProto.FromString(path.read_bytes())
+        path.write_bytes(described(model, trained, INT8).SerializeToString())
+
+    def engine(self, path: Path) -> Classifies:
+        return OnnxEngine(path)
+
+
+class OpenVinoInt8(OpenVinoFiles, Int8Format):
+    """A graph of OpenVINO in int8."""
+
+    int8_packages = ("nncf",)
+
+    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+        path.mkdir()
+        save(openvino_int8(convert(trained, "--format openvino"), images, progress), path / OPENVINO_GRAPH)
+
+    def describe(self, trained: Trained, path: Path) -> None:
+        model = read(path / OPENVINO_GRAPH)
+        model.graph.set_rt_info(description_text(trained.description), [KEY])
+        with TemporaryDirectory(dir=path.parent) as folder:  # the weights of the graph are still mapped
+            save(model, Path(folder) / OPENVINO_GRAPH)
+            for file in Path(folder).iterdir():
+                file.replace(path / file.name)
+
+    def engine(self, path: Path) -> Classifies:
+        graph = path / OPENVINO_GRAPH
+        return OpenVinoEngine(read(graph), "32-true", graph)
+
+
+FORMATS: dict[str, Int8Format] = {"onnx": OnnxInt8(), "openvino": OpenVinoInt8()}
+
+
+def format_of(name: str) -> Int8Format:
+    """The format of a name; UsageError where it does not hold int8."""
+    if name not in FORMATS:
+        raise UsageError(
+            f"--precision int8, but --format {name} holds float32 only", f"give --format {' or '.join(FORMATS)}"
+        )
+    return FORMATS[name]
+
+
+def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "ModelProto":
+    """A graph with int8 weights, one scale for each output channel, and uint8 activations, one scale for each tensor.
+
+    Weights use 7 of the 8 bits. Processors without VNNI add pairs of products in 16 bits, where 8 bits would overflow
+    in silence. So a file gives the same answers on all of them.
+
+    Args:
+        model: float32 graph.
+        images: (n, C, S, S) uint8, whose activations give the ranges.
+        progress: called with (done, total) images.
+    """
+    with TemporaryDirectory() as folder, quiet():
+        import onnx
+        from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, create_calibrator
+
+        plain = Path(folder) / "float32.onnx"
+        plain.write_bytes(model.SerializeToString())
+        calibrator = create_calibrator(
+            plain,
+            OPERATORS,
+            augmented_model_path=str(Path(folder) / "observed.onnx"),
+            calibrate_method=CalibrationMethod.Percentile,
+            extra_options={"percentile": PERCENTILE},
+        )
+        for first in range(0, len(images), BATCH):
+            part = images[first : first + BATCH].numpy()
+            calibrator.collect_data(_Batch({INPUT: part}))
+            progress(min(first + BATCH, len(images)), len(images))
+        quantizer = QDQQuantizer(
+            onnx.shape_inference.infer_shapes(model),
+            per_channel=True,
+            reduce_range=True,
+            weight_qType=QuantType.QInt8,
+            activation_qType=QuantType.QUInt8,
+            tensors_range=calibrator.compute_data(),
+            nodes_to_quantize=[],
+            nodes_to_exclude=[],
+            op_types_to_quantize=OPERATORS,
+            extra_options={"MatMulConstBOnly": True},
+        )
+        quantizer.quantize_model()
+        quantizer.model.topological_sort()
+    made: ModelProto = quantizer.model.model
+    return made
+
+
+class _Batch:
+    """One batch, as onnxruntime's calibrators read batches (`CalibrationDataReader`)."""
+
+    def __init__(self, batch: dict[str, Any]) -> None:
+        self._batches = [batch]
+
+    def get_next(self) -> dict[str, Any] | None:
+        """The batch, and None after it."""
+        return self._batches.pop() if self._batches else None
+
+
+def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> OpenVinoModel:
+    """A graph with int8 weights, and activations in 8 bits where this does not harm a transformer.
+
+    NNCF's scheme for transformers moves outliers of activations into the weights (SmoothQuant, Xiao et al. 2023).
+    `OverflowFix` halves the range of weights, so that processors without VNNI give the same answers.
+
+    Args:
+        model: float32 graph.
+        images: (n, C, S, S) uint8, whose activations give the ranges.
+        progress: called with (done, total) passes over an image.
+
+    Raises:
+        UsageError: NNCF cannot quantize this network.
+    """
+    with without_telemetry(), quiet():
+        import nncf
+
+        seen = 0
+
+        def observed(image: Tensor) -> object:
+            nonlocal seen
+            seen = min(seen + 1, len(images))
+            progress(seen, len(images))
+            return image[None].numpy()
+
+        try:
+            graph = nncf.quantize(
+                model.graph,
+                nncf.Dataset(list(images), observed),
+                model_type=nncf.ModelType.TRANSFORMER,
+                preset=nncf.QuantizationPreset.MIXED,
+                target_device=nncf.TargetDevice.CPU,
+                subset_size=len(images),
+                advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE),
+            )
+        except Exception as error:  # nncf and openvino have their own classes for every failure
+            raise UsageError(
+                f"--precision int8: nncf cannot quantize {model.description.spec.name}: {first_line(error)}",
+                "give --format onnx, or leave --precision out",
+            ) from error
+    for key, text in INT8.items():
+        graph.set_rt_info(text, [key])
+    return replace(model, graph=graph)

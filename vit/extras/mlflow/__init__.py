@@ -1,0 +1,1 @@
+"""MLflow: a tracker, and checkpoints as models of MLflow"""

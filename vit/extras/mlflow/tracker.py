@@ -1,0 +1,250 @@
+"""The tracker that writes to MLflow: a server, or a store on this machine"""
+
+import io
+import json
+import logging
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+import yaml
+
+from vit.atomic_files import write_text
+from vit.csv_files import Cell, TableWriter
+from vit.extras.mlflow.address import MlflowAddress
+from vit.extras.mlflow.background import Background
+from vit.inference.metrics import MOST_IN_CONFUSION, confusion
+from vit.layout import RunLayout
+from vit.training.tracking.public_config import flat, public
+from vit.training.tracking.tracker import Sharing, recorded_rows
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+START_SECONDS = 45.0  # a new local store takes about 5
+FINISH_SECONDS = 60.0
+_INTERRUPT_SECONDS = 5.0
+_MODEL = "model"  # folder of the run's artifacts
+_MOST_IN_BATCH = 100  # options or numbers of one request; MLflow takes 100 and 1,000
+_MOST_CHARACTERS = 6000  # of an option
+VARIABLES = {  # of MLflow, whose own values wait for minutes and report the use of MLflow to its makers
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+_STRANGE = re.compile(r"[^\w./ -]")  # characters that MLflow refuses in names
+
+Point = tuple[str, int, float]  # name, step, value
+
+
+class MlflowTracker:
+    """A `Tracker` that writes to a run of MLflow. Its methods raise what goes wrong, except while a server is away.
+
+    A resumed training continues the run whose id is in `id_file`. The run then gets all rows of metrics.csv that it
+    lacks, and none twice.
+
+    Lightning's logger is not used: it waits for the server in every call, and sends names of the user and of files.
+
+    Args:
+        address: server or store.
+        id_file: file with the id of the run.
+        metrics: metrics.csv of the run. A row is in this file before it is logged here.
+        config: options of the training.
+        name: name of the run.
+        group: name of the study that the run is a cell of; None for a single training.
+        sharing: what a server may get; a store on this machine gets pictures too.
+        register: name under which the best checkpoint is registered as a model; None: it is not.
+
+    Raises:
+        Exception: the server or store cannot be used.
+    """
+
+    def __init__(
+        self,
+        address: MlflowAddress,
+        id_file: Path,
+        metrics: Path,
+        config: Mapping[str, object],
+        name: str,
+        group: str | None,
+        sharing: Sharing,
+        register: str | None = None,
+    ) -> None:
+        for variable, value in VARIABLES.items():
+            os.environ.setdefault(variable, value)
+        why = address.obstacle()
+        if why:
+            raise ConnectionError(why)
+        self._address, self._id_file, self._metrics = address, id_file, metrics
+        self._sharing, self._register = sharing, register
+        self._step = 0
+        self._last: dict[str, int] = {}  # steps that the run has when this process begins, by name
+        self._has_begun = False  # to log
+        self._background = Background(address.obstacle)
+        self._background.ask(lambda: self._begin(name, group, config), START_SECONDS)
+
+    def log(self, row: Mapping[str, float], step: int) -> None:
+        points = [(name, step, float(value)) for name, value in row.items()]
+        if not self._has_begun:
+            self._has_begun = True
+            recorded = ((name, at, value) for at, row in recorded_rows(self._metrics) for name, value in row.items())
+            points = list(dict.fromkeys([*recorded, *points]))
+        self._step = max(self._step, step)
+        self._send([point for point in points if point[1] > self._last.get(_name(point[0]), -1)])
+
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
+        folder = str(PurePosixPath(name).parent)
+        self._background.add(lambda: self._client.log_artifact(self._run, str(path), folder))
+
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        if self._sharing.media or self._address.is_local:
+            self.figure(name, path, caption)
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        if self._sharing.media or self._address.is_local:
+            self.table(name, columns, rows)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        file = io.StringIO()
+        table = TableWriter(file, columns)
+        for row in rows:
+            table.row(map(_cell, row))
+        self._write(file.getvalue(), f"{name}.csv")
+
+    def confusion_matrix(
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
+    ) -> None:
+        if len(class_names) <= MOST_IN_CONFUSION:
+            counts = confusion(np.asarray(labels), np.asarray(predictions), len(class_names)).tolist()
+            rows = [[true, *row] for true, row in zip(class_names, counts, strict=True)]
+            self.table(name, ["true class (rows), predicted class (columns)", *class_names], rows)
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        self._background.add(lambda: self._set_options(config))
+
+    def summary(self, values: Mapping[str, float]) -> None:
+        self._send([(name, self._step, float(value)) for name, value in values.items()])
+
+    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
+        if not self._sharing.model and self._register is None:
+            return
+        is_classifier = path.suffix == ".ckpt"  # else weights without a head, of a pretraining
+        self._background.add((lambda: self._send_model(path)) if is_classifier else lambda: self._send_file(path))
+
+    def finish(self) -> None:
+        self._background.add(lambda: self._client.set_terminated(self._run, "FINISHED"))
+        self._background.finish(FINISH_SECONDS)
+
+    def interrupt(self) -> None:
+        self._background.add(lambda: self._client.set_terminated(self._run, "KILLED"))
+        self._background.finish(_INTERRUPT_SECONDS)
+
+    def _begin(self, name: str, group: str | None, config: Mapping[str, object]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a library that MLflow uses
+            from mlflow import MlflowClient
+
+            for library in ("mlflow", "alembic", "urllib3"):  # notices of every try and of every migration
+                logging.getLogger(library).setLevel(logging.ERROR)
+            self._client = MlflowClient(self._address.uri)
+            kept = self._id_file.read_text(encoding="utf-8").strip() if self._id_file.is_file() else ""
+            self._run = kept if kept and _is_there(self._client, kept) else self._new_run(name, group)
+        if self._run == kept:
+            self._client.update_run(kept, status="RUNNING")
+            for metric in self._client.get_run(kept).data.metrics:
+                self._last[metric] = max(point.step for point in self._client.get_metric_history(kept, metric))
+            self._step = max(self._last.values(), default=0)
+        self._set_options(config)
+
+    def _new_run(self, name: str, group: str | None) -> str:
+        title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vit"
+        found = self._client.get_experiment_by_name(title)
+        if found is not None:
+            experiment = found.experiment_id
+        else:
+            try:
+                experiment = self._client.create_experiment(title, artifact_location=self._address.artifacts)
+            except Exception:  # noqa: BLE001  another process has made it
+                experiment = self._client.get_experiment_by_name(title).experiment_id
+        run = self._client.create_run(experiment, run_name=name, tags={} if group is None else {"study": group})
+        write_text(self._id_file, f"{run.info.run_id}\n")
+        return str(run.info.run_id)
+
+    def _set_options(self, config: Mapping[str, object]) -> None:
+        """Set the options that the run lacks. MLflow never changes one: config.yaml has the newest values."""
+        from mlflow.entities import Param
+
+        known = self._client.get_run(self._run).data.params
+        options = {_name(name): _text(value) for name, value in flat(config).items()}
+        new = [Param(name, text) for name, text in options.items() if name not in known]
+        for start in range(0, len(new), _MOST_IN_BATCH):
+            self._client.log_batch(self._run, params=new[start : start + _MOST_IN_BATCH])
+        text = yaml.safe_dump(public(config), sort_keys=False, allow_unicode=True)
+        self._client.log_text(self._run, text, RunLayout(self._id_file.parent).config_path.name)
+
+    def _send(self, points: Sequence[Point]) -> None:
+        now = int(1000 * time.time())
+
+        def send(some: Sequence[Point]) -> Callable[[], object]:
+            from mlflow.entities import Metric
+
+            metrics = [Metric(_name(name), value, now, step) for name, step, value in some]
+            return lambda: self._client.log_batch(self._run, metrics=metrics)
+
+        for start in range(0, len(points), _MOST_IN_BATCH):
+            self._background.add(send(points[start : start + _MOST_IN_BATCH]))
+
+    def _send_file(self, path: Path) -> None:
+        self._client.log_artifact(self._run, str(path), "checkpoints")
+
+    def _send_model(self, checkpoint: Path) -> None:
+        """Upload a checkpoint as a model of MLflow, and register it if that is asked for."""
+        from mlflow.exceptions import MlflowException
+
+        from vit.extras.mlflow.model import save_mlflow_model
+
+        with TemporaryDirectory() as folder:
+            save_mlflow_model(checkpoint, Path(folder) / _MODEL)
+            self._client.log_artifacts(self._run, str(Path(folder) / _MODEL), _MODEL)
+        if self._register is None:
+            return
+        try:
+            self._client.create_registered_model(self._register)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        source = f"{self._client.get_run(self._run).info.artifact_uri}/{_MODEL}"
+        self._client.create_model_version(self._register, source, self._run)
+
+    def _write(self, text: str, file: str) -> None:
+        self._background.add(lambda: self._client.log_text(self._run, text, file))
+
+
+def _is_there(client: "MlflowClient", run: str) -> bool:
+    """Whether a server has a run: another one may have been chosen since."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return bool(client.get_run(run).info.lifecycle_stage == "active")
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return False
+        raise
+
+
+def _name(name: str) -> str:
+    return _STRANGE.sub("_", name)
+
+
+def _text(value: object) -> str:
+    return (value if isinstance(value, str) else json.dumps(value))[:_MOST_CHARACTERS]
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, str | int | float) or value is None else str(value)

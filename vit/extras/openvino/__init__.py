@@ -1,0 +1,1 @@
+"""OpenVINO: an export format"""

@@ -1,0 +1,31 @@
+"""openvino: a folder with a graph from uint8 images to calibrated probabilities, for OpenVINO"""
+
+from pathlib import Path
+
+from vit.export.format import Classify, Format
+from vit.inference.deployed import Trained, input_words
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import INPUT, OUTPUT, convert, read, save
+from vit.layout import OPENVINO_GRAPH
+
+
+class OpenVinoFiles(Format):
+    """A graph that `vit predict` accepts, too. A folder, because a graph without its weights is worth nothing."""
+
+    ending = ""
+    packages = ("openvino",)
+    extra = "openvino"
+
+    def write(self, trained: Trained, path: Path) -> None:
+        path.mkdir()
+        save(convert(trained, "--format openvino"), path / OPENVINO_GRAPH)
+
+    def read(self, trained: Trained, path: Path) -> Classify:
+        graph = path / OPENVINO_GRAPH
+        return OpenVinoEngine(read(graph), "32-true", graph).probabilities
+
+    def how_to_load(self, trained: Trained, path: Path) -> str:
+        return (
+            f"model = openvino.Core().compile_model({str(path / OPENVINO_GRAPH)!r})\n"
+            f'probabilities = model({{"{INPUT}": images}})["{OUTPUT}"]  # {input_words(trained)}'
+        )

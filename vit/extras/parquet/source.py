@@ -1,0 +1,274 @@
+"""Parquet tables with images -> a source"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
+from vit.data.samples import Samples, Source, label_files
+from vit.errors import DataError, nearest
+from vit.extras.parquet.columns import ChosenColumns, choose_columns
+from vit.extras.parquet.files import TableFile, column_ranges, opened
+from vit.extras.parquet.notes import check_bars, table_notes
+from vit.extras.parquet.rows import ImageTable, TableReader
+from vit.tasks.label_text import clean_label
+
+_NAME_CHARACTERS = 255  # of an image's own name in its key
+_NO_CLASS = -1  # that Hugging Face writes for a ClassLabel that is not known
+_DIGITS = 6  # of a row in a key
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """The files of a data set.
+
+    Attributes:
+        name: name of the data set.
+        where: folder, address or name of the data set, for errors.
+        splits: {split: name and file of each table}. Names are relative, without ".parquet", and unique.
+        notes: messages for the user.
+        are_far: whether the files are on other machines.
+        has_named_splits: whether the names of the files decide the splits.
+        origin: DATA with the revision of the hub that was read; None for other places.
+    """
+
+    name: str
+    where: str
+    splits: dict[str, list[tuple[str, TableFile]]]
+    notes: list[str]
+    are_far: bool = False
+    has_named_splits: bool = False
+    origin: str | None = None
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a table says of its images, without the images; labels are None where they are not known."""
+
+    columns: ChosenColumns
+    table: ImageTable
+    keys: list[str]
+    labels: list[str | None]
+    splits: list[str]
+    groups: list[str | None]
+
+
+def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = True) -> Source:
+    """List the images of parquet tables.
+
+    Args:
+        files: the tables.
+        columns: columns that are given by name.
+        needs_train: whether there must be training images, which then define the classes.
+
+    Raises:
+        UsageError: a given column does not exist.
+        DataError: a table cannot be read, columns cannot be chosen, or a row has no label.
+    """
+    rows = {
+        split: [_read(name, file, columns, True) for name, file in tables] for split, tables in files.splits.items()
+    }
+    every = [one for tables in rows.values() for one in tables]
+    _check_alike(every)
+    reader = _reader(every, files.are_far)
+    by_split = rows if files.has_named_splits else {"train": every}
+    listed = _listed(by_split, files.has_named_splits)
+    defining = listed["train"] if needs_train else [row for part in listed.values() for row in part]
+    class_names = every[0].columns.class_names or _class_names(defining, files.where, needs_train)
+    check_bars(every[0].columns, class_names, columns.label is not None, files.where)
+    notes = [*files.notes, *table_notes(every[0].columns, class_names, files.has_named_splits, reader)]
+    splits = {}
+    for split, part in listed.items():
+        unlabeled = [row.where for row in part if row.label is None]
+        if unlabeled and len(unlabeled) == len(part) and not (split == "train" and needs_train):
+            notes.append(f"left out {split}: none of its {len(part):,} images has a label")
+            continue
+        if unlabeled:
+            raise DataError(
+                f"{unlabeled[0]} has no label ({len(unlabeled):,} of {len(part):,} {split} images have none)",
+                "fill it in or remove the row",
+            )
+        pairs = [(row.key, row.label or "") for row in part]
+        splits[split] = label_files(None, pairs, class_names, files.where, _groups(part), reader)
+    return Source(files.name, class_names, splits, notes, files.origin)
+
+
+def list_tables(files: ParquetFiles, columns: TableColumns) -> Source:
+    """The images of parquet tables, whatever their labels: a source without class names, whose splits have labels -1.
+
+    Raises:
+        UsageError: a given column does not exist.
+        DataError: a table cannot be read, or has no column of images.
+    """
+    rows = {
+        split: [_read(name, file, columns, False) for name, file in tables] for split, tables in files.splits.items()
+    }
+    every = [one for tables in rows.values() for one in tables]
+    reader = _reader(every, files.are_far)
+    splits = {}
+    for split, tables in rows.items():
+        keys = [key for one in tables for key in one.keys]
+        splits[split] = Samples(keys, np.full(len(keys), -1, dtype=np.int64), reader=reader)
+    return Source(files.name, (), splits, list(files.notes), files.origin)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row: its key, its place for errors, its label and its group."""
+
+    key: str
+    where: str
+    label: str | None
+    group: str | None
+
+
+def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -> _Rows:
+    """Read the footer of a table, and all columns but the images."""
+    with opened(file) as table:
+        metadata, schema = table.metadata, table.schema_arrow
+        columns = choose_columns(schema, wanted, file.where, needs_label)
+        small = list(filter(None, (columns.name_path, columns.label, columns.split, columns.group)))
+        group_rows, group_bytes = _groups_of(metadata, columns.bytes_path)
+        ranges = column_ranges(metadata, small)
+    num_rows = sum(group_rows)
+    found: dict[str, list[Any]] = {}
+    if small and num_rows:
+        with opened(file, ranges) as table:
+            read = table.read(columns=small, use_threads=False)
+            for path in small:
+                found[path] = _values(read, path)
+    own_names = found.get(columns.name_path or "", [None] * num_rows)
+    keys = [_key(name, row, own) for row, own in enumerate(own_names)]
+    labels = found.get(columns.label or "", [None] * num_rows)
+    return _Rows(
+        columns,
+        ImageTable(file, columns.bytes_path, group_rows, group_bytes),
+        keys,
+        _label_names(labels, columns, file.where),
+        [_split_name(value) for value in found.get(columns.split or "", [None] * num_rows)],
+        [_group_name(value) for value in found.get(columns.group or "", [None] * num_rows)],
+    )
+
+
+def _group_name(value: object) -> str | None:
+    """The group in a cell; None where it is empty, or not a number."""
+    return None if value is None or value != value else str(value).strip() or None
+
+
+def _values(table: Any, path: str) -> list[Any]:
+    """The values of a column, or of the field `path` of a struct."""
+    import pyarrow as pa
+
+    if path in table.column_names:
+        column = table.column(path)
+    else:
+        column = table.column(path.rpartition(".")[0])
+        column = pa.chunked_array([chunk.field("path") for chunk in column.chunks], column.type.field("path").type)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return list(column.to_pylist())
+
+
+def _groups_of(metadata: Any, column: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Number of rows, and of bytes of the images, in each row group."""
+    rows, sizes = [], []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        rows.append(group.num_rows)
+        sizes.append(sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column))
+    return tuple(rows), tuple(sizes)
+
+
+def _key(name: str, row: int, own: str | None) -> str:
+    """The key of a row: table, row, and the image's own name for people and for --data.groups."""
+    last = PurePosixPath(own.replace("\\", "/")).name[:_NAME_CHARACTERS] if own else ""
+    return f"{name}/{row:0{_DIGITS}d}" + (f"/{last}" if last else "")
+
+
+def _label_names(values: list[Any], columns: ChosenColumns, where: str) -> list[str | None]:
+    """The class name of each row; None where it has none."""
+    names = columns.class_names
+    found: list[str | None] = []
+    for row, value in enumerate(values):
+        if value is None or (isinstance(value, str) and not value.strip()):
+            found.append(None)
+        elif names is None or isinstance(value, str):
+            found.append(str(value) if names else clean_label(str(value)))
+        elif value == _NO_CLASS:
+            found.append(None)
+        elif 0 <= value < len(names):
+            found.append(names[value])
+        else:
+            raise DataError(
+                f"{where}, row {row}: the label is {value}, and {columns.label!r} has {len(names)} class names",
+                "correct the row, or get the file again",
+            )
+    return found
+
+
+def _split_name(value: Any) -> str:
+    return "" if value is None else str(value).casefold()
+
+
+def _check_alike(tables: Sequence[_Rows]) -> None:
+    """Raise DataError where two tables of a data set have other columns or class names."""
+    first = tables[0]
+    for other in tables[1:]:
+        for what, one, two in (
+            ("column of images", first.columns.image, other.columns.image),
+            ("column of labels", first.columns.label, other.columns.label),
+            ("class names", first.columns.class_names, other.columns.class_names),
+        ):
+            if one != two:
+                raise DataError(
+                    f"{first.table.file.where} and {other.table.file.where} have another {what}",
+                    "give tables of one data set",
+                )
+
+
+def _reader(tables: Sequence[_Rows], are_far: bool) -> TableReader:
+    keys = [key for one in tables for key in one.keys]
+    return TableReader([one.table for one in tables], keys, are_far)
+
+
+def _listed(by_split: dict[str, list[_Rows]], has_named_splits: bool) -> dict[str, list[_Row]]:
+    """The rows of each split: of the files that are named so, or by the column `split`."""
+    known = SPLIT_OF_NAME | {"": "train"}
+    listed: dict[str, list[_Row]] = {split: [] for split in by_split}
+    for split, tables in by_split.items():
+        for one in tables:
+            for row, key in enumerate(one.keys):
+                where = f"{one.table.file.where}, row {row}"
+                said = "" if has_named_splits else one.splits[row]
+                if said not in known:
+                    raise DataError(f"{where}: split is {said!r}", nearest(said, known.keys() - {""}))
+                target = split if has_named_splits else known[said]
+                listed.setdefault(target, []).append(_Row(key, where, one.labels[row], one.groups[row]))
+    return listed
+
+
+def _class_names(rows: Sequence[_Row], where: str, are_training: bool) -> tuple[str, ...]:
+    """The classes of some images; class numbers are sorted as numbers."""
+    known = {row.label for row in rows if row.label is not None}
+    if not known:
+        if not are_training:
+            raise DataError(f"{where} has no images with labels", "give a table with labels")
+        raise DataError(f"{where} has no training images with labels", "write train into the column split")
+    if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in known):
+        return tuple(sorted(known, key=lambda name: (int(name), name)))
+    return tuple(sorted(known))
+
+
+def _groups(rows: Sequence[_Row]) -> list[str] | None:
+    """The group of each row; None where no row has one. DataError where only some have one."""
+    if not any(row.group for row in rows):
+        return None
+    missing = next((row.where for row in rows if row.group is None), None)
+    if missing is not None:
+        raise DataError(f"{missing} has no group, where other rows have one", "fill it in, or remove the column")
+    return [row.group or "" for row in rows]

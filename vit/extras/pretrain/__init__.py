@@ -1,0 +1,1 @@
+"""Pretraining: learning from images without labels, and the backbone that is kept"""

@@ -1,0 +1,122 @@
+"""A recipe of a pretraining becomes a plan"""
+
+from dataclasses import dataclass, replace
+
+from vit.data.module import ImageDataModule
+from vit.data.samples import Source
+from vit.errors import EmptyClassError, UsageError
+from vit.extras.pretrain.images import PretrainingData
+from vit.extras.pretrain.mae import autoencoder_of
+from vit.extras.pretrain.objective import without_classes
+from vit.extras.pretrain.unlabeled import UNKNOWN, open_images, with_more_images
+from vit.training.planning.batch_size import AUTO
+from vit.training.planning.compatibility import check_compatibility
+from vit.training.planning.images import chosen_part, divided, with_subset
+from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
+from vit.training.planning.plan import Plan, absolute, choose_machine, decide
+from vit.training.planning.schedule import ROUNDS
+from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
+from vit.training.recipes.values import plain
+
+
+@dataclass(frozen=True)
+class PretrainPlan(Plan):
+    """A pretraining, fully decided. The attributes are those of `Plan`.
+
+    The network has one class, because a network of no class cannot be built. Its layers for classes are taken out.
+    """
+
+    recipe: PretrainRecipe
+
+    def data_module(self) -> ImageDataModule:
+        """The loaders of this plan."""
+        return PretrainingData(self.source, self.preprocess, self.augment, self.loader_options, self.recipe.seed)
+
+
+def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
+    """The images that a recipe names: those to learn from as "train", and the other splits, which are not learned from.
+
+    Args:
+        seed: seed of the pretraining, which decides where `data.train_images` is without a seed of its own.
+
+    Raises:
+        UsageError: an option is wrong.
+        DataError: the images cannot be used.
+    """
+    try:
+        found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
+    except EmptyClassError as error:
+        raise error.with_option() from None
+    recipe = PretrainRecipe(data=data, seed=seed)
+    if found.class_names:
+        found = divided(found, data)
+    if data.train_images is not None:
+        found = chosen_part(found, with_subset(found, recipe))
+    return found if data.unlabelled is None else with_more_images(found, data.unlabelled)
+
+
+def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
+    """Decide everything that a recipe leaves open, and refuse contradictions.
+
+    Args:
+        images: what `pretraining_images` gives.
+
+    Raises:
+        CheckpointError: the weights to start from cannot be used.
+        UsageError: options contradict each other, or the machine.
+        DataError: there are fewer images than a batch has.
+    """
+    _check_used(recipe)
+    machine = choose_machine(recipe)
+    wanted = wanted_network(recipe.model)
+    check_compatibility(recipe, machine, wanted.name)
+    network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
+    if recipe.method == "mae":
+        autoencoder_of(network.shapes)  # its errors come before a run folder is made
+    unlabelled = recipe.data.unlabelled
+    recipe = replace(
+        recipe,
+        augment=replace(recipe.augment, mixup=0.0, cutmix=0.0),  # an image mixed of two has no number of its own
+        data=replace(recipe.data, unlabelled=unlabelled and absolute(unlabelled)),
+    )
+    plan = decide(PretrainPlan, recipe, images, network, machine)
+    if plan.rounds <= ROUNDS:
+        return plan
+    steps = replace(recipe.optim, steps=plan.total_steps)  # a measurement after each of many epochs takes much time
+    return decide(PretrainPlan, replace(recipe, optim=steps), images, network, machine)
+
+
+def plan_of(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
+    """`make_pretrain_plan` of a recipe, whose images are listed here where they are not given."""
+    return make_pretrain_plan(recipe, images or pretraining_images(recipe.data, recipe.seed))
+
+
+def _without_head(network: ChosenNetwork) -> ChosenNetwork:
+    """The same network, whose parameters are counted without its layers for classes.
+
+    Raises:
+        UsageError: the last layer of the network is not known.
+    """
+    backbone = without_classes(network.shapes, network.spec.name)
+    parameters = sum(parameter.numel() for parameter in backbone.parameters())
+    return replace(network, shapes=backbone, cost=replace(network.cost, parameters=parameters))
+
+
+def num_labeled(source: Source) -> int:
+    """The number of training images with a label."""
+    train = source.splits["train"]
+    return int((train.labels != UNKNOWN).reshape(len(train), -1).any(axis=1).sum())
+
+
+def _check_used(recipe: PretrainRecipe) -> None:
+    """Raise UsageError for options that a pretraining does not use."""
+    values, defaults = plain(recipe), plain(PretrainRecipe())
+    for option in UNUSED:
+        section, _, name = option.partition(".")
+        given, default = (tree[section][name] if name else tree[section] for tree in (values, defaults))
+        if given not in (default, 0):
+            raise UsageError(f"--{option} is not an option of a pretraining", "leave it out")
+    if recipe.optim.batch_size == AUTO:
+        raise UsageError("--batch_size auto is not for a pretraining", "give a number, or leave it out")
+    if recipe.trainer.strategy == "fsdp":
+        raise UsageError("--strategy fsdp is not for a pretraining", "give --strategy ddp")

@@ -1,0 +1,1 @@
+"""Ray: an executor of studies and predictions"""

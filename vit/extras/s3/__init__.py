@@ -1,0 +1,1 @@
+"""Files at https://, s3:// and gs://, by fsspec, with a cache on this machine"""

@@ -1,0 +1,294 @@
+"""Files on other machines, read by fsspec in ranges, and asked for again after pauses
+
+An answer has the length that was asked for, or is an error. What the bytes are, others check.
+"""
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vit.errors import DataError, UsageError, first_line, install
+from vit.extras.s3.cache import FETCHED_AT_ONCE
+
+EXTRAS = {"s3": "s3", "gs": "gcs"}  # kind of address -> extra with its library
+_REFUSED = (401, 403)
+_NO_SUCH_RANGE = 416
+_VERSIONS = ("ETag", "etag", "generation", "Last-Modified", "LastModified")  # what stores say of a file's content
+_PASSING = (408, 425, 429)  # answers below 500 that may change
+
+# File systems of the process that this one was forked from. They are never closed here: a fork shares the event queue
+# of its parent, and closing a connection would take it out of that queue. The parent would wait for its next answer.
+_OF_PARENTS: list[Any] = []
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long far files are waited for.
+
+    Attributes:
+        attempts: number of times that a range is asked for.
+        first_pause: seconds before the second time; every pause is about twice the one before.
+        seconds: time without a byte after which an answer is given up.
+    """
+
+    attempts: int = 6
+    first_pause: float = 0.5
+    seconds: float = 30.0
+
+
+PATIENCE = Patience()
+MOST_BYTES = 2**32  # of an index: 100 million images take as much
+
+
+class MissingError(DataError):
+    """A file that is not there."""
+
+
+class TooLargeError(DataError):
+    """A file of more bytes than the limit."""
+
+
+class FarFiles:
+    """Files of one kind of address.
+
+    Args:
+        kind: https, http, s3 or gs.
+        patience: how long files are waited for.
+        max_bytes: most bytes of an answer. A longer one is given up while it comes.
+    """
+
+    def __init__(self, kind: str, patience: Patience, max_bytes: int = MOST_BYTES) -> None:
+        self._kind, self._patience, self._max_bytes = kind, patience, max_bytes
+        self._opened: tuple[int, Any] | None = None  # process, and its file system: a fork needs its own
+
+    def whole(self, address: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            DataError: it is not there, is refused, is larger than the limit, or does not come.
+        """
+        stop = None if self._kind.startswith("http") else self._max_bytes + 1  # a server of http may know no ranges
+        content = self.ranges([(address, None, stop)])[0]
+        if len(content) > self._max_bytes:
+            raise self._too_large(address)
+        return content
+
+    def ranges(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[bytes]:
+        """Ranges of files, fetched several at a time: (address, first byte, byte after the last) -> all these bytes.
+
+        Raises:
+            DataError: one is not there, is refused, or does not come.
+        """
+        found: dict[int, bytes] = {}
+        failed: dict[int, Exception] = {}
+        for attempt in range(self._patience.attempts):
+            missing = [place for place in range(len(wanted)) if place not in found]
+            if not missing:
+                break
+            self._pause(attempt)
+            addresses, starts, stops = zip(*(wanted[place] for place in missing), strict=True)
+            answers = self._ask(list(addresses), list(starts), list(stops))
+            for place, answer in zip(missing, answers, strict=True):
+                address = wanted[place][0]
+                if isinstance(answer, bytes):
+                    found[place] = answer
+                elif isinstance(answer, Exception):
+                    self._raise_final(address, answer)
+                    failed[place] = answer
+        if len(found) < len(wanted):
+            place = next(place for place in range(len(wanted)) if place not in found)
+            raise self._gave_up(wanted[place][0], failed.get(place)) from failed.get(place)
+        return [found[place] for place in range(len(wanted))]
+
+    def state(self, address: str) -> tuple[int, str]:
+        """The size of a file in bytes, and a text that changes where the file changes, if its server has one.
+
+        Raises:
+            DataError: it is not there, is refused, or does not come; or its server does not say its size.
+        """
+        told = self._told(address)
+        if not isinstance(told.get("size"), int):
+            raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
+        return told["size"], _version(told)
+
+    def version(self, address: str) -> str:
+        """A text that changes where a file changes; "" where its server has none.
+
+        Raises:
+            DataError: it is not there, is refused, or does not come.
+        """
+        return _version(self._told(address))
+
+    def _told(self, address: str) -> dict[str, Any]:
+        """What a server says of a file."""
+        failed: Exception | None = None
+        for attempt in range(self._patience.attempts):
+            self._pause(attempt)
+            try:
+                told: dict[str, Any] = self._files().info(address)
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+                failed = error
+                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+                    failed = error.__cause__  # fsspec calls every failure of http so
+                self._raise_final(address, failed)
+                continue
+            if told.get("type") == "directory":
+                raise MissingError(f"there is no {address}", "check the address")
+            return told
+        raise self._gave_up(address, failed)
+
+    def names(self, folder: str) -> list[str]:
+        """Addresses of the files in a folder of an object store, sorted.
+
+        Raises:
+            DataError: the store refuses, or does not answer.
+        """
+        failed: Exception | None = None
+        for attempt in range(self._patience.attempts):
+            self._pause(attempt)
+            try:
+                found = self._files().ls(folder, detail=True)
+            except FileNotFoundError:
+                return []
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+                failed = error
+                self._raise_final(folder, failed)
+                continue
+            return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
+        raise self._gave_up(folder, failed)
+
+    def _pause(self, attempt: int) -> None:
+        """Wait before an attempt that is not the first."""
+        if attempt:
+            pause = self._patience.first_pause * 2 ** (attempt - 1)
+            time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
+
+    def _gave_up(self, address: str, error: Exception | None) -> DataError:
+        return DataError(
+            f"{address} does not come after {self._patience.attempts} attempts: {_words(error)}",
+            "check the network and the address; 'vit train --resume' continues a training",
+        )
+
+    def _ask(self, addresses: list[str], starts: list[int | None], stops: list[int | None]) -> list[Any]:
+        """What comes for each range: bytes or an exception."""
+        try:
+            answers: list[Any] = self._files().cat_ranges(
+                addresses, starts, stops, on_error="return", batch_size=FETCHED_AT_ONCE
+            )
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+            return [error] * len(addresses)
+        for place, (start, stop, answer) in enumerate(zip(starts, stops, answers, strict=True)):
+            if isinstance(answer, bytes) and start is not None and stop is not None and len(answer) != stop - start:
+                answers[place] = OSError(f"{len(answer):,} bytes came instead of the {stop - start:,} of a range")
+        return answers
+
+    def _raise_final(self, address: str, error: Exception) -> None:
+        """Raise DataError where another attempt would end the same."""
+        status = _status(error)
+        if isinstance(error, _LongAnswerError):
+            raise self._too_large(address) from error
+        if isinstance(error, FileNotFoundError) or status in (404, 410):
+            raise MissingError(f"there is no {address}", "check the address") from error
+        if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
+            raise DataError(
+                f"{address} is refused ({_words(error)})", "check the permissions and credentials of this machine"
+            ) from error
+        if status == _NO_SUCH_RANGE:
+            fix = "restore the file, which is cut; or make the index again with 'vit data index'"
+            raise DataError(f"{address} ends before the bytes that the index lists", fix) from error
+        if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
+            raise DataError(f"{address} cannot be read ({_words(error)})", "check the address") from error
+
+    def _too_large(self, address: str) -> TooLargeError:
+        return TooLargeError(f"{address} has more than {self._max_bytes:,} bytes", "copy it to this machine")
+
+    def _files(self) -> Any:
+        """The file system of fsspec of this process."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            if self._opened is not None:
+                _OF_PARENTS.append(self._opened[1])
+            self._opened = os.getpid(), _open(self._kind, self._patience, self._max_bytes)
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+
+def far_files(address: str, patience: Patience | None = None, max_bytes: int = MOST_BYTES) -> FarFiles:
+    """The files of the kind of an address.
+
+    Raises:
+        UsageError: the library for them is not installed.
+    """
+    kind = address.partition("://")[0]
+    files = FarFiles(kind, patience or PATIENCE, max_bytes)
+    files._files()
+    return files
+
+
+class _LongAnswerError(Exception):
+    """An answer of more bytes than the limit."""
+
+
+def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
+    import fsspec
+
+    options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    try:
+        if kind in ("http", "https"):
+            import aiohttp
+
+            class Answer(aiohttp.ClientResponse):
+                """An answer that is read up to the limit: its server may not say how long it is, or may lie."""
+
+                async def read(self) -> bytes:
+                    parts, size = [], 0
+                    async for part in self.content.iter_any():
+                        parts.append(part)
+                        size += len(part)
+                        if size > max_bytes:
+                            self.close()
+                            raise _LongAnswerError
+                    return b"".join(parts)
+
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.seconds, sock_read=patience.seconds)
+            options["client_kwargs"] = {"timeout": timeout, "response_class": Answer}
+        elif kind == "s3":
+            waiting = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
+            options["config_kwargs"] = {**waiting, "retries": {"total_max_attempts": 1}}
+        files = fsspec.filesystem(kind, **options)
+        if kind == "s3":
+            files.retries = 1  # s3fs and botocore would each try five times, for many minutes: `FarFiles` tries again
+        return files
+    except ImportError as error:
+        extra = EXTRAS.get(kind)
+        fix = install(extra) if extra else "pip install aiohttp"
+        raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
+
+
+def _version(told: dict[str, Any]) -> str:
+    """A text that changes where a file changes, from what its server says of it; "" where it says nothing of this."""
+    return "\0".join(str(told[name]) for name in _VERSIONS if told.get(name) is not None)
+
+
+def _status(error: Exception) -> object:
+    """The status of an answer of HTTP that an error stands for; None where it tells none."""
+    response = getattr(error, "response", None)  # of botocore
+    told = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return getattr(error, "status", None) or getattr(error, "code", None) or told
+
+
+def _words(error: Exception | None) -> str:
+    if error is None:
+        return "no answer"
+    status = getattr(error, "status", None)
+    return f"{type(error).__name__}: {status or first_line(error)}"

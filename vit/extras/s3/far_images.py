@@ -1,0 +1,108 @@
+"""Files on other machines that each hold one image, with a cache on this machine"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.image_bytes import MAX_BYTES, ImageError
+from vit.extras.s3.cache import FETCHED_AT_ONCE, PartCache
+from vit.extras.s3.far_files import FarFiles, MissingError, Patience, TooLargeError, far_files
+
+
+class FarImages:
+    """Files that each hold one image, by their addresses.
+
+    The cache has a file under its address and its version, such as its ETag. The version is asked for once, so that a
+    training keeps the files that it began with, as long as the cache does. Its loader workers are copies of this object
+    and know the versions. A server may have no versions. Then the files are kept for this object and its copies alone.
+
+    Args:
+        patience: how long files are waited for.
+        cache: files on this machine; None: the cache that the environment names.
+    """
+
+    def __init__(self, patience: Patience | None = None, cache: PartCache | None = None) -> None:
+        self._patience = patience
+        self._cache = cache or PartCache.of_machine()
+        self._files: dict[str, FarFiles] = {}
+        self._keys: dict[str, str] = {}  # key in the cache of each address whose version is known
+        self._no_version = secrets.token_hex()  # stands for the versions that a server does not have
+
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether files are kept in the cache of this machine."""
+        return self._cache.max_bytes > 0
+
+    def read(self, path: str) -> bytes:
+        """The encoded image at an address.
+
+        Raises:
+            ImageError: the file is not there, is empty or too large.
+            DataError: it is refused, or does not come.
+        """
+        try:
+            content = self._cache.get(self._key(path)) if self.shares_prepared else None
+            if content is None:
+                content = self._fetch(path)
+        except MissingError as error:
+            raise ImageError(path, "unreadable", "there is no such file") from error
+        except TooLargeError as error:
+            raise ImageError(path, "too_large", f"more than {MAX_BYTES:,} bytes") from error
+        if not content:
+            raise ImageError(path, "not_image", "the file is empty")
+        return content
+
+    def prepare(self, paths: Sequence[str]) -> None:
+        """Fetch the files that the cache does not have, several at a time.
+
+        Raises:
+            DataError: one is refused, or does not come. A file that is not there, or too large, is left to `read`.
+        """
+        if self.shares_prepared:
+            self._at_once(self._key, [path for path in paths if path not in self._keys])
+            self._cache.fill({self._keys[path]: path for path in paths if path in self._keys}, self._fetch_all)
+
+    def _fetch_all(self, paths: list[str]) -> None:
+        self._at_once(self._fetch, paths)
+
+    def _at_once(self, ask: Callable[[str], object], paths: Sequence[str]) -> None:
+        """Ask for several files at the same time. A file that is not there, or too large, is passed over."""
+        for path in paths:
+            self._of(path)  # opened here, not by several threads
+        with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
+            for asked in [pool.submit(ask, path) for path in paths]:
+                with suppress(MissingError, TooLargeError):
+                    asked.result()
+
+    def _fetch(self, path: str) -> bytes:
+        """A file from far, which is kept."""
+        content = self._of(path).whole(path)
+        if self.shares_prepared:
+            self._cache.put(self._key(path), content)
+        return content
+
+    def content_hash(self, path: str) -> str:
+        """Only the bytes of a file tell."""
+        return ""
+
+    def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
+        """There are no shards."""
+        return None
+
+    def _of(self, path: str) -> FarFiles:
+        kind = path.partition("://")[0]
+        if kind not in self._files:
+            self._files[kind] = far_files(path, self._patience, MAX_BYTES)
+        return self._files[kind]
+
+    def _key(self, path: str) -> str:
+        """The key of a file in the cache. The first call for a file asks its server for the version."""
+        if path not in self._keys:
+            version = self._of(path).version(path) or self._no_version
+            self._keys[path] = hashlib.sha256(f"{path}\0{version}".encode("utf-8", "surrogateescape")).hexdigest()
+        return self._keys[path]

@@ -1,0 +1,162 @@
+"""The HTTP interface of a model: /predict, /health, /metrics, /openapi.json and a form
+
+FastAPI and uvicorn, and not LitServe 0.2: its queue has no bound, a request whose worker dies waits without end, and a
+server that is asked to end loses answers.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from vit.extras.serve.batching import Batcher, FullError
+from vit.extras.serve.requests import Room, Upload, gone, measured, read_upload
+from vit.inference.prediction import Prediction
+from vit.inference.rows import to_json
+
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>vit serve</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; form-action 'self'"></head><body><main>
+<h1>vit serve</h1><form method="post" action="/predict" enctype="multipart/form-data">
+<label>Images <input type="file" name="images" multiple required></label> <button>Label them</button></form>
+<p><a href="/openapi.json">interface</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a></p>
+</main></body></html>"""
+_BODY = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "properties": {"images": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+            }
+        },
+    },
+}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "a row as 'vit predict' writes it; for a form a list of rows"},
+    400: {"description": "no image, a broken form, or a Host header that does not name this service"},
+    408: {"description": "the body did not come in time"},
+    413: {"description": "the body, an image or all images together are too large"},
+    422: {"description": "no image could be read; the rows name the reasons"},
+    503: {"description": "too many requests or pixels wait, or the model has failed"},
+    504: {"description": "no answer in time"},
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client may ask for.
+
+    Attributes:
+        max_bytes: bytes of a request.
+        seconds: time that a body may take, and then time that an answer may take.
+    """
+
+    max_bytes: int
+    seconds: float
+
+
+class _Metrics:
+    """What /metrics tells."""
+
+    def __init__(self, num_waiting: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("vit_requests", "Answers of /predict", ["code"], registry=self.registry)
+        self.images = Counter("vit_images", "Images by the status of their row", ["status"], registry=self.registry)
+        self.seconds = Histogram("vit_request_seconds", "From request to answer", registry=self.registry)
+        waiting = Gauge("vit_waiting_requests", "Requests that wait", registry=self.registry)
+        waiting.set_function(num_waiting)
+
+
+def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) -> FastAPI:
+    """The application of a model.
+
+    Args:
+        batcher: computes what clients send.
+        limits: what a client may ask for.
+        hosts: names of this service in requests. Others get 400: a page on the web may have a name of its own point to
+            this machine, and then ask as if the service were its own.
+    """
+    app = FastAPI(title="vit serve", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    metrics, room = _Metrics(lambda: batcher.num_waiting), Room()
+
+    @app.post("/predict", responses=_ANSWERS, openapi_extra={"requestBody": _BODY})
+    async def predict(request: Request) -> JSONResponse:
+        """Label an image, sent as the body, or the files of a form."""
+        began = time.perf_counter()
+        try:
+            answer = await _answer(request, batcher, limits, room, metrics)
+        except HTTPException as error:
+            answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        metrics.requests.labels(str(answer.status_code)).inc()
+        metrics.seconds.observe(time.perf_counter() - began)
+        return answer
+
+    @app.get("/health")
+    async def health() -> JSONResponse:
+        """Whether the model computes."""
+        return JSONResponse({"status": "failed" if batcher.failure else "ok"}, 503 if batcher.failure else 200)
+
+    @app.get("/metrics")
+    async def tell() -> Response:
+        """Counts and times in Prometheus's format."""
+        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    async def page() -> str:
+        return PAGE
+
+    return app
+
+
+async def _answer(request: Request, batcher: Batcher, limits: Limits, room: Room, metrics: _Metrics) -> JSONResponse:
+    upload = await read_upload(request, room, limits.max_bytes, limits.seconds)
+    try:
+        rows = await _computed(request, upload, batcher, limits.seconds)
+    finally:
+        room.bytes -= upload.size
+    for row in rows:
+        metrics.images.labels(row.status).inc()
+    content = [to_json(row) for row in rows]
+    return JSONResponse(content if upload.is_form else content[0], _code(rows))
+
+
+async def _computed(request: Request, upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
+    """The rows of an upload. Where the client has gone or waits for too long, nothing more is decoded for it."""
+    images, pixels = await asyncio.to_thread(measured, upload)
+    try:
+        computing = batcher.submit(upload.names, images, pixels)
+    except FullError:
+        raise HTTPException(503, "too many requests or pixels wait", {"Retry-After": "1"}) from None
+    answer, left = asyncio.wrap_future(computing), asyncio.ensure_future(gone(request))
+    try:
+        await asyncio.wait((answer, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise (
+                HTTPException(400, "the client has gone")
+                if left.done()
+                else HTTPException(504, f"no answer within {seconds:g} s")
+            )
+        return answer.result()
+    except HTTPException:
+        raise
+    except Exception as error:
+        raise HTTPException(503, f"the model has failed: {type(error).__name__}") from error
+    finally:
+        answer.cancel()
+        left.cancel()
+
+
+def _code(rows: Sequence[Prediction]) -> int:
+    """200 where an image could be read, else what is wrong with the images."""
+    if any(row.status in ("ok", "unsure", "novel") for row in rows):
+        return 200
+    return 413 if all(row.status == "too_large" for row in rows) else 422

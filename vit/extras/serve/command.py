@@ -1,0 +1,101 @@
+"""`vit serve RUN|CKPT|EXPORT`: rows of `vit predict` over HTTP"""
+
+import os
+from importlib.util import find_spec
+from typing import Literal
+
+from vit.commands.answer_options import AnswerOptions
+from vit.commands.arguments import ModelOrExport, PositiveInt, trusted_hosts
+from vit.commands.prediction_setup import PredictionSetup
+from vit.console import Reporter
+from vit.errors import UsageError, install
+from vit.inference.engines.engine_names import EngineName
+
+HERE = "127.0.0.1"
+_LOCAL = (HERE, "localhost", "::1")
+
+
+def serve(
+    model: ModelOrExport,
+    *,
+    host: str = HERE,
+    port: PositiveInt = 8000,
+    top_k: PositiveInt = 5,
+    reject_below: float | None = None,
+    target_accuracy: float | None = None,
+    coverage: float | None = None,
+    sets: Literal["lac", "aps", "class_conditional"] = "lac",
+    reject_novel: bool = False,
+    max_batch: PositiveInt = 32,
+    batch_window_ms: float = 5.0,
+    max_queue: PositiveInt = 256,
+    max_bytes: PositiveInt = 32 * 2**20,
+    timeout_seconds: PositiveInt = 30,
+    device: str = "auto",
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
+    engine: EngineName = "auto",
+    unfinished: bool = False,
+) -> None:
+    """Serve a model over HTTP until Ctrl-C or SIGTERM. Answers are the rows that 'vit predict' writes.
+
+    POST an image as the body to /predict, or a form with files. Further addresses: /health, /metrics (Prometheus),
+    /openapi.json. There is no password: put a server in front of it that has one, before others can reach it.
+
+    Args:
+        model: a run folder, a checkpoint, or an exported .onnx or .xml file
+        host: 0.0.0.0: other machines can ask too, by any name; else requests must name this host
+        port: port to listen on
+        top_k: number of classes in a row; of several labels, every label of an image is there too
+        reject_below: as of 'vit predict'
+        target_accuracy: as of 'vit predict'
+        coverage: as of 'vit predict'
+        sets: as of 'vit predict'
+        reject_novel: as of 'vit predict'
+        max_batch: number of images computed at once
+        batch_window_ms: milliseconds that a request waits for others to be computed with
+        max_queue: number of requests that may wait; further ones get 503
+        max_bytes: largest body of a request
+        timeout_seconds: time that the head of a request may take, then its body, and then the answer
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+        precision: as of 'vit predict'
+        engine: as of 'vit predict'
+        unfinished: as of 'vit predict'
+
+    Raises:
+        VitError: the model cannot be used, a library is missing, or the port is taken.
+
+    Example:
+        vit serve runs/photos/vit_tiny_patch16_224/20260101-120000
+    """
+    model = os.fspath(model)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
+    if not 0 <= batch_window_ms <= 10_000:
+        raise UsageError(f"--batch_window_ms {batch_window_ms:g} is not between 0 and 10,000", "give 5")
+    setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)
+    setup.check()
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
+        raise UsageError("a service needs fastapi, uvicorn, python-multipart and prometheus-client", install("serve"))
+
+    from vit.extras.serve.app import Limits, create_app
+    from vit.extras.serve.batching import Batcher
+    from vit.extras.serve.server import Service, listening
+
+    opened = listening(host, port)  # a taken port must show before the model is loaded
+    reporter = Reporter()
+    with opened:
+        predictor = setup.load(reporter)
+        window = batch_window_ms / 1000
+        batcher = Batcher(
+            predictor, setup.num_ranked(predictor), max_batch, window, max_queue, on_failure=lambda: service.end()
+        )
+        app = create_app(batcher, Limits(max_bytes, timeout_seconds), trusted_hosts(host))
+        service = Service(app, timeout_seconds)
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        reporter.line(f"{address}/predict takes images; Ctrl-C ends the service")
+        if host not in _LOCAL:
+            reporter.notice("WARNING: everyone who can reach this machine can use the service: it has no password")
+        reporter.next_command(f"curl --data-binary @photo.jpg {address}/predict")
+        service.run(opened)
+    if batcher.failure is not None:
+        raise batcher.failure
+    batcher.close()

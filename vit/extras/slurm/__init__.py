@@ -1,0 +1,1 @@
+"""SLURM: an executor of studies and predictions"""

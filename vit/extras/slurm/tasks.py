@@ -1,0 +1,183 @@
+"""Tasks as an array of SLURM jobs, through submitit
+
+submitit queues a task once more when its time is over or it is preempted (SIGUSR2). Before that, `checkpoint` ends the
+work of the task, such as a running cell, which saves its state.
+"""
+
+import json
+import math
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.atomic_files import write_json
+from vit.errors import StoppedError, UsageError, install
+from vit.layout import CellsLayout
+from vit.study.cluster import ClusterOptions, Task, batches, follow, without_result
+from vit.study.executors import Alive
+from vit.training.recipes.ranges import seconds
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
+
+    from vit.study.grid import Cell
+    from vit.study.runner import Event
+
+_SIGNAL_SECONDS = 120  # between the signal and the end of a task
+_MOST_STARTS = 1000  # of a task whose time is over
+_ARRAY_SIZE = 1001  # SLURM's default
+
+
+@dataclass(frozen=True)
+class SlurmTask:
+    """A task that submitit queues once more when its time is over."""
+
+    task: Task
+
+    def __call__(self) -> None:
+        """Do the work."""
+        self.task()
+
+    def checkpoint(self) -> "DelayedSubmission":
+        """What submitit queues: what is left to do."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(SlurmTask(self.task.saved()))
+
+
+class Slurm:
+    """The `Cluster` of --executor slurm."""
+
+    title = "SLURM"
+
+    def check(self, options: ClusterOptions) -> None:
+        if find_spec("submitit") is None:
+            raise UsageError("--executor slurm needs submitit", install("slurm"))
+        if shutil.which("sbatch") is None or shutil.which("srun") is None:
+            raise UsageError(
+                "--executor slurm: this machine has no sbatch",
+                "give the command on a machine that submits jobs to SLURM, or --executor local",
+            )
+
+    def run_cells(
+        self,
+        folder: Path,
+        cells: "Sequence[Cell]",
+        options: ClusterOptions,
+        jobs: int | None,
+        digests: Mapping[str, str],
+        notify: "Callable[[Cell, Event], None]",
+    ) -> None:
+        """Cells of tasks that an earlier start of the same study has queued are waited for, and not queued twice."""
+        files = CellsLayout(folder)
+        self.check(options)
+        left = {cell.folder: cell for cell in without_result(folder, cells)}
+        before = _submitted(files)
+        tasks = {name: [left[one] for one in before[name] if one in left] for name in alive(before)}
+        queued = {cell.folder for waiting in tasks.values() for cell in waiting}
+        new = batches(
+            folder, [cell for cell in left.values() if cell.folder not in queued], options, folder.name, digests
+        )
+        largest = largest_array()
+        for start in range(0, len(new), largest):
+            part = new[start : start + largest]
+            names = submit(files.jobs_dir, part, options, jobs)
+            tasks |= {name: list(batch.cells) for name, batch in zip(names, part, strict=True)}
+            write_json(files.submitted_path, {name: [str(cell.folder) for cell in own] for name, own in tasks.items()})
+
+        def problem(name: str) -> str:
+            return f"SLURM's task {name} has ended without a result (see {files.jobs_dir}/{name}_0_log.err)"
+
+        with _interruptible(tasks):
+            follow(folder, tasks, alive, problem, notify)
+
+    @contextmanager
+    def started(
+        self, folder: Path, tasks: Sequence[Task], options: ClusterOptions
+    ) -> Iterator[tuple[list[str], Alive]]:
+        names = submit(folder, tasks[: largest_array()], options, None)
+        with _interruptible(names):
+            yield names, alive
+
+
+@contextmanager
+def _interruptible(names: Collection[str]) -> Iterator[None]:
+    """While entered: Ctrl-C ends the waiting for tasks, which go on."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        numbers = " ".join(sorted({name.partition("_")[0] for name in alive(names)}))
+        raise StoppedError(
+            130, f"interrupted; SLURM's jobs {numbers} go on", f"to end them: scancel {numbers}; "
+            "to wait for them, give the same command again",
+        ) from error  # fmt: skip
+
+
+def submit(folder: Path, tasks: Sequence[Task], options: ClusterOptions, jobs: int | None) -> list[str]:
+    """Queue tasks as one array; returns their names, such as 4711_0.
+
+    Args:
+        folder: folder of their logs.
+        tasks: tasks, not more than `largest_array`.
+        jobs: largest number of tasks at a time; None: as many as SLURM allows.
+
+    Raises:
+        UsageError: SLURM refuses the job.
+    """
+    import submitit
+
+    extra = dict(word.partition("=")[::2] for word in shlex.split(options.sbatch))
+    executor = submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=_MOST_STARTS)
+    executor.update_parameters(
+        name="vit",
+        timeout_min=math.ceil(seconds(options.time, "--cluster.time") / 60),
+        cpus_per_task=options.cpus,
+        slurm_signal_delay_s=_SIGNAL_SECONDS,
+        slurm_array_parallelism=jobs or len(tasks),
+        **({"gpus_per_node": options.gpus} if options.gpus else {}),
+        **({"mem_gb": options.memory} if options.memory else {}),
+        **({"slurm_partition": options.partition} if options.partition else {}),
+        **({"slurm_additional_parameters": extra} if extra else {}),
+    )
+    try:
+        with executor.batch():
+            queued = [executor.submit(SlurmTask(task)) for task in tasks]
+    except submitit.core.utils.FailedJobError as error:
+        words = re.sub(r"^.*?sbatch: error: ", "", " ".join(str(error).split()))
+        raise UsageError(f"SLURM refuses the job: {words[:300]}", "change --cluster.*") from error
+    return [str(job.job_id) for job in queued]
+
+
+def _submitted(files: CellsLayout) -> dict[str, list[str]]:
+    """{name of a task: folders of its cells} of an earlier start of the study."""
+    if not files.submitted_path.is_file():
+        return {}
+    found: dict[str, list[str]] = json.loads(files.submitted_path.read_text(encoding="utf-8"))
+    return found
+
+
+def alive(names: Collection[str]) -> set[str]:
+    """Tasks that wait or run. squeue is asked, because sacct answers only where SLURM keeps accounts."""
+    numbers = sorted({name.partition("_")[0] for name in names})
+    if not numbers:
+        return set()
+    command = ["squeue", "--noheader", "--array", "--format=%F %K %i", f"--jobs={','.join(numbers)}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0 and "Invalid job id" not in done.stderr:
+        return set(names)  # the controller does not answer now
+    listed = [line.split() for line in done.stdout.splitlines()]
+    return set(names) & {f"{job}_{task}" if task.isdigit() else job for job, task, _ in listed}
+
+
+def largest_array() -> int:
+    """The number of tasks that SLURM takes in one array."""
+    done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)  # noqa: S607
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)
+    return int(found[1]) if found and int(found[1]) > 0 else _ARRAY_SIZE

@@ -1,0 +1,131 @@
+"""The tracker that writes event files of TensorBoard into the run folder, where they stay"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from vit.csv_files import records
+from vit.layout import RunLayout
+from vit.training.recipes.recipe import Recipe
+from vit.training.tracking.public_config import flat, public
+from vit.training.tracking.tracker import Sharing, Tracker, Tracking
+
+if TYPE_CHECKING:
+    from lightning.fabric.loggers import TensorBoardLogger
+
+
+class TensorBoard:
+    """The `TrackerKind` of --tracker tensorboard."""
+
+    title = "TensorBoard"
+
+    def open(self, recipe: Recipe, run: Tracking) -> Tracker:
+        layout = RunLayout(run.folder)
+        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, run.config)
+
+    def describe(self, recipe: Recipe, run: Path, sharing: Sharing) -> str:
+        return f"{RunLayout(run).tensorboard_dir.name}/ in the run folder, on this machine alone"
+
+    def describe_cells(self, folder: Path) -> str:
+        return f"in the folder of every cell: tensorboard --logdir {shlex.quote(str(folder))}"
+
+
+class TensorBoardTracker:
+    """A `Tracker` that writes event files through Lightning's logger. Its methods raise what goes wrong.
+
+    A resumed training first removes the numbers after its checkpoint from TensorBoard's charts, as from metrics.csv.
+
+    Args:
+        folder: folder of the event files.
+        metrics: metrics.csv of the run. A row is in this file before it is logged here.
+        config: options of the training.
+    """
+
+    def __init__(self, folder: Path, metrics: Path, config: Mapping[str, object]) -> None:
+        self._folder = folder
+        self._metrics = metrics
+        self._config = config
+        self._step = 0
+        self._opened: TensorBoardLogger | None = None
+
+    def log(self, row: Mapping[str, float], step: int) -> None:
+        logger = self._logger(is_logging=True)
+        self._step = max(self._step, step)
+        logger.log_metrics(dict(row), step)
+        logger.save()  # a checkpoint of this step may be the last act before a signal; rows are few
+
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"))
+        self._logger().experiment.add_image(name, pixels, self._step, dataformats="HWC")
+
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        self.figure(name, path, caption)  # nothing leaves the run folder, which has the same pictures
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self.table(name, columns, rows)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        self._logger().experiment.add_text(name, _markdown(columns, rows), self._step)
+
+    def confusion_matrix(
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
+    ) -> None:
+        """TensorBoard has no such chart; `figure` shows the picture of the run."""
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        self._config = config
+        self._show_config(self._logger())
+
+    def summary(self, values: Mapping[str, float]) -> None:
+        self._logger().log_hyperparams(flat(self._config), dict(values), self._step)
+
+    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
+        """TensorBoard keeps no models; the run folder has the file."""
+
+    def finish(self) -> None:
+        self._logger().finalize("success")
+
+    def interrupt(self) -> None:
+        if self._opened is not None:
+            self.finish()
+
+    def _logger(self, is_logging: bool = False) -> "TensorBoardLogger":
+        """The logger, which is made when the training has cut metrics.csv to the rows of its checkpoint."""
+        if self._opened is None:
+            from lightning.fabric.loggers import TensorBoardLogger
+
+            steps = [int(row["step"]) for row in records(self._metrics)] if self._metrics.is_file() else []
+            kept = steps[:-1] if is_logging else steps
+            purge = max(kept, default=-1) + 1 if self._folder.exists() else None
+            self._step = max(steps, default=0)
+            self._opened = TensorBoardLogger(
+                self._folder,
+                name="",
+                version="",
+                default_hp_metric=False,
+                purge_step=purge,
+            )
+            self._show_config(self._opened)
+        return self._opened
+
+    def _show_config(self, logger: "TensorBoardLogger") -> None:
+        text = yaml.safe_dump(public(self._config), sort_keys=False, allow_unicode=True)
+        indented = "".join(f"    {line}\n" for line in text.splitlines())  # a code block of Markdown
+        logger.experiment.add_text("config", indented, self._step)
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table of Markdown, which TensorBoard shows without HTML of its cells."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text.replace("\\", "\\\\").replace("|", "\\|")

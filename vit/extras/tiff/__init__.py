@@ -1,0 +1,1 @@
+"""TIFF images that Pillow does not keep whole, by tifffile"""

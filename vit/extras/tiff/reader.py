@@ -1,0 +1,151 @@
+"""TIFF files that Pillow does not read, by tifffile (extra `tiff`): many channels, 16 bits for a color, OME, GeoTIFF
+
+The channels of a file are, in this order:
+
+- the samples of its first page, where a page has several (GeoTIFF, planar or not);
+- the axis C of an OME-TIFF or ImageJ file, at the first place of all other axes;
+- its pages, where the model has as many channels as the file has pages, and other than 1 or 3;
+- its first page.
+"""
+
+import io
+import logging
+import os
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.image_bytes import ImageError
+from vit.data.image_header import check_size
+from vit.data.planes import ORIENTATION_TAG, Planes, check_planes
+from vit.data.preprocess import COLORS, MAX_CHANNELS, Window
+
+MAX_PAGES = 10_000
+_SIZES = re.compile(r"\b(?:Size[A-Z]|images|channels|slices|frames)\s*=\s*[\"']?(\d{1,20})")
+_PLAIN, _ZIP, _BOUNDED = (1, 32773), (8, 32946), (5, 50000)  # none and PackBits; deflate; LZW and Zstandard
+_WHITE_IS_ZERO, _GRAY, _RGB = 0, 1, 2  # photometric interpretations
+_ALPHA = (1, 2)  # extra samples that are transparency
+
+
+def read(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
+    """The planes of a TIFF for a model with some number of channels.
+
+    Raises:
+        ImageError: the file is damaged, larger than the limits, or stores its values in a way that is not read.
+    """
+    import tifffile
+
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)  # a damaged file is one error, not lines of a log
+    try:
+        with tifffile.TiffFile(io.BytesIO(data), _multifile=False) as file:  # other files are never opened
+            pages = _chosen_pages(file, channels, path)
+            for page in pages:
+                _check_page(page, data, path, len(pages))
+            values = np.concatenate([_samples(page) for page in pages])
+            first = pages[0]
+            is_inverted = int(first.photometric) == _WHITE_IS_ZERO
+            orientation = first.tags.valueof(ORIENTATION_TAG, 1)
+    except ImageError:
+        raise
+    except MemoryError as error:
+        raise ImageError(path, "too_large", "a TIFF that needs more memory than there is") from error
+    except Exception as error:
+        raise ImageError(path, "unreadable", f"damaged TIFF: {_first_line(error)}") from error
+    return Planes(values, is_inverted=is_inverted, orientation=orientation)
+
+
+def _chosen_pages(file: Any, channels: int, path: str | os.PathLike[str]) -> list[Any]:
+    """The pages whose samples are the channels of the image."""
+    first = file.pages[0]
+    if int(first.samplesperpixel) > 1:
+        return [first]
+    if file.is_ome or file.is_imagej:
+        return _pages_of_channel_axis(file, first, path)
+    if channels in (1, COLORS):
+        return [first]
+    count = 0
+    for _ in file.pages:  # a damaged chain of pages may be long
+        count += 1
+        if count > MAX_CHANNELS:
+            return [first]
+    return list(file.pages) if count == channels else [first]
+
+
+def _pages_of_channel_axis(file: Any, first: Any, path: str | os.PathLike[str]) -> list[Any]:
+    """Pages along the axis C of the first series, at the first place of its other axes."""
+    words = str(first.description) + str(getattr(file, "imagej_metadata", None) or "" if file.is_imagej else "")
+    product = 1
+    for size in _SIZES.findall(re.sub(r"Size[XY]\s*=\s*[\"']\d*[\"']", "", words))[:5]:
+        product *= max(1, int(size))
+    if product > MAX_PAGES:
+        raise ImageError(path, "too_large", f"a TIFF of {product:,} pages; the limit is {MAX_PAGES:,}")
+    series = file.series[0]
+    if "S" in series.axes or not series.axes.endswith("YX"):
+        raise ImageError(path, "unreadable", f"a TIFF with the axes {series.axes[:12]}; the last two must be Y and X")
+    axes, shape = series.axes[:-2], series.shape[:-2]
+    step, number = 1, 1
+    for axis, size in zip(reversed(axes), reversed(shape), strict=True):
+        if axis == "C":
+            number = size
+            break
+        step *= size
+    if number > MAX_CHANNELS:
+        raise ImageError(path, "too_large", f"{number} channels; the limit is {MAX_CHANNELS}")
+    if len(series) == 1 and number > 1:  # ImageJ may store all pages behind one header
+        raise ImageError(path, "unreadable", "channels without pages of their own; save the file as OME-TIFF")
+    pages = [series[at * step] for at in range(number)]
+    if any(page is None for page in pages):
+        raise ImageError(path, "unreadable", "a TIFF without the page of each channel")
+    return [page.aspage() if hasattr(page, "aspage") else page for page in pages]
+
+
+def _check_page(page: Any, data: bytes, path: str | os.PathLike[str], num_pages: int) -> None:
+    """Limits from the header of a page, before anything is allocated."""
+    width, height, samples = int(page.imagewidth), int(page.imagelength), int(page.samplesperpixel)
+    check_size((width, height), path)
+    if page.dtype is None or page.dtype.kind not in "uifb":
+        raise ImageError(path, "unreadable", "a TIFF whose values are not whole or floating-point numbers")
+    if int(getattr(page, "imagedepth", 1)) != 1:
+        raise ImageError(path, "unreadable", "a TIFF of volumes, not of images")
+    if samples > MAX_CHANNELS:
+        raise ImageError(path, "too_large", f"{samples} channels; the limit is {MAX_CHANNELS}")
+    check_planes(samples * num_pages, height, width, page.dtype.itemsize, path)
+    if int(page.photometric) not in (_WHITE_IS_ZERO, _GRAY, _RGB):
+        raise ImageError(path, "unreadable", f"a TIFF of {samples} samples with colors other than gray and RGB")
+    if samples == COLORS + 1 and int(page.photometric) == _RGB and any(int(x) in _ALPHA for x in page.extrasamples):
+        raise ImageError(
+            path, "unreadable", "RGB and transparency, which is not a channel; save it without transparency"
+        )
+    tile = (int(page.tilewidth) or width) * (int(page.tilelength) or height) if page.is_tiled else 0
+    rows = int(page.rowsperstrip or height)
+    # a header asks for memory by its tiles, its strips and its number of segments
+    if tile > 4 * max(width * height, 2**20) or len(page.dataoffsets) > max(10_000, 4 * samples * height):
+        raise ImageError(path, "unreadable", "a damaged TIFF: its tiles do not fit its size")
+    plane_samples = samples if int(page.planarconfig) == 1 else 1
+    expected = (tile or width * min(rows, height)) * plane_samples * page.dtype.itemsize
+    compression = int(page.compression)
+    if compression in _ZIP:
+        for offset, length in zip(page.dataoffsets, page.databytecounts, strict=True):
+            unpacked = zlib.decompressobj().decompress(data[offset : offset + length], expected + 1)
+            if len(unpacked) > expected:
+                raise ImageError(path, "too_large", "a TIFF that unpacks to more bytes than its size")
+    elif compression not in (*_PLAIN, *_BOUNDED):  # imagecodecs unpacks the last two into no more than their size
+        name = str(getattr(page.compression, "name", compression))
+        raise ImageError(path, "unreadable", f"a TIFF of {samples} channels with the compression {name}; use deflate")
+
+
+def _samples(page: Any) -> npt.NDArray[Any]:
+    """The samples of a page (S, H, W)."""
+    values: npt.NDArray[Any] = page.asarray(maxworkers=1)
+    if values.ndim == 2:
+        return values[None]
+    if values.ndim != 3:
+        raise ValueError(f"{values.ndim} axes in a page")
+    return values if int(page.planarconfig) == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]

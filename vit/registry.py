@@ -1,0 +1,73 @@
+"""What the folder `extras` adds, by name: the core imports nothing of it but through these tables"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from vit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that an extra adds.
+
+    Attributes:
+        extra: folder of `vit/extras`, and name of the extra in pyproject.toml.
+        module: module in this folder.
+        name: name of the class or function in the module.
+    """
+
+    extra: str
+    module: str
+    name: str
+
+    def import_module(self) -> ModuleType:
+        """Import the module.
+
+        Raises:
+            UsageError: this installation lacks the folder of the extra.
+        """
+        path = f"vit.extras.{self.extra}.{self.module}"
+        try:
+            return import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not path.startswith(error.name):
+                raise  # a package that the extra needs
+            raise UsageError(
+                f"this installation of vit lacks the part {self.extra!r}", f"restore the folder vit/extras/{self.extra}"
+            ) from error
+
+    def load(self) -> Any:
+        """Import the class or function; UsageError as of `import_module`."""
+        return getattr(self.import_module(), self.name)
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of a command, imported."""
+    return COMMANDS[name].import_module() if name in COMMANDS else import_module(f"vit.commands.{name}")
+
+
+COMMANDS = {
+    "demo": Entry("demo", "command", "demo"),
+    "pretrain": Entry("pretrain", "command", "pretrain"),
+    "push": Entry("hub", "command", "push"),
+    "serve": Entry("serve", "command", "serve"),
+}
+EXECUTORS = {  # of `vit.study.executors.Cluster`
+    "ray": Entry("ray", "tasks", "Ray"),
+    "slurm": Entry("slurm", "tasks", "Slurm"),
+}
+FORMATS = {  # of `vit.export.format.Format`
+    "onnx": Entry("export", "onnx_file", "OnnxFile"),
+    "openvino": Entry("openvino", "files", "OpenVinoFiles"),
+    "coreml": Entry("coreml", "package", "CoreMlPackage"),
+    "hf": Entry("hub", "transformers_folder", "TransformersFolder"),
+}
+INT8 = Entry("int8", "command", "Int8Export")  # of `vit.export.format.Precision`
+TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
+    "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
+    "mlflow": Entry("mlflow", "kind", "Mlflow"),
+}
+PRETRAINING_PLAN = Entry("pretrain", "plan", "plan_of")
+PRETRAINING_PAGE = Entry("pretrain", "page", "write_pretrain_report")

@@ -1,0 +1,171 @@
+"""Several labels for an image: binary cross-entropy or the asymmetric loss over known labels, and validation metrics"""
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import MultilabelExactMatch, MultilabelF1Score, MultilabelStatScores
+from torchmetrics.functional.classification import binary_average_precision
+from torchmetrics.utilities import dim_zero_cat
+
+from vit.tasks.label_text import PRESENT, LabelRows
+from vit.tasks.loss import Loss
+
+Floats = npt.NDArray[np.float64]
+
+LossName = Literal["bce", "asymmetric"]
+
+THRESHOLD = 0.5  # of a label during training: thresholds are fitted at its end
+GAMMA_POSITIVE, GAMMA_NEGATIVE, MARGIN = 1.0, 4.0, 0.05  # of the asymmetric loss, as in timm and the authors' code
+
+
+class MultilabelLoss(Loss):
+    """Mean loss of the known labels of a batch. Unknown labels (-1) have no loss and no gradient.
+
+    The sum over the known labels is divided by (images x labels x expected share of known labels), and not by the
+    number of known labels in the batch. So the gradient of a step is the same in any number of micro-batches and
+    processes, as in `TrainingLoss`. Its expected value is the mean loss of a known label.
+
+    The asymmetric loss (Ridnik et al. 2021, arXiv 2009.14119, equations 4 to 6) has the loss (1 - p)^1 log(p) where a
+    label is present, and q^4 log(1 - q) with q = max(p - 0.05, 0) where it is absent. A label that is present to a
+    share s, after mixup, cutmix or smoothing, has s times the first and 1 - s times the second, as mixup has for any
+    loss. timm's `AsymmetricLossMultiLabel` gives the same values for labels of 0 and 1; the tests compare the two. It
+    interpolates probabilities and exponents of shares, and earlier versions return the sum of a batch alone, which
+    leaves no place for unknown labels. So it is not used here.
+
+    Label smoothing moves a label to its frequency, and not to 0.5 as in timm (the unigram smoothing of Pereyra et al.
+    2017, arXiv 1701.06548). At 0.5 a label of 1 % of the images would get probabilities of at least 5 %.
+
+    Args:
+        name: the loss.
+        label_smoothing: fraction of a label that is replaced by its frequency.
+        frequencies: (K,) frequency of each label among the training images where it is known.
+        known_share: expected fraction of labels that are known, after mixup and cutmix.
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, name: LossName, label_smoothing: float, frequencies: Floats, known_share: float) -> None:
+        super().__init__()
+        self.name = name
+        self.label_smoothing = label_smoothing
+        self.known_share = known_share
+        buffer = torch.tensor(frequencies, dtype=torch.float32)
+        self.register_buffer("frequencies", buffer, persistent=False)  # a checkpoint has no need of it
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of logits (B, K) float32 and labels (B, K): shares from 0 to 1, -1 unknown."""
+        known = labels >= 0
+        shares = labels * (1 - self.label_smoothing) + self.label_smoothing * self.frequencies
+        if self.name == "bce":
+            losses = F.binary_cross_entropy_with_logits(logits, shares, reduction="none")
+        else:
+            losses = asymmetric_losses(logits, shares)
+        return torch.where(known, losses, 0.0).sum() / (labels.numel() * self.known_share)
+
+    def validation_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(n,) binary cross-entropy of every known label of a batch, without smoothing, for both losses."""
+        known = labels >= 0
+        return F.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="none")
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+    def metrics(self, num_classes: int) -> MetricCollection:
+        """The validation metrics by their names in metrics.csv, after "val/". Unknown labels (-1) do not count."""
+        return MetricCollection(
+            {
+                "map": MeanAveragePrecision(num_classes),
+                "micro_f1": MultilabelF1Score(num_classes, THRESHOLD, average="micro", ignore_index=-1),
+                "macro_f1": MacroF1(num_classes, THRESHOLD, average="none", ignore_index=-1),
+                "exact_match": ExactMatch(num_classes, THRESHOLD, ignore_index=-1),
+            },
+            compute_groups=False,
+        )
+
+
+def asymmetric_losses(logits: Tensor, shares: Tensor) -> Tensor:
+    """The asymmetric loss (B, K) of logits (B, K) and the shares (B, K) to which labels are present."""
+    probabilities = logits.sigmoid()
+    present = -((1 - probabilities) ** GAMMA_POSITIVE) * F.logsigmoid(logits)
+    shifted = (probabilities - MARGIN).clamp_min(0)
+    absent = -(shifted**GAMMA_NEGATIVE) * torch.log1p(-shifted)
+    return shares * present + (1 - shares) * absent
+
+
+def frequencies_of(labels: LabelRows) -> Floats:
+    """(K,) frequency of each label among the images where it is known; 0 where it is known of none."""
+    known: Floats = (labels >= 0).sum(axis=0).astype(float)
+    present: Floats = (labels == PRESENT).sum(axis=0).astype(float)
+    return present / known.clip(min=1)
+
+
+def known_share(labels: LabelRows, is_mixed: bool) -> float:
+    """The expected fraction of labels that are known. A label of a mixed image is unknown where one parent's is."""
+    known: Floats = (labels >= 0).mean(axis=0)
+    return float((known**2 if is_mixed else known).mean())
+
+
+class MeanAveragePrecision(Metric):
+    """Mean average precision of the labels that some image has.
+
+    torchmetrics' macro average takes 0 for a label of no image, and few validation images often lack a rare label.
+    """
+
+    preds: list[Tensor]
+    target: list[Tensor]
+
+    def __init__(self, num_labels: int) -> None:
+        super().__init__()
+        self.num_labels = num_labels
+        self.add_state("preds", [], dist_reduce_fx="cat")
+        self.add_state("target", [], dist_reduce_fx="cat")
+
+    def sync(self, *args: Any, **options: Any) -> None:
+        """Join the images of all processes, also where this one has none.
+
+        torchmetrics sends a tensor of another shape and type in place of an empty list, and the processes would hang.
+        """
+        if not len(self.preds):
+            nothing = torch.zeros(0, self.num_labels, device=self.device)
+            self.update(nothing, nothing.long())
+        super().sync(*args, **options)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add images: probabilities (B, K) and labels (B, K), -1 where unknown."""
+        self.preds.append(preds)
+        self.target.append(target)
+
+    def compute(self) -> Tensor:
+        """The mean; NaN where no image has a label."""
+        preds, target = dim_zero_cat(self.preds), dim_zero_cat(self.target)
+        found = [
+            binary_average_precision(preds[known, label], target[known, label])
+            for label, known in enumerate((target >= 0).T)
+            if (target[:, label] == 1).any()
+        ]
+        return torch.stack(found).mean() if found else torch.tensor(torch.nan, device=preds.device)
+
+
+class MacroF1(MultilabelStatScores):
+    """Mean F1 of the labels that some image has or is given; torchmetrics takes 0 for the others."""
+
+    def compute(self) -> Tensor:
+        """The mean; NaN where there is no such label."""
+        right, false, _, missed, _ = super().compute().T.float()
+        either = 2 * right + false + missed
+        return (2 * right / either)[either > 0].mean()
+
+
+class ExactMatch(MultilabelExactMatch):
+    """Fraction of the images whose known labels are all right; images without a known label do not count."""
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add images: probabilities (B, K) and labels (B, K), -1 where unknown."""
+        judged = (target >= 0).any(dim=1)
+        if judged.any():
+            super().update(preds[judged], target[judged])

@@ -1,1 +1,0 @@
-"""Learning from images without labels: objectives, their training, and the backbone that is kept"""
