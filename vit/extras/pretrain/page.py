@@ -10,9 +10,9 @@ from vit.extras.pretrain.figures import AUGMENTED, NEIGHBOR_PICTURES, RECONSTRUC
 from vit.extras.pretrain.neighbor_accuracy import NEIGHBORS
 from vit.extras.pretrain.pretrainer import KNN
 from vit.plain_files import read_text
-from vit.report.inline_figure import drawn
 from vit.report.page import inline, write_page
 from vit.report.run_tables import facts
+from vit.report.style import drawn
 
 
 def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) -> None:
