@@ -1,6 +1,7 @@
 """Reads all images of a data set before the first step, for `vit train` and `vit study`"""
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from vit.training.distributed.meeting import Meeting
     from vit.training.recipes.image_options import DataConfig
 
+_READ_AHEAD = "read ahead"  # key of what each process says when its share is read
 _NOTHING = "null"  # each process searches
 _LARGEST = 4 * 2**20  # characters of clusters that are sent to the other processes
 
@@ -23,7 +25,7 @@ def find_bursts(
 ) -> None:
     """Search files for near-duplicates with progress; the plan that is made next knows them then.
 
-    The first of several processes searches, and the others take what it found.
+    The first of several processes searches, after each that is there has read a share. The others take what it found.
 
     Args:
         listed: images of DATA; None: they have a name, and are in memory.
@@ -34,6 +36,9 @@ def find_bursts(
     def search() -> str:
         if source is None:
             return _NOTHING
+        if meeting is not None and meeting.num_present > 1:
+            _read_ahead(source, reporter, meeting)
+            meeting.collected(_READ_AHEAD, "")
         with ProgressReport(reporter, "image compared") as progress:
             text = json.dumps(_clusters(source, data, progress.update))
         return text if len(text) < _LARGEST else _NOTHING
@@ -41,6 +46,10 @@ def find_bursts(
     if meeting is None:
         search()
         return
+    if not is_first() and meeting.num_present > 1:
+        with suppress(VitError):
+            _read_ahead(source, reporter, meeting)
+        meeting.collected(_READ_AHEAD, "")  # also without images: the first process waits for it
     found = json.loads(meeting.decided("bursts", search))
     if source is not None and found is not None and not is_first():
         _clusters(source, data, known=found)
@@ -53,6 +62,16 @@ def _clusters(
     from vit.data.groups import with_groups
 
     return clusters_of(with_groups(source, data.groups), progress, known)
+
+
+def _read_ahead(source: "Source | None", reporter: Reporter, meeting: "Meeting") -> None:
+    """Read a share of the files, whose hashes are kept where the processes of one user see them."""
+    if source is None or any(one.arrays is not None or one.reader is not None for one in source.splits.values()):
+        return
+    from vit.data.contents import read_share
+
+    with ProgressReport(reporter, "image read") as progress:
+        read_share(source, progress.update, rank=meeting.rank, num_shares=meeting.num_present)
 
 
 def read_images(source: "Source", reporter: Reporter) -> "Contents":
