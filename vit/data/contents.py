@@ -72,14 +72,11 @@ class Contents:
 
 
 def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:
-    """The contents of images that were read before, possibly in other splits.
+    """The contents of images that were read before, possibly in other splits; None if a path was not.
 
     Args:
         source: the images.
         hashes: {path: content hash}, as `Contents.by_path` gives them.
-
-    Returns:
-        None if a path of the source is not among the hashes.
     """
     if any(path not in hashes for samples in source.splits.values() for path in samples.paths):
         return None
@@ -169,11 +166,8 @@ class KnownHashes:
 
     def read(self, samples: Samples, index: int) -> ReadImage:
         """The content hash of a file as it was read before, or is read now."""
-        before = self._key(samples, index)
-        if before is not None and len(self._rows):
-            place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(before[0][:8], "little")))
-            if place < len(self._rows) and self._rows[place, :2].tobytes() == before[0]:
-                return self._rows[place, 2:].tobytes().hex(), ""
+        if kept := self._kept(self._key(samples, index)):
+            return kept, ""
         try:
             return content_hash(self.encoded(samples, index)), ""
         except ImageError as error:
@@ -183,10 +177,20 @@ class KnownHashes:
         """The bytes of a file. Their hash is kept. ImageError where they are not an image within the limits."""
         before = self._key(samples, index)
         data = samples.encoded(index)
+        if self._kept(before):  # its header was checked then
+            return data
         check_header(data, samples.name(index))
         if before is not None and before[1] and self._key(samples, index) == before:
             self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
         return data
+
+    def _kept(self, key: tuple[bytes, bool] | None) -> str:
+        """The content hash of a file that was read before; "" where it was not."""
+        if key is None or not len(self._rows):
+            return ""
+        place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(key[0][:8], "little")))
+        is_known = place < len(self._rows) and self._rows[place, :2].tobytes() == key[0]
+        return self._rows[place, 2:].tobytes().hex() if is_known else ""
 
     def save_now_and_then(self) -> None:
         """Save what is new, once a minute."""
