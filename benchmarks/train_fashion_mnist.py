@@ -57,11 +57,11 @@ class Stopwatch(Listener):
 
 def ours(arguments: argparse.Namespace) -> float:
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.recipe_layers import Given
+    from vit.commands.recipe_layers import RecipeLayers
     from vit.training.fit import fit
     from vit.training.planning.plan import make_plan
 
-    recipe = Given((RECIPE, NETWORK)).recipe()
+    recipe = RecipeLayers((RECIPE, NETWORK)).recipe()
     plan = make_plan(replace(recipe, data=replace(recipe.data, root=arguments.root)))
     watch = Stopwatch(arguments.steps or plan.steps_per_epoch * arguments.epochs - WARMUP_STEPS, plan.batch_size)
     with tempfile.TemporaryDirectory() as folder:

@@ -101,7 +101,7 @@ def our_plan(folder: Path, size: Size) -> Plan:
         "network": size.name, "image_size": size.image_size, "init_from": "none", "augment": "none", "wandb": "off",
         "optim.steps": 100_000, "batch_size": size.batch, "optim.clip_norm": 0, "data.test": 0, "data.cache": "memory",
     }  # fmt: skip
-    return make_plan(read_values(folder, (), None, options).given.recipe())
+    return make_plan(read_values(folder, (), None, options).layers.recipe())
 
 
 def peer_step(network: nn.Module, size: Size, channels_last: bool = False) -> Side:

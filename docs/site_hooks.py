@@ -1,7 +1,7 @@
 """Hooks of the documentation site: pages generated from the code, and a check that pages load nothing from elsewhere.
 
 MkDocs calls the functions named `on_...` (mkdocs.yml lists this file). The command reference is the output of
-`vit COMMAND --help`. The API reference has a page for what `import vit` offers and one for each room of the package.
+`vit COMMAND --help all`. The API reference has a page for what `import vit` offers, and one for each room.
 """
 
 import ast
@@ -45,12 +45,9 @@ def command_names() -> list[str]:
 
 
 def help_of(name: str) -> str:
-    """What `vit NAME --help` prints."""
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-    command = [sys.executable, "-m", "vit", name, "--help"]
-    done = subprocess.run(  # noqa: S603
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    """What `vit NAME --help all` prints."""
+    command = [sys.executable, "-m", "vit", name, "--help", "all"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout.strip()
 
 
@@ -58,7 +55,7 @@ def command_page(name: str, text: str) -> str:
     """The page of one command: its help, and a link to the function of the same name."""
     home = public_functions().get(name)
     link = f"In Python the same command is [`vit.{name}`][{home}]. " if home else ""
-    return f"# vit {name}\n\n{link}This page is the output of `vit {name} --help`.\n\n```text\n{text}\n```\n"
+    return f"# vit {name}\n\n{link}This page is the output of `vit {name} --help all`.\n\n```text\n{text}\n```\n"
 
 
 def public_functions() -> dict[str, str]:

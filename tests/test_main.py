@@ -2,15 +2,19 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import torch
 
 import vit.__main__ as program
 from vit.errors import ResourceError
+from vit.training.recipes.recipe import Recipe
 
 COMMANDS = sorted(program.COMMANDS)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(program.__file__).parents[1])}
@@ -64,11 +68,14 @@ def test_version_is_the_package_s(vit):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_shows_defaults_and_an_example(vit, command):
+def test_help_of_a_command_is_one_screen_with_an_example(vit, command):
     answer = vit(command, "--help")
     assert answer.code == 0 and answer.err == ""
+    lines = answer.out.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) < 80, "one screen"
     assert f"example: vit {command}" in answer.out
-    assert command == "env" or ("(type: " in answer.out and "default: " in answer.out)  # env has no options
+    whole = vit(command, "--help", "all")
+    assert whole.code == 0 and len(whole.out) >= len(answer.out) - 200
 
 
 def test_env_names_versions_device_and_extras_and_no_path(vit, here):
@@ -90,17 +97,29 @@ def test_short_help_flag(vit):
     assert vit("train", "-h").out == vit("train", "--help").out
 
 
-def test_train_help_names_every_key_of_a_recipe(vit):
-    from vit.commands.recipe_options import SECTIONS
-
+def test_train_help_shows_the_usual_options_with_their_defaults(vit):
     helped = vit("train", "--help").out
-    for section, kind in SECTIONS.items():
-        for key in kind.__annotations__:
-            assert f"--{section}.{key}" in helped
+    assert helped.startswith("usage: vit train [DATA] [options]\n")
+    for line in ("  --epochs N .*\\[50\\]", "  --lr X .*\\[0.001\\]", "  --network NAME .*\\[auto\\]", "length:"):
+        assert re.search(f"^{line}$", helped, re.MULTILINE), line
+
+
+def test_help_of_a_section_names_every_key_of_it(vit):
+    sections = {name: kind for name, kind in get_type_hints(Recipe).items() if is_dataclass(kind)}
+    whole = vit("train", "--help", "all").out
+    for section, kind in sections.items():
+        helped = vit("train", "--help", section).out
+        for item in fields(kind):
+            keys = (
+                [f"{item.name}.{part.name}" for part in fields(item.type)] if is_dataclass(item.type) else [item.name]
+            )
+            assert all(f"--{section}.{key}" in helped and f"--{section}.{key}" in whole for key in keys)
+        assert not any(f"--{other}." in helped for other in sections.keys() - {section})
+    refused(vit("train", "--help", "optm"), 2, "no such section", "did you mean 'optim'?")
 
 
 def test_train_help_names_what_decides_the_test_images(vit):
-    told = " ".join(vit("train", "--help").out.split()).partition("--data.split_seed SPLIT_SEED ")[2]
+    told = " ".join(vit("train", "--help", "data").out.split()).partition("--data.split_seed ")[2]
     assert "`split_seed`, `validation`, `test`, `groups` and `bursts`" in told.partition("--data.groups")[0]
 
 

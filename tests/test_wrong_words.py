@@ -24,6 +24,9 @@ for line in sys.stdin:
 WRONG = [
     ("train digits --network vit_tiny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),
     ("train digits --network resnet_18", 2, "did you mean 'resnet18_cifar' or 'resnet18'?"),
+    ("train digits --network vit_tiny_patch16_224 --image_size 95", 2, "95 is not divisible by patch_size 16"),
+    ("study digits --set optim.lrr=3", 2, "vit train has no option --optim.lrr; did you mean '--optim.lr'?"),
+    ("study digits --vary data.rot=3", 2, "did you mean '--data.root'?"),
     ("train nothing", 2, "DATA 'nothing'"),
     ("train no/thing", 3, "there is no no/thing"),
     ("train empty", 3, "empty has no class folders"),
@@ -58,7 +61,7 @@ WRONG = [
     ("train digits --patience 3", 2, "there is no early stopping"),
     ("train digits --resize_mode squash", 2, "did you mean '--model.preprocess.resize_mode'?"),
     ("train digits --imgsz 32", 2, "did you mean '--image_size'?"),
-    ("train digits --nothing_like_it 3", 2, "no option --nothing_like_it; see 'vit train --help'"),
+    ("train digits --nothing_like_it 3", 2, "no option --nothing_like_it; see 'vit train --help all'"),
     ("predict m.ckpt empty --sort", 2, "no option --sort; see 'vit predict --help'"),
     ("version", 2, "there is no command 'version'; choose one of"),
     ("models vit_tny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),

@@ -37,7 +37,7 @@ PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- gpu: make gpu -->", "<!-- end of gpu -->"
 PEERS = ("--peers", "timm", "torchvision")
 BUDGET = 540  # seconds, of which a row takes what is left at most
-NEEDED = ("torch", "torchvision", "lightning", "timm", "torchmetrics", "jsonargparse", "docstring_parser", "sklearn",
+NEEDED = ("torch", "torchvision", "lightning", "timm", "torchmetrics", "yaml", "sklearn",
           "scipy", "rich", "matplotlib", "safetensors", "pyarrow", "fsspec", "jinja2", "PIL", "pytest", "hypothesis",
           "httpx")  # fmt: skip
 

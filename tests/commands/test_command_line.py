@@ -99,10 +99,9 @@ def test_help_has_the_docstring_and_the_types(capsys):
         run_command(paint, ["--help"])
     out = " ".join(capsys.readouterr().out.split())
     for words in (
-        "usage: vit paint ", "RUN|CKPT IMAGES [IMAGES ...]",
-        "Paint images.", "a run, 100 % of it (required, type: str)",
-        "files, folders", "--color {red,blue} 50 % of the paint", "--output OUTPUT",
-        "how many (type: PositiveInt | null, default: null)",
+        "usage: vit paint RUN|CKPT IMAGES ... [options] Paint images.", "RUN|CKPT a run, 100 % of it",
+        "IMAGES files, folders", "--color red|blue 50 % of the paint [red]", "--top_k N how many", "--deep below the",
+        "--careful true|false with care [true]", "--output VALUE null: none",
     ):  # fmt: skip
         assert words in out
     assert out.endswith("example: vit paint runs/1 a.png --deep") and "Something" not in out
@@ -121,7 +120,9 @@ def test_help_has_the_docstring_and_the_types(capsys):
         ("m a --top_k.x 2", "top_k has no options of its own; give its value: --top_k VALUE"),
         ("m a --model.x 2", "vit paint has no option --model.x; "),  # not another value of the model
         ("m a --images.color=b", "vit paint has no option --images.color; did you mean '--color'?"),
-        ("m a --deep maybe b", "cannot use the word 'maybe'"),
+        ("m a --deep maybe b", "deep is maybe; give true or false"),
+        ("m a --color red b", "cannot use the word 'b'"),
+        ("m a --color", "--color needs a value"),
     ],
 )
 def test_wrong_words_are_told(line, words):
@@ -140,7 +141,7 @@ def test_actions_of_one_name(capsys):
     with pytest.raises(SystemExit):
         run_command(actions, ["-h"], "do")
     said = capsys.readouterr().out
-    assert "usage: vit do paint " in said and "usage: vit do label " in said
+    assert "vit do paint:\n  Paint images." in said and "vit do label:\n  Label." in said
 
 
 def test_python_values_are_checked_in_the_same_words():
@@ -171,16 +172,16 @@ def functions():
 @pytest.mark.parametrize(("name", "function"), list(functions()))
 def test_the_signature_is_the_command_line(name, function):
     parser = command_parser(function, name)
-    actions = {action.dest: action for action in parser._actions if action.dest != "help"}
     parameters = dict(inspect.signature(function).parameters)
     shared = [parameters.pop(name) for name, one in list(parameters.items()) if one.kind is one.VAR_KEYWORD]
     parameters |= dict.fromkeys([item.name for one in shared for item in fields(get_args(one.annotation)[1])])
-    assert list(actions) == list(parameters)
-    for dest, action in actions.items():
-        is_option = parameters[dest] is None or parameters[dest].kind is inspect.Parameter.KEYWORD_ONLY
-        assert action.option_strings == ([f"--{dest}"] if is_option else [])
-        assert action.help and (not action.help.endswith(".") or action.help.endswith("...")), dest
-    assert f"{parser.epilog} ".startswith(f"example: vit {name} ")
+    assert list(parser.by_name) == list(parameters)
+    for option in parser.options:
+        parameter = parameters[option.name]
+        is_option = parameter is None or parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert option.is_positional is not is_option
+        assert option.about and (not option.about.endswith(".") or option.about.endswith("...")), option.name
+    assert f"{parser.example} ".startswith(f"vit {name} ")
     documented = inspect.getdoc(function)
     returned = inspect.signature(function).return_annotation
     assert ("Returns:" in documented) == (returned is not None), name

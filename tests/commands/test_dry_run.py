@@ -51,7 +51,8 @@ def test_a_file_in_place_of_the_recipe_is_said(vit, here):
 
 def test_training_without_data_says_what_it_trains_on(vit, here):
     assert DIGITS in vit("train", "--dry_run").err
-    assert DIGITS in vit("train", "--dry_run", "--config", "imagenet", "--network", "vit_nano_patch2_8").err
+    (here / "small.yaml").write_text("model: {network: {name: vit_nano_patch2_8}}\n")
+    assert DIGITS in vit("train", "--dry_run", "--config", "small.yaml").err
     for words in (("digits",), ("--data.source=digits",), ("--config", "digits"), ("--config=digits_cnn",)):
         assert DIGITS not in vit("train", "--dry_run", *words).err
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.commands.test_train_errors import refused
-from vit.commands.recipe_layers import Given
+from vit.commands.recipe_layers import RecipeLayers
 from vit.commands.recipe_options import SHORT
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
@@ -95,8 +95,8 @@ def test_a_network_above_a_recipe_has_its_own_size(name, vit, here):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("imagenet --network vit_base_patch16_224", {"pool": "mean", "pos_embed": "sincos2d"}),
-        ("imagenet --network resnet50", {}),
+        ("large.yaml --network vit_base_patch16_224", {"pool": "mean", "pos_embed": "sincos2d"}),
+        ("large.yaml --network resnet50", {}),
         ("fashion_mnist --network vit_mini_patch4_28 --model.network.depth 3", {"pool": "mean", "depth": 3}),
         ("cifar10 --network vit_nano_patch2_8 --model.network.depth 3", {**OTHERS, "depth": 3}),
         ("cifar10 --network auto", OTHERS),
@@ -109,6 +109,9 @@ def test_options_that_are_not_a_size_stay(words, expected, printed, here):
         "model: {network: {name: resnet10_small, widths: [4, 4, 4, 4], zero_init_last: true}}\n"
     )
     (here / "nameless.yaml").write_text("model: {network: {depth: 2}}\n")
+    (here / "large.yaml").write_text(
+        "model: {network: {name: vit_large_patch16_224, pool: mean, pos_embed: sincos2d}}\n"
+    )
     network = printed("train", "digits", "--config", *words.split())["model"]["network"]
     assert network == {"name": words.split()[2], **expected}
 
@@ -128,10 +131,10 @@ def test_a_wrong_network_above_a_recipe_is_refused(vit, here):
 
 
 def test_recipes_that_one_parser_has_read_share_no_value():
-    first, second = (Given(("digits",)).recipe() for _ in range(2))
+    first, second = (RecipeLayers(("digits",)).recipe() for _ in range(2))
     first.model.network["depth"] = 9
     first.model.preprocess.mean = [0.0]
-    assert second == Given(("digits",)).recipe() and second.model.network != first.model.network
+    assert second == RecipeLayers(("digits",)).recipe() and second.model.network != first.model.network
 
 
 EMPTY = "optim:\n#  epochs: 3\n"
@@ -142,7 +145,7 @@ EMPTY = "optim:\n#  epochs: 3\n"
 def test_an_empty_section_of_a_recipe_has_no_values(text, here):
     """It was an internal error: a section must be a mapping."""
     (here / "mine.yaml").write_text(text)
-    assert Given(("digits", "mine.yaml")).recipe() == Given(("digits",)).recipe()
+    assert RecipeLayers(("digits", "mine.yaml")).recipe() == RecipeLayers(("digits",)).recipe()
     series = series_of(read_words(["digits", "--networks", "mine.yaml,vit_nano_patch2_8"]))
     assert len(series) == 2
 
@@ -163,6 +166,7 @@ def test_an_empty_section_of_a_recipe_has_no_values(text, here):
         ("network: x\n", ("give model.network.name, in a file the key 'name' below 'model:' and 'network:'",)),
         ("resume: auto\n", ("'resume'", "not an option of a recipe", "give --resume")),
         ("dry_run: true\n", ("'dry_run'", "give --dry_run")),
+        ("optim.lr: 1\noptim: {lr: 2}\n", ("optim.lr is given twice", "keep one")),
     ],
 )
 @pytest.mark.parametrize("command", ["train", "crossval"])
@@ -199,12 +203,12 @@ def test_none_in_python_is_refused_where_an_option_must_have_a_value(name):
     """Some ended in a TypeError or a KeyError, and others were accepted."""
     dotted = SHORT.get(f"--{name}", name).removeprefix("--")
     with pytest.raises(UsageError, match=f"{re.escape(dotted)} is None; give a value, or leave it out"):
-        read_values("digits", (), None, {name: None}).given.recipe()
+        read_values("digits", (), None, {name: None}).layers.recipe()
 
 
 def test_none_stays_a_value_of_options_that_may_have_none():
     names = ["optim.steps", "init_from", "batch_size", "name", "data.groups", "augment.rotate", "checkpoint_every"]
-    recipe = read_values("digits", (), None, dict.fromkeys(names)).given.recipe()
+    recipe = read_values("digits", (), None, dict.fromkeys(names)).layers.recipe()
     assert recipe.model.init_from is None and recipe.optim.batch_size is None and recipe.augment.rotate is None
 
 
@@ -215,7 +219,7 @@ def test_none_stays_a_value_of_options_that_may_have_none():
         (("--epochs", "null"), "optim.epochs is None; give a whole number"),
         (("--lr", "null"), "optim.lr is None; give a number"),
         (("--lr", "[1]"), "optim.lr is a list; give a number"),
-        (("--network", "null"), "give a name of 'vit models', or auto"),
+        (("--network", "null"), "model.network.name is None; give a "),
     ],
 )
 def test_null_on_the_command_line_is_refused_as_other_values_are(words, error, vit):
@@ -224,17 +228,17 @@ def test_null_on_the_command_line_is_refused_as_other_values_are(words, error, v
 
 @pytest.mark.parametrize("data", ["digits", "photos"])
 def test_none_for_the_network_in_python_is_refused(data):
-    with pytest.raises(UsageError, match="give a name of 'vit models', or auto"):
-        read_values(data, (), None, {"network": None}).given.recipe()
+    with pytest.raises(UsageError, match=r"model\.network\.name is None; give a value"):
+        read_values(data, (), None, {"network": None}).layers.recipe()
 
 
 def test_a_recipe_for_a_gpu_names_the_one_for_a_cpu_and_its_time():
     """Before, `vit train cifar10` planned 10,000 steps of 1,024 images on a CPU without a word."""
-    cifar10 = read_values("cifar10", None, None, {}).given
+    cifar10 = read_values("cifar10", None, None, {}).layers
     assert cifar10.note_for_cpu() == (
-        "the recipe cifar10 is for a GPU; --config cifar10_cpu is for a CPU: 2.3 h on 1 core of an Intel Xeon"
+        "the recipe cifar10 is for a GPU; --config cifar10_cpu is for a CPU: 2.3 h a run on 1 core of an Intel Xeon"
     )
     assert "--config cifar10_cpu_cnn is for" in cifar10.with_option("network", "resnet18_cifar").note_for_cpu()
-    for silent in (cifar10.with_option("init_from", "w.pth"), read_values("digits", None, None, {}).given):
+    for silent in (cifar10.with_option("init_from", "w.pth"), read_values("digits", None, None, {}).layers):
         assert silent.note_for_cpu() == ""
-    assert read_values("cifar10", "cifar10_cpu", None, {}).given.note_for_cpu() == ""
+    assert read_values("cifar10", "cifar10_cpu", None, {}).layers.note_for_cpu() == ""

@@ -19,7 +19,7 @@ def test_the_launcher_decides_how_many_processes_go_on(tmp_path, monkeypatch, op
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "last.ckpt").touch()
     (run / "config.yaml").write_text(dump(Recipe(trainer=TrainerConfig(devices=2, num_nodes=2))))
-    given = read_words(("--resume", str(run), *options)).given
+    given = read_words(("--resume", str(run), *options)).layers
     monkeypatch.delenv("RANK", raising=False)
     expected = 3 if devices == 3 else 2
     assert recipe_of(run, given).trainer.devices == expected

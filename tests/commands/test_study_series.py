@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vit.commands.recipe_layers import AUTO
+from vit.commands.recipe_options import AUTO
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 from vit.commands.train_options import read_words as read_train_words
@@ -41,7 +41,7 @@ def test_a_cell_has_the_recipe_of_a_training(networks, options, tmp_path, monkey
     given = [f"--{name}={value}" for name, value in options.items() if name != "data.source"]
     is_recipe = networks in (RECIPE, "finetune")
     choice = f"--config={networks}" if is_recipe else f"--network={networks}"
-    expected = read_train_words([data, choice, *given, "--wandb=off"]).given.recipe()
+    expected = read_train_words([data, choice, *given, "--wandb=off"]).layers.recipe()
     if expected.model.init_from in (AUTO, "none"):  # a network with a name starts from random weights
         expected = replace(expected, model=replace(expected.model, init_from=None))
     words = [data, "--networks", networks, *(f"--set={word.removeprefix('--')}" for word in given)]

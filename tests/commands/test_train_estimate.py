@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vit.commands import train_estimate
-from vit.commands.train_estimate import Estimate
+from vit.commands import train_progress
+from vit.commands.train_progress import Estimate
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 
@@ -20,7 +20,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(train_estimate.time, "perf_counter", clock.perf_counter)
+    monkeypatch.setattr(train_progress.time, "perf_counter", clock.perf_counter)
     return clock
 
 

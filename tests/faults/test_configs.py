@@ -147,19 +147,6 @@ def test_keys_of_an_anchor_stand_once(vit, tmp_path):
     assert "seed: 3" in vit("train", "--config", tmp_path / "recipe.yaml", "--print_config").out
 
 
-@pytest.mark.faults("K1")
-def test_an_option_of_earlier_versions(vit, tmp_path):
-    (tmp_path / "recipe.yaml").write_text("optim: {warmup_epochs: 3}\n")
-    for words in (("digits", "--optim.warmup_epochs", 3), ("--config", tmp_path / "recipe.yaml")):
-        refused(vit("train", *words, "--out", tmp_path), 2, "optim.warmup_epochs; give optim.warmup, a fraction")
-    (tmp_path / "recipe.yaml").write_text("optim: {min_lr: 0.1}\n")
-    for words in (("digits", "--optim.min_lr", 0.1), ("--config", tmp_path / "recipe.yaml")):
-        refused(
-            vit("train", *words, "--out", tmp_path), 2, "optim.min_lr; give optim.min_lr_ratio, with the same value"
-        )
-    refused(vit("study", "digits", "--set", "optim.min_lr=0.1", "--out", tmp_path), 2, "give optim.min_lr_ratio")
-
-
 numbers = st.floats(1e-30, 1e30)
 shares = st.floats(0, 1, exclude_max=True)
 names = st.text("abcxyz0189 -_./é日", min_size=1, max_size=20).map(str.strip).filter(bool)
@@ -189,7 +176,7 @@ def test_numbers_as_people_write_them(vit, tmp_path, text, value):
     (tmp_path / "printed.yaml").write_text(printed.out)
     again = read_recipe(tmp_path / "printed.yaml")
     assert again.optim.lr == value
-    assert plain(again) == plain(read_words(["digits", "--lr", text]).given.recipe())
+    assert plain(again) == plain(read_words(["digits", "--lr", text]).layers.recipe())
     assert yaml.safe_load(printed.out)["optim"]["lr"] == value
 
 

@@ -5,13 +5,14 @@ import pytest
 from vit.commands.recipe_options import make_parser, to_recipe
 from vit.errors import UsageError
 from vit.study.spec import make_series
+from vit.training.recipes.recipe import Recipe
 
 NANO = {"ViT": ["--model.network.name=vit_nano_patch2_8"]}
 
 
 def read(options):
     parser = make_parser()
-    return to_recipe(parser, parser.parse_args(list(options)))
+    return to_recipe(Recipe, parser.read_words(list(options)))
 
 
 def test_every_combination_of_varied_values_is_a_series():

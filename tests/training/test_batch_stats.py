@@ -11,7 +11,7 @@ from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
 from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
-from vit.commands.recipe_layers import Given
+from vit.commands.recipe_layers import RecipeLayers
 from vit.data.loader import labeled_images
 from vit.models.spec import create_network
 from vit.training.oom_retry import describe_parts, with_more_parts
@@ -79,7 +79,8 @@ def test_batch_norms_compute_as_in_evaluation_and_dropout_does_not():
 
 
 def plan_of(colors, cnn, **model):
-    recipe = Given(options={"data": {"source": str(colors)}, "model": {"init_from": str(cnn), **model}}).recipe()
+    options = {f"model.{name}": value for name, value in {"init_from": str(cnn), **model}.items()}
+    recipe = RecipeLayers(options={"data.source": str(colors), **options}).recipe()
     return make_plan(replace(recipe, optim=replace(recipe.optim, batch_size=2)))
 
 

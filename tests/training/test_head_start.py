@@ -13,7 +13,7 @@ from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.load import load
-from vit.commands.recipe_layers import Given
+from vit.commands.recipe_layers import RecipeLayers
 from vit.models.spec import create_network
 from vit.training import head_start
 from vit.training.head_start import fits_head, start_head
@@ -30,8 +30,9 @@ def plan_of(colors, digits_run):
 
     def make(**model):
         start = {"init_from": str(digits_run.best), "init_head": "probe"}
-        options = {"data": {"source": str(colors)}, "model": {**start, **model}}
-        return make_plan(Given(options=options).recipe())
+        options = {f"model.{name}": value for name, value in {**start, **model}.items()}
+        options["data.source"] = str(colors)
+        return make_plan(RecipeLayers(options=options).recipe())
 
     return make
 
@@ -71,7 +72,7 @@ def test_only_the_last_layer_is_fitted_and_training_begins_in_training_mode(plan
     ("name", "expected"), [("resnet10_small", True), ("convnext_tiny", True), ("vit_nano_patch2_8", False)]
 )
 def test_the_recipe_fits_the_last_layer_of_a_cnn(name, expected):
-    recipe = Given(options={"model": {"init_from": "weights.safetensors"}}).recipe()
+    recipe = RecipeLayers(options={"model.init_from": "weights.safetensors"}).recipe()
     assert recipe.model.init_head == "auto"
     network = create_network(name, 3)
     assert fits_head(recipe.model, network) == expected
@@ -89,7 +90,9 @@ def test_where_no_probe_is_needed_none_is_fitted(plan_of, case):
 
 
 def test_a_head_for_these_classes_stays(digits_run):
-    plan = make_plan(Given(options={"model": {"init_from": str(digits_run.best), "init_head": "probe"}}).recipe())
+    plan = make_plan(
+        RecipeLayers(options={"model.init_from": str(digits_run.best), "model.init_head": "probe"}).recipe()
+    )
     network, lines = start(plan)
     assert not any("last layer" in line for line in lines)
     assert torch.equal(network.state_dict()["head.weight"], load(digits_run.best)[0].state_dict()["head.weight"])

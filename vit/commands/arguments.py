@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.command_line import Metavar
 from vit.errors import ResourceError, UsageError
+from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:
     from vit.console import Reporter
 
-    PositiveInt = int
-else:
-    from jsonargparse.typing import PositiveInt as PositiveInt
-
-DRY_RUN = "--dry_run"
 
 StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
@@ -102,18 +98,12 @@ def warn_of_unfinished(lacks: str, reporter: "Reporter") -> None:
         reporter.notice(f"WARNING: {unfinished_words(lacks)}")
 
 
-def with_dry_run(words: Sequence[str]) -> list[str]:
-    """The words of a command line with `--dry_run` and its value, which may be left out, as one word."""
-    found: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word == DRY_RUN:
-            word += f"={rest.pop(0) if rest and rest[0] in ('true', 'false') else 'true'}"
-        found.append(word)
-    return found
-
-
 def without_dry_run(words: Sequence[str]) -> str:
     """The words of a command line without `--dry_run` and its value, as one text."""
-    return shlex.join(word for word in with_dry_run(words) if not word.startswith(DRY_RUN))
+    kept: list[str] = []
+    is_after = False
+    for word in words:
+        if word.partition("=")[0] != "--dry_run" and not (is_after and word in ("true", "false")):
+            kept.append(word)
+        is_after = word == "--dry_run"
+    return shlex.join(kept)

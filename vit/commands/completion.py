@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from vit.commands import study_options
 from vit.commands.command_line import command_parser
 from vit.commands.configs import shipped_configs
 from vit.commands.crossval import crossval_parser
+from vit.commands.option_values import REQUIRED, choices
+from vit.commands.options import Option
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT, make_parser
 from vit.data.dataset_names import KNOWN
@@ -27,7 +29,6 @@ from vit.training.recipes.pretrain_recipe import PretrainRecipe
 SHELLS = ("bash", "zsh", "fish")
 _LONGEST = 72  # characters of an option's help
 _SAFE = re.compile(r"[\w./+-]+", re.ASCII)  # words that no shell expands
-_FLAGS = ("dry_run", "print_config")  # options without a value, beside those that the parser knows
 _Complete = dict[str, str]  # shell -> what completes a value there
 _RECIPE_PARSERS: dict[str, Callable[[], Parser]] = {  # of commands whose options also come from files
     "train": make_parser,
@@ -114,7 +115,7 @@ def _whole(commands: Mapping[str, str]) -> argparse.ArgumentParser:
             continue
         actions = one.add_subparsers()
         for action, parser in parsers.items():
-            about = _short(parser.description or "")
+            about = _short(parser.about)
             _copy(name, parser, actions.add_parser(action, help=about, add_help=False, allow_abbrev=False), known)
     return whole
 
@@ -131,58 +132,47 @@ def _parsers(name: str) -> Parser | dict[str, Parser]:
 
 def _copy(name: str, parser: Parser, to: argparse.ArgumentParser, known: Mapping[str, _Names]) -> None:
     """Copy the arguments of a command."""
-    takes_recipes = bool(parser.short)
-    for action in parser._actions:
-        is_section = action.metavar == "CONFIG"  # jsonargparse's `--optim FILE`
-        if is_section or action.help == argparse.SUPPRESS or "--help" in action.option_strings:
+    for option in parser.options:
+        if option.is_hidden:
             continue
-        if action.option_strings:
-            short = [word for word, dotted in SHORT.items() if takes_recipes and dotted in action.option_strings]
-            _add(to, [*short, *action.option_strings], action, _kind(name, action.dest, known))
-        else:
-            _add(to, [action.dest], action, known["data"] if action.dest in ("data", "source") else None)
-    if takes_recipes:
-        network = ["--network", SHORT["--network"]]
-        _add(to, network, argparse.Action(network, "network", help="network: a name of 'vit models'"), known["network"])
-        _add(to, ["data"], argparse.Action([], "data", nargs="?", help="images"), known["data"])
+        short = [flag for flag, dotted in parser.short.items() if dotted == f"--{option.name}"]
+        words = [option.metavar.lower() if option.metavar == "DATA" else option.name]
+        if not option.is_positional:
+            words = [*short, f"--{option.name}"]
+        _add(to, words, option, _names_of(name, option, known))
+    if parser.short:
+        network = Option("model.network.name", str, "network: a name of 'vit models'")
+        _add(to, ["--network", SHORT["--network"]], network, known["network"])
     to.add_argument("--help", action="store_true", help="show the options")
     to.add_argument("--debug", action="store_true", help="show the place of an error in the program")
 
 
-def _kind(name: str, dest: str, known: Mapping[str, _Names]) -> _Names | None:
+def _names_of(name: str, option: Option, known: Mapping[str, _Names]) -> _Names | None:
     """The names that an option takes; None: those of its type, or paths."""
-    if dest == "config":
+    if option.is_positional:
+        return known["data"] if option.metavar == "DATA" or option.name in ("data", "source") else None
+    if option.name == "config":
         return known["study" if name == "study" else "config"]
-    return known["network"] if dest in ("networks", "backbones") else None
+    return known["network"] if option.name in ("networks", "backbones") else None
 
 
-def _add(to: argparse.ArgumentParser, words: Sequence[str], action: Any, names: _Names | None) -> None:
+def _add(to: argparse.ArgumentParser, words: Sequence[str], option: Option, names: _Names | None) -> None:
     """Add one argument, with what completes its value."""
     import shtab
 
-    options: dict[str, Any] = {"help": _short(action.help or "")}
-    words = [word for word in words if not word.endswith("+")]  # jsonargparse's `--sizes+` appends to a file's value
-    is_option = words[0].startswith("-")
-    if is_option and (action.const is True or action.dest in _FLAGS):
-        to.add_argument(*words, action="store_true", **options)
+    settings: dict[str, Any] = {"help": _short(option.about)}
+    if option.is_flag:
+        to.add_argument(*words, action="store_true", **settings)
         return
-    if not is_option and action.nargs is not None:
-        options["nargs"] = action.nargs
-    choices = _choices(getattr(action, "_typehint", None))
-    if names is None and choices:
-        to.add_argument(*words, choices=choices, **options)
+    if option.is_positional:
+        several = ("+" if option.default is REQUIRED else "*") if option.takes_several else "?"
+        settings["nargs"] = None if several == "?" and option.default is REQUIRED else several
+    of_type = choices(option.kind)
+    if names is None and of_type:
+        to.add_argument(*words, choices=of_type, **settings)
         return
-    added: Any = to.add_argument(*words, **options)
+    added: Any = to.add_argument(*words, **settings)
     added.complete = shtab.FILE if names is None else names.complete
-
-
-def _choices(kind: Any) -> list[str]:
-    """The words that a type takes, if they are few."""
-    if kind is bool:
-        return ["true", "false"]
-    if get_origin(kind) is Literal:
-        return [str(value) for value in get_args(kind)]
-    return [word for member in get_args(kind) if get_origin(member) is Literal for word in _choices(member)]
 
 
 def _short(text: str) -> str:

@@ -1,41 +1,48 @@
 """Recipe and study files: by path, or by name where the program ships them; a repeated key is an error"""
 
 from pathlib import Path
+from typing import Any
 
 from vit.errors import UsageError, first_line, nearest
 from vit.plain_files import DamagedFileError, parse_yaml, read_text
 
 
 def find_config(name: str) -> Path:
-    """The file of --config: a path, or the name of a recipe that comes with the program.
-
-    Raises:
-        UsageError: neither exists, or the file is not a text in UTF-8, or a key stands twice.
-    """
-    given = Path(name).expanduser()
-    if given.is_file():
-        _check_text(given)
-        return given
+    """The file of --config: a path, or the name of a recipe that comes with the program; UsageError for neither."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
     shipped = shipped_configs()
     if name in shipped:
         return shipped[name]
     raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
 
 
-def _check_text(path: Path) -> None:
-    """Raise UsageError where a key stands twice, which YAML parsers take silently, and where there is no text."""
-    import yaml
+def read_config(name: str) -> tuple[Path, dict[str, Any]]:
+    """The file of --config, and the sections and options in it.
 
+    Raises:
+        UsageError: there is none, or it is not YAML in UTF-8, or holds no options, or a key stands twice.
+    """
+    path = find_config(name)
     try:
         text = read_text(path)
-        waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
-        parse_yaml(text)  # jsonargparse writes each alias out
+        tree = parse_yaml(text)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text in UTF-8", "save it as UTF-8") from error
-    except yaml.YAMLError:
-        return  # the parser says it, with the line
-    except (OSError, RecursionError, DamagedFileError) as error:
+    except (OSError, DamagedFileError) as error:
         raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another file") from error
+    if not isinstance(tree, dict):
+        raise UsageError(f"{path} holds no options", "give sections and options, as 'vit train --print_config' prints")
+    _check_keys(path, text)
+    return path, tree
+
+
+def _check_keys(path: Path, text: str) -> None:
+    """Raise UsageError where a key stands twice, of which YAML parsers silently take the last."""
+    import yaml
+
+    waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
     seen = set()  # an anchor is met at each of its aliases
     while waiting:
         node = waiting.pop()
@@ -49,10 +56,8 @@ def _check_text(path: Path) -> None:
             for key, value in node.value:
                 line = key.start_mark.line + 1
                 if lines.setdefault(str(key.value), line) != line:
-                    first = lines[str(key.value)]
-                    raise UsageError(
-                        f"{path} has {key.value!r} in line {first} and again in line {line}", "keep one of the two"
-                    )
+                    problem = f"{path} has {key.value!r} in line {lines[str(key.value)]} and again in line {line}"
+                    raise UsageError(problem, "keep one of the two")
                 waiting.append(value)
 
 

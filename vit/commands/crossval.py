@@ -1,21 +1,21 @@
 """`vit crossval DATA`: every image tested once, by a network that has not trained on it"""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 
 from vit.commands.arguments import PositiveInt, StrPath, without_dry_run
 from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
 from vit.commands.crossval_report import report_crossval
-from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
+from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
+from vit.commands.options import Option, options_of
 from vit.commands.parser import Parser
-from vit.commands.recipe_options import NO_TRIALS, make_parser
+from vit.commands.recipe_options import MAIN, NO_TRIALS, make_parser
 from vit.commands.study_cells import StudyProgress
 from vit.commands.study_series import ONE_DEVICE
 from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.console import Reporter
 from vit.errors import StoppedError, UsageError
-from vit.training.recipes.recipe import DistillConfig
 from vit.training.recipes.values import dump
 
 _ABOUT = (
@@ -62,15 +62,17 @@ def crossval(
 
 def crossval_parser() -> Parser:
     """The parser of `vit crossval`."""
-    parser = make_parser()
-    parser.prog, parser.command, parser.description = "vit crossval", "crossval", _ABOUT
-    parser.epilog = f"example: {_EXAMPLE}"
-    parser.add_argument("--folds", type=PositiveInt, default=5, help="number of folds, 2 or more")
-    add_executor_options(parser)
-    parser.set_defaults({"out": "crossval"})
-    parser.hide((*_REFUSED, "distill", *(f"distill.{item.name}" for item in fields(DistillConfig))))
-    parser.describe(NO_TRIALS)
-    return parser
+    recipe = make_parser()
+    folds = Option("folds", PositiveInt, "number of folds, 2 or more", 5)
+    parser = replace(
+        recipe,
+        command="crossval",
+        about=_ABOUT,
+        example=_EXAMPLE,
+        options=(*recipe.options, folds, *options_of(ExecutorOptions)),
+        main={"folds": {"--folds N": "number of folds", "--jobs N": "folds at a time; else by devices"}, **MAIN},
+    )
+    return parser.changed(NO_TRIALS | {"out": {"default": "crossval"}}).without(_REFUSED, ("distill",))
 
 
 def main(words: Sequence[str]) -> int:
@@ -86,16 +88,16 @@ def main(words: Sequence[str]) -> int:
 def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> Path | None:
     """Train the folds without a result, then write and show the report; None where nothing was to be trained."""
     if options.print_config:
-        print(dump(options.given.recipe()), end="")
+        print(dump(options.layers.recipe()), end="")
         return None
     if folds < 2:
         raise UsageError(f"--folds {folds}", "give 2 or more; 5 and 10 are usual")
     if options.resume is not None:
         raise UsageError("--resume is for vit train", "leave it out: the same 'vit crossval' command continues")
-    if options.given.has_option("data.test"):
+    if "data.test" in options.layers.options:
         raise UsageError("--data.test is for vit train: each fold is the test of its network", "leave it out")
     for name in ONE_DEVICE:
-        if options.given.has_option(name):
+        if name in options.layers.options:
             raise UsageError(f"--{name} is for vit train: each fold trains on one device", "leave it out")
     where.check(options.dry_run)
     plan = make_crossval_plan(options, folds, where, reporter)

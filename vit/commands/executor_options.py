@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from jsonargparse.typing import PositiveInt
-
+from vit.commands.options import options_of
 from vit.commands.parser import Parser
 from vit.errors import UsageError
 from vit.study.cluster import ClusterOptions
 from vit.study.executors import Executor, check_executor
-from vit.training.recipes.values import plain_values
+from vit.training.recipes.ranges import PositiveInt
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,7 @@ class ExecutorOptions:
         Args:
             command: name of the command, for errors.
         """
-        parser = Parser(command, "", "")
-        add_executor_options(parser)
-        return cls(**plain_values(dict(vars(parser.instantiate(parser.parse_object(dict(values)))))))
+        return cls(**Parser(command, "", "", tuple(options_of(cls))).read_values(values))
 
     @property
     def cluster_options(self) -> ClusterOptions:
@@ -54,8 +51,3 @@ class ExecutorOptions:
 
 
 EXECUTOR_OPTIONS = tuple(one.name for one in fields(ExecutorOptions))
-
-
-def add_executor_options(parser: Parser) -> None:
-    """Add the options to the parser of a command."""
-    parser.add_class_arguments(ExecutorOptions, None)

@@ -25,6 +25,8 @@ def find_bursts(
 ) -> None:
     """Search files for near-duplicates with progress; the plan that is made next knows them then.
 
+    The first of several processes searches, and the others take what it found.
+
     Args:
         listed: images of DATA; None: they have a name, and are in memory.
         rendezvous: where the processes meet; None: there is one process.

@@ -1,31 +1,28 @@
 """The options of a recipe: the parser of `vit train`, and the config.yaml of a run"""
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from copy import deepcopy
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
-
-from jsonargparse import ActionConfigFile, Namespace
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from vit.checkpoints.model_path import check_model, check_weights
+from vit.commands.configs import read_config
+from vit.commands.options import Option, options_of
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
-from vit.errors import DataError, UsageError
-from vit.layout import is_of_pretraining
+from vit.errors import DataError
 from vit.models.network_names import check_image_size, check_network
-from vit.models.own_code import is_path
 from vit.plain_files import parse_yaml, read_text
-from vit.training.recipes.image_options import AugmentConfig, DataConfig
-from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
+from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.recipe import DistillConfig, MlflowConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
+from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import check_trackers, chosen_trackers
-from vit.training.recipes.values import plain_values
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
+
+T = TypeVar("T")
 
 SHORT = {
     "--network": "--model.network.name",
@@ -47,26 +44,72 @@ SHORT = {
     "--checkpoint_every": "--trainer.checkpoint_every",
     "--keep_state": "--trainer.keep_state",
 }
-SECTIONS: dict[str, type] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "augment": AugmentConfig,
-    "optim": OptimConfig,
-    "distill": DistillConfig,
-    "trainer": TrainerConfig,
-    "mlflow": MlflowConfig,
+MAIN = {  # the first help: groups of options with their values, and texts of one line
+    "data": {
+        "--image_size N": "side of the input in pixels; else the network's own",
+        "--data.validation X": "fraction of images for validation, where DATA has none",
+        "--data.groups REGEX": "finds the group in each path; no split divides a group",
+    },
+    "network": {
+        "--network NAME": "a name of 'vit models'; auto: for the size of images",
+        "--init_from WEIGHTS": "a run, a file, timm:NAME, hf:ORG/NAME, random or auto",
+        "--freeze PART": "none, batch_stats, or backbone (a linear probe)",
+    },
+    "length": {
+        "--epochs N": "passes over the training images, or auto",
+        "--time TIME": "length as a time in place of epochs: 90s, 30min, 2h",
+        "--batch_size N": "images of an optimizer step; else 128, or less",
+        "--lr X": "learning rate after the warm-up",
+        "--seed N": "seed of weights, order, augmentation and dropout",
+    },
+    "augmentation": {"--augment NAME": "none, light, standard or strong"},
+    "hardware": {
+        "--devices N": "devices of this machine",
+        "--precision NAME": "auto, 32-true, bf16-mixed or 16-mixed",
+        "--data.num_workers N": "processes that decode images; else by cores",
+    },
+    "tracking": {
+        "--out FOLDER": "parent folder of run folders",
+        "--wandb MODE": "Weights & Biases: auto, online, offline or off",
+    },
+    "recipe": {
+        "--config RECIPE": "a YAML file or a shipped recipe; later ones go above",
+        "--resume RUN|auto": "continue an unfinished run",
+        "--dry_run": "show the plan, and train nothing",
+        "--print_config": "print the whole recipe, and train nothing",
+    },
 }
-NO_TRIALS = {  # help of commands that refuse the batch size that fits
-    "optim.batch_size": "number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, "
-    "less for small data sets",
+NO_TRIALS: dict[str, dict[str, Any]] = {  # help of commands that refuse the batch size that fits
+    "optim.batch_size": {
+        "about": "number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, less "
+        "for small data sets"
+    }
 }
-_OF_PRETRAINING = {
-    "model.init_from": "pretrained weights to start from, as 'vit train' takes them. They bring a small learning rate "
-    "and few epochs; random, none or null: random weights",
-    "trainer.strategy": "distribution over processes: auto or ddp, where every process holds the whole network",
+_OF_PRETRAINING: dict[str, dict[str, Any]] = {
+    "model.init_from": {
+        "about": "pretrained weights to start from, as 'vit train' takes them. They bring a small learning rate and "
+        "few epochs; random, none or null: random weights"
+    },
+    "trainer.strategy": {
+        "about": "distribution over processes: auto or ddp, where every process holds the whole network"
+    },
 }
-RANDOM = "random"  # as init_from: the word for random weights
+AUTO = "auto"  # as init_from: published weights where they fit and are available
+RANDOM = "random"  # as init_from: random weights
 FROM_RANDOM = (RANDOM, "none")  # and null
+_OF_COMMAND = (  # options beside those of the recipe
+    Option("config", str, "recipe: a YAML file, or the name of a shipped recipe; repeatable", None, takes_several=True),
+    Option(
+        "resume",
+        str | None,
+        "unfinished run to resume; auto: the newest one below --out that has these options, else a new run",
+        None,
+        "RUN|auto",
+    ),
+    Option("dry_run", bool, "show the plan, and train nothing", False),
+    Option("print_config", bool, "print the recipe with every value filled in, and train nothing", False),
+)
+OF_COMMAND = tuple(option.name for option in _OF_COMMAND)
 
 
 def make_parser(kind: type[Recipe] = Recipe) -> Parser:
@@ -75,85 +118,49 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     Args:
         kind: class of the recipes that it reads.
     """
-    is_pretraining = issubclass(kind, PretrainRecipe)
-    parser = _pretrain_parser() if is_pretraining else _train_parser()
-    about = "recipe: a YAML file, or the name of a shipped recipe (fashion_mnist)"
-    parser.add_argument("--config", action=ActionConfigFile, help=about)
-    parser.describe_printing()
-    about = "unfinished run to resume; auto: the newest one below --out that has these options, else a new run"
-    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN|auto", help=about)
-    for name, section in SECTIONS.items():
-        parser.add_class_arguments(PretrainDataConfig if is_pretraining and name == "data" else section, name)
-    kinds, defaults = Recipe.__annotations__, Recipe()
-    if is_pretraining:
-        about = "what is learned. diet: which image it is, under augmentation. mae: the pixels of hidden patches"
-        parser.add_argument("--method", type=Method, default=PretrainRecipe().method, help=about)
-    about = "seed of initial weights, order of images, augmentation and dropout"
-    parser.add_argument("--seed", type=kinds["seed"], default=defaults.seed, help=about)
-    parser.add_argument("--out", type=str, default=defaults.out, help="parent folder of run folders")
-    parser.add_argument("--name", type=str | None, default=None, help="last part of the run folder's name")
-    about = (
-        "trackers of the training, with commas: wandb, tensorboard, mlflow; null: wandb, unless --wandb off. "
-        "metrics.csv is always written"
-    )
-    parser.add_argument("--tracker", type=str | None, default=None, help=about)
-    about = "Weights & Biases; auto: online where you are logged in, else offline. off: only without wandb in --tracker"
-    parser.add_argument("--wandb", type=kinds["wandb"], default=defaults.wandb, help=about)
-    about = "whether W&B and an MLflow server also get pictures of your images, and file names with labels"
-    parser.add_argument("--tracker_media", type=bool, default=defaults.tracker_media, help=about)
-    about = "whether W&B and MLflow also get the best checkpoint"
-    parser.add_argument("--tracker_model", type=bool, default=defaults.tracker_model, help=about)
-    parser.add_argument("--dry_run", type=bool, default=False, help="show the plan, and train nothing")
-    if is_pretraining:
-        parser.hide((*UNUSED, "distill", "mlflow"))
-        parser.describe({**NO_TRIALS, **_OF_PRETRAINING})
-    return parser
-
-
-def kept_parser(kind: type[Recipe]) -> Parser:
-    """The parser of `make_parser` for many readings, which takes longer to make than to use. Nothing may be changed."""
-    return _kept_parser(issubclass(kind, PretrainRecipe))
+    return _parser(issubclass(kind, PretrainRecipe))
 
 
 @cache
-def _kept_parser(is_pretraining: bool) -> Parser:
-    return make_parser(PretrainRecipe if is_pretraining else Recipe)
-
-
-def _train_parser() -> Parser:
-    return Parser(
+def _parser(is_pretraining: bool) -> Parser:
+    kind = PretrainRecipe if is_pretraining else Recipe
+    data = Option("data.source", str, "images, as above", None, "DATA", is_positional=True)
+    sections = {
+        name: (section.__doc__ or "").partition("\n")[0]
+        for name, section in get_type_hints(kind).items()
+        if is_dataclass(section)
+    }
+    parser = Parser(
         "train",
         "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
-        "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set by "
-        f"name. {_short_flags(SHORT)}",
+        "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set "
+        "by name.",
         "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
+        (data, *options_of(kind), *_OF_COMMAND),
         SHORT,
+        MAIN,
+        sections,
     )
-
-
-def _pretrain_parser() -> Parser:
-    short = {flag: dotted for flag, dotted in SHORT.items() if dotted.removeprefix("--") not in UNUSED}
-    return Parser(
-        "pretrain",
-        "Learn from images without labels, and leave a backbone that 'vit train DATA --init_from RUN' starts from. "
-        "DATA: a folder of images at any depth, a CSV with path, or labeled data as for 'vit train', of which only "
-        "the training images are used. The shown defaults are those of --method diet from random weights; mae and "
-        f"--init_from have their own. {_short_flags(short)}",
-        "vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
-        short,
+    if not is_pretraining:
+        return parser.changed({"model.init_from": {"default": AUTO}})
+    parser = replace(
+        parser,
+        command="pretrain",
+        about="Learn from images without labels, and leave a backbone that 'vit train DATA --init_from RUN' starts "
+        "from. DATA: a folder of images at any depth, a CSV with path, or labeled data as for 'vit train', of which "
+        "only the training images are used. The shown defaults are those of --method diet from random weights; mae and "
+        "--init_from have their own.",
+        example="vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
+        main={"method": {"--method NAME": "diet (each image is a class) or mae (hidden patches)"}, **MAIN},
     )
+    _, first = read_config(f"pretrain_{PretrainRecipe().method}")
+    parser = parser.changed({name: {"default": value} for name, value in parser.read_tree(first).items()})
+    return parser.without(UNUSED, ("distill", "mlflow")).changed(NO_TRIALS | _OF_PRETRAINING)
 
 
-def _short_flags(short: Mapping[str, str]) -> str:
-    return f"Short flags: {', '.join(f'{flag} ({dotted[2:]})' for flag, dotted in short.items())}."
-
-
-def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """The recipe of parsed options, of the parser's kind; UsageError for a wrong time, tracker or None."""
-    whole = parser.instantiate(config)
-    kind = PretrainRecipe if "method" in whole else Recipe
-    recipe = plain_values(kind(**{item.name: getattr(whole, item.name) for item in fields(kind)}))
-    _refuse_none(recipe)
+def to_recipe(kind: type[Recipe], values: dict[str, Any]) -> Recipe:
+    """The recipe of some options by their dotted names; UsageError for a wrong time or tracker."""
+    recipe = _built(kind, deepcopy(values), "")
     if recipe.model.init_from in FROM_RANDOM:
         recipe.model.init_from = None
     if recipe.optim.time is not None:
@@ -162,27 +169,24 @@ def to_recipe(parser: Parser, config: Namespace) -> Recipe:
     return recipe
 
 
-def _refuse_none(part: Any, beginning: str = "") -> None:
-    """Raise UsageError for an option that is None and must have a value. The parser lets None pass from files.
+def _built(kind: type[T], values: dict[str, Any], beginning: str) -> T:
+    """A recipe or a section of it, with the defaults of all other options.
 
     Args:
-        part: a recipe, or a section of a recipe.
         beginning: name of the section with its dot.
     """
-    for name, hint in get_type_hints(type(part)).items():
-        value = getattr(part, name)
-        if is_dataclass(value):
-            _refuse_none(value, f"{beginning}{name}.")
-        elif value is None and NoneType not in get_args(hint):
-            raise UsageError(f"{beginning}{name} is None", "give a value, or leave it out")
+    hints, arguments = get_type_hints(kind), {}
+    for item in fields(kind):  # type: ignore[arg-type]
+        name = f"{beginning}{item.name}"
+        if is_dataclass(hints[item.name]):
+            arguments[item.name] = _built(hints[item.name], values, f"{name}.")
+        elif name in values:
+            arguments[item.name] = values[name]
+    return kind(**arguments)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in the config.yaml of a run.
-
-    Raises:
-        DataError: the file holds no recipe.
-    """
+    """The recipe in the config.yaml of a run; DataError where the file holds no recipe."""
     try:
         text = read_text(path)
         is_recipe = isinstance(parse_yaml(text), dict)
@@ -195,8 +199,9 @@ def read_recipe(path: Path) -> Recipe:
 
 def parse_recipe(text: str) -> Recipe:
     """The recipe of a text that `dump` wrote."""
-    parser = kept_parser(PretrainRecipe if is_of_pretraining(text) else Recipe)
-    return to_recipe(parser, parser.parse_string(text))
+    tree = parse_yaml(text)
+    kind = PretrainRecipe if "method" in tree else Recipe
+    return to_recipe(kind, make_parser(kind).read_tree(tree))
 
 
 def check_names(recipe: Recipe) -> None:
@@ -212,8 +217,6 @@ def check_names(recipe: Recipe) -> None:
         check_weights(recipe.model.init_from)
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)
-    if recipe.optim.loss is not None and not is_path(recipe.optim.loss):
-        raise UsageError(f"--optim.loss {recipe.optim.loss} is not an import path", "give MODULE:NAME, or leave it out")
     check_data(recipe.data.source)
     check_trackers(recipe)
     if recipe.data.groups is not None or recipe.data.fold is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vit.commands.recipe_layers import Given
+from vit.commands.recipe_layers import RecipeLayers
 from vit.commands.recipe_options import parse_recipe, read_recipe
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
@@ -30,7 +30,7 @@ _MACHINE = (("trainer", "accelerator"), *NOT_IN_HASH_PARTS)
 
 
 def recipe_for_all(
-    run: Path, given: Given, find: Callable[[Path, Given], Recipe] | None = None
+    run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe] | None = None
 ) -> "tuple[Recipe, Rendezvous]":
     """A recipe that is found by the first of several processes, because the others may not see the run folder.
 
@@ -43,7 +43,7 @@ def recipe_for_all(
     """
 
     def read() -> tuple[Recipe, int]:
-        recipe = (find or recipe_of)(run, given)
+        recipe = (find or recipe_of)(run, layers)
 
         from vit.training.distributed.devices import device_and_world_size
 
@@ -65,7 +65,7 @@ def recipe_for_all(
     return parse_recipe(rendezvous.decided("recipe", lambda: dump(read()[0]))), rendezvous
 
 
-def recipe_of(run: Path, given: Given) -> Recipe:
+def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
     """The recipe of an unfinished run, on the devices and with the workers and the cache that the user gives.
 
     Raises:
@@ -85,17 +85,17 @@ def recipe_of(run: Path, given: Given) -> Recipe:
     recipe = read_recipe(directory.config_path)
     if is_launched():  # the launcher decides how many processes there are, however many the run had
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
-    if isinstance(recipe, PretrainRecipe) is not issubclass(given.kind, PretrainRecipe):
+    if isinstance(recipe, PretrainRecipe) is not issubclass(layers.kind, PretrainRecipe):
         what = "is of a pretraining" if directory.is_pretraining else "is of a training with labels"
         raise UsageError(f"{run} {what}", f"give '{directory.how_to_resume}'")
-    if given != Given(kind=given.kind):
-        wanted = given.recipe_above(recipe)
+    if layers != RecipeLayers(kind=layers.kind):
+        wanted = layers.recipe_above(recipe)
         recipe = _on_machine_of(wanted, recipe)
         _check_same(run, recipe, wanted)
     return recipe
 
 
-def further_recipe(run: Path, given: Given) -> Recipe:
+def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
     """The recipe that trains a finished run further: its own, with its best weights as the start, and another length.
 
     The schedule begins again: warm-up to the learning rate of the recipe, then cosine (Loshchilov and Hutter 2017).
@@ -111,9 +111,9 @@ def further_recipe(run: Path, given: Given) -> Recipe:
     recipe = read_recipe(directory.config_path)
     if recipe.model.freeze == "backbone":
         raise UsageError(f"{run} is a linear probe, which more steps do not change", f"train all weights: {started}")
-    if not given.has_length:
+    if not layers.has_length:
         raise UsageError(f"{run} is a run, and no length is given", "give --epochs N to train it for N more epochs")
-    wanted = given.without_data().recipe_above(recipe)
+    wanted = layers.without_data().recipe_above(recipe)
     fixed, here = ({"data": one["data"], "model": one["model"]} for one in map(_deciding, (recipe, wanted)))
     for key, old, new in _differences(fixed, here):
         raise UsageError(f"{run} is trained further as it is: {key} is {old} in it, {new} here", f"or '{started}'")

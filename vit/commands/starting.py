@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vit.commands.recipe_layers import AUTO, Given
-from vit.commands.recipe_options import RANDOM, SHORT, check_names, listed_images, opened_images
+from vit.commands.recipe_layers import RecipeLayers
+from vit.commands.recipe_options import AUTO, RANDOM, SHORT, check_names, listed_images, opened_images
 from vit.commands.resuming import further_recipe, newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
 from vit.data.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
+from vit.models.network_names import check_image_size
 from vit.training.recipes.probe_options import is_unused
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
@@ -24,7 +25,7 @@ FURTHER = "the best of this run, on its images and with its recipe, whose schedu
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialWeights:
     """A recipe whose initial weights are decided.
 
     Attributes:
@@ -40,7 +41,7 @@ class Start:
     why: str = ""
 
 
-def find_start(options: TrainOptions, reporter: Reporter) -> Start:
+def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
     """Check the recipe's names, list the images, and decide what an open init_from means.
 
     Photographs start from published weights of the network. The first process decides for all.
@@ -49,26 +50,29 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         UsageError: such weights are not available or do not fit. Random weights are for those who ask for them.
     """
     if options.run is not None:
-        recipe, rendezvous = recipe_for_all(options.run, options.given)
+        recipe, rendezvous = recipe_for_all(options.run, options.layers)
         check_names(recipe)
-        return Start(recipe, listed_images(recipe), rendezvous)
+        return InitialWeights(recipe, listed_images(recipe), rendezvous)
     if options.parent is not None:
-        recipe, rendezvous = recipe_for_all(options.parent, options.given, further_recipe)
+        recipe, rendezvous = recipe_for_all(options.parent, options.layers, further_recipe)
         check_names(recipe)
-        return Start(recipe, listed_images(recipe), rendezvous, FURTHER)
-    recipe = options.given.recipe()
-    if note := options.given.replaced_recipe():
+        return InitialWeights(recipe, listed_images(recipe), rendezvous, FURTHER)
+    network = options.layers.options.get("model.network") or {}
+    if "name" in network:  # before torch is imported, which the choice of a shipped recipe may do
+        check_image_size(network, options.layers.options.get("model.preprocess.image_size"))
+    recipe = options.layers.recipe()
+    if note := options.layers.replaced_recipe():
         reporter.notice(note)
-    _check_taught(recipe)
-    _check_probed(options.given, recipe)
+    _check_distillation(recipe)
+    _check_probe(options.layers, recipe)
     if recipe.model.init_from != AUTO:
         check_names(recipe)
-        return Start(recipe, listed_images(recipe))
-    recipe = options.given.with_option("init_from", RANDOM).recipe()
+        return InitialWeights(recipe, listed_images(recipe))
+    recipe = options.layers.with_option("init_from", RANDOM).recipe()
     check_names(recipe)
     listed = listed_images(recipe)
     if not _are_photographs(recipe, listed):
-        return Start(recipe, listed)
+        return InitialWeights(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.rendezvous import Rendezvous
@@ -77,23 +81,23 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
     rendezvous = Rendezvous(world_size)
     weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
     if weights == RANDOM:
-        return Start(recipe, listed, rendezvous, "the unfinished run began with them")
+        return InitialWeights(recipe, listed, rendezvous, "the unfinished run began with them")
     why = "because DATA are photographs; --init random starts from random weights"
-    return Start(options.given.with_option("init_from", weights).recipe(), listed, rendezvous, why)
+    return InitialWeights(options.layers.with_option("init_from", weights).recipe(), listed, rendezvous, why)
 
 
-def _check_taught(recipe: Recipe) -> None:
+def _check_distillation(recipe: Recipe) -> None:
     """Raise UsageError for options of a teacher without a teacher, which would change nothing."""
-    given = [name for name, value in vars(recipe.distill).items() if value != getattr(DistillConfig(), name)]
-    if recipe.distill.teacher is None and given:
-        raise UsageError(f"--distill.{given[0]} without a teacher", "give --teacher, or leave it out")
+    changed = [name for name, value in vars(recipe.distill).items() if value != getattr(DistillConfig(), name)]
+    if recipe.distill.teacher is None and changed:
+        raise UsageError(f"--distill.{changed[0]} without a teacher", "give --teacher, or leave it out")
 
 
-def _check_probed(given: Given, recipe: Recipe) -> None:
+def _check_probe(layers: RecipeLayers, recipe: Recipe) -> None:
     """Raise UsageError for given options that a linear probe does not use. A file, as of a run, may have them."""
     if recipe.model.freeze != "backbone":
         return
-    for name in filter(is_unused, given.names()):
+    for name in filter(is_unused, layers.options):
         flag = next((short for short, long in SHORT.items() if long == f"--{name}"), f"--{name}")
         raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
 
@@ -115,7 +119,7 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
         UsageError: the weights are not available, or do not fit the options of the network.
     """
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
-    from vit.weights.hub_cache import fetch, published, repository_of
+    from vit.weights.hubs import fetch, published, repository_of
 
     name = str(recipe.model.network.get("name", "auto"))
     name = FOR_PHOTOGRAPHS if name == "auto" else name
@@ -132,7 +136,7 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
     if not obstacle:
         from vit.training.planning.network_choice import choose_network, wanted_network
 
-        model, images = options.given.with_option("init_from", weights).recipe().model, listed or opened_images(recipe)
+        model, images = options.layers.with_option("init_from", weights).recipe().model, listed or opened_images(recipe)
         try:
             choose_network(model, wanted_network(model), images, len(images.class_names))
         except CheckpointError as error:

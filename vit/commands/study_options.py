@@ -1,26 +1,22 @@
 """The options of `vit study`: networks to compare, numbers of images, seeds, length, and a part of the cells"""
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
-
-import yaml
-from jsonargparse import ActionConfigFile
+from typing import Any, Final, Literal
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import StrPath, fraction, with_dry_run
-from vit.commands.configs import find_config, shipped_configs
-from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
+from vit.commands.arguments import StrPath, fraction
+from vit.commands.configs import read_config, shipped_configs
+from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
+from vit.commands.options import Option, options_of
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
+from vit.commands.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError
-from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.values import plain_values
 
 AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")
@@ -156,40 +152,47 @@ class StudyOptions(ExecutorOptions):
 
 def make_parser() -> Parser:
     """The parser of `vit study`, which also checks the files of studies."""
-    parser = Parser("study", _ABOUT, _EXAMPLE)
-    parser.add_argument("--config", action=ActionConfigFile, help=f"YAML file of a study, such as {_FILE}")
-    about = "as for vit train; null: the data of the recipes"
-    parser.add_argument("source", metavar="DATA", type=str | None, nargs="?", default=None, help=about)
-    parser.add_class_arguments(StudyOptions, None, skip={"source", "config_name", *EXECUTOR_OPTIONS})
-    add_executor_options(parser)
-    return parser
+    data = Option("source", str | None, "as for vit train; null: the data of the recipes", None, "DATA", True)
+    about = f"YAML file of a study, such as {_FILE}, or the name of a shipped study"
+    config = Option("config", str, about, None, takes_several=True)
+    own = [option for option in options_of(StudyOptions) if option.name not in ("source", "config_name")]
+    own.sort(key=lambda option: option.name in EXECUTOR_OPTIONS)
+    return Parser("study", _ABOUT, _EXAMPLE, (data, config, *own))
 
 
 def read_words(words: Sequence[str]) -> StudyOptions:
     """The options of a command line; UsageError for a wrong option, `--help` ends the program."""
-    tokens, configs = _find_configs(_gather(with_dry_run(words)))
-    values = make_parser().values([*(f"--config={path}" for path in configs), *tokens])
-    values.pop("config")
-    return _checked(StudyOptions(**values, config_name=configs[-1].stem if configs else None))
+    parser = make_parser()
+    repeated = {name: {"kind": str, "takes_several": True} for name in (*_REPEATED, _FILES)}
+    values = parser.changed(repeated).read_words(words)
+    for name in _REPEATED:
+        if name in values:
+            values[name] = _assigned(name, values[name])
+    return _options(parser, values.pop("config", []), values)
 
 
 def read_values(data: StrPath | None, config: StrPath | None, values: Mapping[str, object]) -> StudyOptions:
     """The options of keyword arguments of Python; UsageError for an unknown name or a wrong value."""
     parser = make_parser()
-    path = None if config is None else _study_file(os.fspath(config))
-    whole = {} if path is None else parser.parse_path(str(path), defaults=False).as_dict()
-    for name, value in values.items():
-        if name.startswith("data."):
-            whole["data"] = {**whole.get("data", {}), name.removeprefix("data."): value}
-        elif name not in StudyOptions.__dataclass_fields__:
-            parser.error(f"unrecognized arguments: --{name}")
-        else:
-            whole[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if data is not None:
-        whole["source"] = os.fspath(data)
-    found = plain_values(dict(vars(parser.instantiate(parser.parse_object(whole)))))
-    found.pop("config")
-    return _checked(StudyOptions(**found, config_name=None if path is None else path.stem))
+    source = {} if data is None else {"source": data}
+    return _options(parser, [] if config is None else [os.fspath(config)], parser.read_values({**values, **source}))
+
+
+def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) -> StudyOptions:
+    """The options of study files, a later one above an earlier one, and of values above all files."""
+    whole: dict[str, Any] = {}
+    name = None
+    for config in configs:
+        path, tree = read_config(f"studies/{config}" if f"studies/{config}" in shipped_configs() else config)
+        name = path.stem
+        try:
+            whole |= parser.read_tree(tree)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error.problem}", error.fix) from error
+    for option in ("data", "cluster"):
+        if option in values:
+            values = {**values, option: {**whole.get(option, {}), **values[option]}}
+    return _checked(StudyOptions(**{**whole, **values}, config_name=name))
 
 
 def items(value: object) -> list[str]:
@@ -213,6 +216,10 @@ def _checked(options: StudyOptions) -> StudyOptions:
     if isinstance(tune, str):
         tune = _tune_file(tune)
     tuned = _dotted(tune)
+    known = make_recipe_parser()
+    for name in (*_dotted(options.set), *_dotted(options.vary), *tuned, *(f"data.{key}" for key in options.data)):
+        if known.find(name) is None:
+            raise known.unknown(f"--{name}")
     if _RANKING in tuned:
         raise UsageError(
             f"--tune {_RANKING}: tuning chooses by this metric, and values of different metrics cannot be ranked",
@@ -223,60 +230,25 @@ def _checked(options: StudyOptions) -> StudyOptions:
 
 def _tune_file(name: str) -> dict[str, Value]:
     """The options of --tune FILE; UsageError for another file than a mapping."""
-    path = find_config(name)
     try:
-        found = parse_yaml(read_text(path))
-    except ValueError as error:
-        raise UsageError(f"--tune {path} cannot be read: {' '.join(str(error).split())}", _TUNE_LINES) from error
-    if not isinstance(found, dict):
-        raise UsageError(f"--tune {path} holds no options", _TUNE_LINES)
-    return {str(key): value for key, value in found.items()}
+        _, tree = read_config(name)
+    except UsageError as error:
+        raise UsageError(f"--tune {error.problem}", _TUNE_LINES) from error
+    return {str(key): value for key, value in tree.items()}
 
 
 def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:
     return {SHORT.get(f"--{name}", f"--{name}").removeprefix("--"): value for name, value in values.items()}
 
 
-def _gather(words: Sequence[str]) -> list[str]:
-    """Put repeated options (--vary A=1,2 --vary B=3) together, as one mapping each."""
-    rest: list[str] = []
-    found: dict[str, dict[str, str | list[str]]] = {name: {} for name in _REPEATED}
-    files: list[str] = []
-    tokens = iter(words)
-    for token in tokens:
-        name, equals, value = token.removeprefix("--").partition("=")
-        if token.startswith("--") and name == _FILES:
-            files.append(value if equals else next(tokens, ""))
-            continue
-        if not token.startswith("--") or name not in _REPEATED:
-            rest.append(token)
-            continue
-        text = value if equals else next(tokens, "")
-        option, equals, values = text.partition("=")
+def _assigned(name: str, texts: Sequence[str]) -> dict[str, str | list[str]] | str:
+    """The values of --vary A=1,2 --vary B=3 as one mapping; the file of --tune FILE."""
+    values: dict[str, str | list[str]] = {}
+    for text in texts:
+        option, equals, value = text.partition("=")
         if not equals and name == "tune" and Path(text).expanduser().is_file():
-            rest.append(f"--tune={text}")
-        elif not equals or not values:
+            return text
+        if not value:
             raise UsageError(f"--{name} {text}", f"give --{name} OPTION=VALUE{',VALUE' * (name != 'set')}")
-        else:
-            found[name][option] = values if name == "set" else values.split(",")
-    rest += [f"--{_FILES}={json.dumps(files)}"] if files else []
-    return [*rest, *(f"--{name}={yaml.safe_dump(values, width=10**6)}" for name, values in found.items() if values)]
-
-
-def _find_configs(tokens: Sequence[str]) -> tuple[list[str], list[Path]]:
-    """(tokens without --config, files of --config)."""
-    others: list[str] = []
-    configs: list[Path] = []
-    rest = iter(tokens)
-    for token in rest:
-        name, equals, value = token.partition("=")
-        if name == "--config":
-            configs.append(_study_file(value if equals else next(rest, "")))
-        else:
-            others.append(token)
-    return others, configs
-
-
-def _study_file(name: str) -> Path:
-    """The file of --config: a path, or the name of a shipped study."""
-    return find_config(f"studies/{name}" if f"studies/{name}" in shipped_configs() else name)
+        values[option] = value if name == "set" else value.split(",")
+    return values

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.configs import find_config, shipped_configs
-from vit.commands.recipe_layers import AUTO
-from vit.commands.recipe_options import RANDOM, SHORT, check_names, make_parser
+from vit.commands.recipe_options import AUTO, RANDOM, SHORT, check_names, make_parser
 from vit.commands.study_options import StudyOptions, items
 from vit.commands.train_options import read_with
 from vit.errors import UsageError
@@ -41,7 +40,7 @@ def series_of(options: StudyOptions) -> Series:
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
-        given = read_with(parser, words)[0].given
+        given = read_with(parser, words)[0].layers
         recipe = of_cells(given.recipe(), "a study", "leave it out, and give --budget in steps or epochs")
         if recipe.model.freeze != "backbone" and not given.says("optim.best_metric"):
             recipe = replace(recipe, optim=replace(recipe.optim, best_metric="last"))  # needs no validation images

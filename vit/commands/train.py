@@ -3,31 +3,32 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.one_process import in_one_process
 from vit.commands.reading import find_bursts, read_images, read_on_first
 from vit.commands.resuming import further_recipe, newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
-from vit.commands.train_estimate import Estimate
-from vit.commands.train_options import TrainOptions, read_values, read_words
+from vit.commands.train_options import TrainOptions, in_one_process, read_values, read_words
 from vit.commands.train_plan import show_plan, warn_of_seen, warn_of_space
-from vit.commands.train_progress import TrainProgress, show_result
-from vit.commands.train_trials import TrialResult, run_trials
-from vit.console import Reporter
+from vit.commands.train_progress import Estimate, TrainProgress, show_result
+from vit.console import Reporter, duration
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
 from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
+    from vit.data.contents import Contents
+    from vit.data.module import ImageDataModule
+    from vit.training.distributed.rendezvous import Rendezvous
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
+    from vit.training.trials.trial import Trial
 
 
 def train(
@@ -94,22 +95,29 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_training(options: TrainOptions) -> "RunDirectory | None":
-    """Carry a training out; None where it was only to be shown."""
+    """Carry a training out; None where it was only to be shown.
+
+    1. Decide the recipe and its initial weights, and list the images.
+    2. Plan: every automatic choice; trial steps where a time or the memory decides.
+    3. Open the run folder, whose lock is held until the end.
+    4. Train, then write and show the result on the first process.
+    """
     if options.print_config:
         parent = options.parent
-        recipe = options.given.recipe() if parent is None else further_recipe(parent, options.given)
+        recipe = options.layers.recipe() if parent is None else further_recipe(parent, options.layers)
         print(dump(recipe), end="")
         return None
     began = time.monotonic()
     reporter = Reporter(quiet=not is_first())
     start = find_start(options, reporter)
 
-    from vit.checkpoints.run import RunDirectory
+    from vit.report.run_figures import write_classes
     from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.rendezvous import Rendezvous
-    from vit.training.fit import check_unchanged
+    from vit.training.fit import TrackedRows, finish, fit
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
+    from vit.training.tracking.tracker import tracked
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
@@ -117,7 +125,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
     find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, start.listed)
-    if options.run is None and plan.device.type == "cpu" and (note := options.given.note_for_cpu()):
+    if options.run is None and plan.device.type == "cpu" and (note := options.layers.note_for_cpu()):
         reporter.notice(note)
     if options.dry_run:
         warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
@@ -130,51 +138,119 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         warn_of_seen(reporter, plan.seen_before)
-    decided = run_trials(plan, began, reporter)
-    plan = decided.plan
+    trial = run_trials(plan, began, reporter)
+    plan = trial.plan
     with ExitStack() as lock:
-
-        def decide() -> str:
-            assert contents is not None
-            if options.parent is not None:
-                check_unchanged(RunDirectory(options.parent), plan.source, contents, may_have_moved=True)
-            return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
-
-        run = RunDirectory(Path(rendezvous.decided("run", decide)))
+        run = _open_for_all(plan, options.parent, resumed, contents, rendezvous, lock)
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
-        _train(decided, run, resumed is not None, reporter)
+        tracker = tracker_of(plan, run, reporter)
+        progress = TrainProgress(reporter, plan.validation_name, plan.rounds, plan.recipe.optim.best_metric)
+        listeners = [TrackedRows(tracker), progress, Estimate(plan, reporter)]
+        try:
+            with tracked(tracker):
+                fitted = fit(plan, run, listeners, resumed is not None, trial.data)
+        except (StoppedError, DisagreementError):
+            if is_first():
+                raise
+            return run  # the first process says it; a launcher that sees another code first would cut that short
+        finally:
+            progress.close()
+        if fitted.is_first_process:
+
+            def write_others() -> None:
+                write_classes(run, fitted, plan.source.class_names)
+                _draw(reporter, run, plan, fitted, tracker)
+
+            finish(run, fitted, tracker, write_others, plan.recipe.trainer.keep_state)
+            show_result(reporter, run, fitted.result)
     return run
 
 
-def _train(decided: TrialResult, run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
-    """Train into a run folder, and on the first process write and show the result."""
-    from vit.report.run_figures import write_classes
-    from vit.training.fit import TrackedRows, finish, fit
-    from vit.training.tracking.tracker import tracked
+def _open_for_all(
+    plan: "Plan",
+    parent: Path | None,
+    resumed: Path | None,
+    contents: "Contents | None",
+    rendezvous: "Rendezvous",
+    lock: ExitStack,
+) -> "RunDirectory":
+    """The run folder, which the first process opens for all.
 
-    plan = decided.plan
-    tracker = tracker_of(plan, run, reporter)
-    progress = TrainProgress(reporter, plan.validation_name, plan.rounds, plan.recipe.optim.best_metric)
-    try:
-        with tracked(tracker):
-            fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, decided.data)
-    except (StoppedError, DisagreementError):
-        if is_first():
-            raise
-        return  # the first process says it; a launcher that sees another code first would cut that short
-    finally:
-        progress.close()
-    if not fitted.is_first_process:
-        return
+    Args:
+        parent: the finished run that is trained further.
+        resumed: the run that is resumed.
+        contents: content of the images; None on other processes.
+    """
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.fit import check_unchanged
 
-    def write_others() -> None:
-        write_classes(run, fitted, plan.source.class_names)
-        _draw(reporter, run, plan, fitted, tracker)
+    def decide() -> str:
+        assert contents is not None
+        if parent is not None:
+            check_unchanged(RunDirectory(parent), plan.source, contents, may_have_moved=True)
+        return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
-    finish(run, fitted, tracker, write_others, plan.recipe.trainer.keep_state)
-    show_result(reporter, run, fitted.result)
+    return RunDirectory(Path(rendezvous.decided("run", decide)))
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A training with nothing left to decide.
+
+    Attributes:
+        plan: the training.
+        data: its loaders, with the images that memory holds already; None: no trial has made them.
+    """
+
+    plan: "Plan"
+    data: "ImageDataModule | None" = None
+
+
+def run_trials(plan: "Plan", began: float, reporter: Reporter) -> TrialResult:
+    """Carry out the trials that a plan needs.
+
+    Args:
+        began: reading of `time.monotonic` at which the command began.
+
+    Raises:
+        UsageError: the time is too short.
+        ResourceError: memory is not sufficient.
+    """
+    is_searched = plan.recipe.optim.batch_size == "auto"
+    if not (plan.is_timed or is_searched):
+        return TrialResult(plan)
+
+    from vit.training.trials.largest_batch import plan_with_largest_batch
+    from vit.training.trials.trial import trials
+
+    with trials(plan) as trial:
+        if is_searched:
+            plan = plan_with_largest_batch(trial)
+            reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit")
+        if plan.is_timed:
+            plan = _timed(trial.of(plan), began, reporter)
+        return TrialResult(plan, trial.data)
+
+
+def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
+    from vit.training.trials.clock import plan_for_time
+
+    text = trial.plan.recipe.optim.time
+    reporter.notice(f"{text} for the training: trial steps and a validation are measured")
+    plan, pace = plan_for_time(trial, began)
+    ends = time.localtime(time.time() + pace.seconds(plan.total_steps, plan.rounds))
+    reporter.notice(
+        f"{text} allow {plan.total_steps:,} steps: {_short(pace.step)} a step, {_short(pace.validation)} for each "
+        f"of {plan.rounds} validations; ends at about {time.strftime('%H:%M', ends)}"
+    )
+    return plan
+
+
+def _short(seconds: float) -> str:
+    """A time in words, with two digits where it is short."""
+    return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)
 
 
 def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:

@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vit.commands.arguments import StrPath, path_list, with_dry_run
+from vit.commands.arguments import StrPath, path_list
 from vit.commands.parser import Parser
-from vit.commands.recipe_layers import AUTO, Given, first_values_of_pretraining
-from vit.commands.recipe_options import SHORT, make_parser
+from vit.commands.recipe_layers import RecipeLayers
+from vit.commands.recipe_options import AUTO, OF_COMMAND, make_parser
+from vit.console import Reporter
 from vit.errors import UsageError
+from vit.launch import is_launched
 from vit.training.recipes.recipe import Recipe
 
-PRINT = "--print_config"
+_FIX = "use the command line, which starts a process for each device, or start your program with torchrun"
 
 
 @dataclass(frozen=True)
@@ -21,13 +23,13 @@ class TrainOptions:
     """What a training is asked for.
 
     Attributes:
-        given: values for the recipe.
+        layers: values for the recipe.
         resume: run folder to resume; "auto": the newest unfinished run that fits; None: a new run.
         dry_run: whether only the plan is wanted.
         print_config: whether only the recipe is wanted.
     """
 
-    given: Given
+    layers: RecipeLayers
     resume: str | None = None
     dry_run: bool = False
     print_config: bool = False
@@ -40,12 +42,12 @@ class TrainOptions:
     @property
     def parent(self) -> Path | None:
         """The finished run to train further, in a new run; None: DATA are images."""
-        return None if self.run is not None or self.given.kind is not Recipe else self.given.run
+        return None if self.run is not None or self.layers.kind is not Recipe else self.layers.run
 
     @property
     def names_data(self) -> bool:
         """Whether the training data are named: by an option, a recipe file, or the run to resume."""
-        return self.run is not None or self.given.says("data.source")
+        return self.run is not None or self.layers.says("data.source")
 
 
 def read_words(words: Sequence[str]) -> TrainOptions:
@@ -63,18 +65,9 @@ def read_with(
         others: names of the further options.
         kind: class of the recipe.
     """
-    if kind is Recipe:
-        parser.set_defaults({"model.init_from": AUTO})
-    else:
-        parser.set_defaults(first_values_of_pretraining(parser))
-    expanded = _expanded(words)
-    configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
-    plain = [word for word in expanded if word != PRINT and not word.startswith("--config=")]
-    values = parser.parse_args(plain, defaults=False).as_dict()
+    values = parser.read_words(words)
     further = {name: values.pop(name) for name in others if name in values}
-    resume, dry_run = values.pop("resume", None), values.pop("dry_run", False)
-    given = Given(tuple(configs), values, kind)
-    return TrainOptions(given, resume, dry_run, PRINT in expanded), further
+    return _options(values, kind), further
 
 
 def read_values(
@@ -85,43 +78,41 @@ def read_values(
     kind: type[Recipe] = Recipe,
 ) -> TrainOptions:
     """The options of keyword arguments of Python; UsageError for an unknown name."""
-    parser = make_parser(kind)
-    known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
-    given = Given(tuple(os.fspath(one) for one in path_list(config or ())), kind=kind)
-    for name, value in values.items():
-        if name not in known and not name.startswith("model.network."):
-            parser.error(f"unrecognized arguments: --{name}")
-        given = given.with_option(name, value)
+    given = {**values, "config": [os.fspath(path) for path in path_list(config or ())], "resume": resume}
     if data is not None:
-        given = given.with_option("data.source", data)
-    dry_run = given.options.pop("dry_run", False) is True
-    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run)
+        given["data.source"] = data
+    return _options(make_parser(kind).read_values(given), kind)
 
 
-def _expanded(words: Sequence[str]) -> list[str]:
-    """Each option as --name=value with its dotted name, also DATA.
+def _options(values: dict[str, Any], kind: type[Recipe]) -> TrainOptions:
+    """The options of a training from values by dotted name."""
+    of_command = {name: values.pop(name) for name in OF_COMMAND if name in values}
+    return TrainOptions(RecipeLayers(tuple(of_command.pop("config", ())), values, kind), **of_command)
 
-    Every option but --help and --print_config takes a value. So a word that is neither an option nor a
-    value is DATA.
+
+def in_one_process(options: TrainOptions) -> TrainOptions:
+    """The options with one device where the machine has several, or where a run may have begun on several.
+
+    Lightning starts each further process with the words of this one. Of a program that calls `vit.train` it would
+    run every line again; it cannot run a notebook or `python -c` again. torchrun starts all processes alike, so that
+    it takes as many devices as it has started.
+
+    Raises:
+        UsageError: several devices are asked for, and no launcher has started this process.
     """
-    result: list[str] = []
-    positional: list[str] = []
-    rest = iter(with_dry_run(words))
-    for word in rest:
-        if word in ("-h", "--help", PRINT):
-            result.append("--help" if word == "-h" else word)
-        elif word.startswith(f"{PRINT}="):  # the parser would print its own values, without those of shipped recipes
-            raise UsageError(f"{word}: the option takes no value", f"give {PRINT}, which prints the whole recipe")
-        elif not word.startswith("--"):
-            positional.append(word)
-        else:
-            name, equals, value = word.partition("=")
-            following = value if equals else next(rest, None)
-            if following is None:
-                raise UsageError(f"{word} needs a value", "see --help")
-            result.append(f"{SHORT.get(name, name)}={following}")
-    if len(positional) > 1:
-        raise UsageError(
-            f"DATA is given twice: {positional[0]!r} and {positional[1]!r}", "quote a path that has spaces"
-        )
-    return [*result, *(f"--data.source={word}" for word in positional)]
+    if is_launched() or options.print_config:
+        return options
+    recipe = options.layers.recipe()
+    for name, count in (("devices", recipe.trainer.devices), ("num_nodes", recipe.trainer.num_nodes)):
+        if count not in ("auto", 1):
+            raise UsageError(f"trainer.{name} {count} in Python, which trains in one process", _FIX)
+
+    from vit.training.distributed.devices import device_and_world_size
+
+    _, num_devices = device_and_world_size(recipe)
+    if num_devices == 1 and options.resume is None:
+        return options
+    if num_devices > 1:
+        Reporter().notice(f"1 of {num_devices} devices trains: {_FIX}")
+    layers = options.layers.with_option("trainer.devices", 1)
+    return replace(options, layers=layers if options.resume is None else layers.with_option("trainer.num_nodes", 1))

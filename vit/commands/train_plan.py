@@ -102,8 +102,7 @@ def _data(plan: "Plan") -> str:
     names = plan.source.class_names
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
     shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
-    kind = "classes" if plan.source.task.is_exclusive else "labels, several for an image"
-    return f"{images}; {len(names)} {kind}: {shown}"
+    return f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"
 
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:

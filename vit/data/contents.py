@@ -3,7 +3,8 @@
 The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
 another format or size has another hash; `vit data check` finds such pairs.
 
-Hashes of files are kept in the cache folder, so that the next command reads only files that have changed:
+Hashes of files are kept in the cache folder, so that the next command reads only files that have changed. Beside them
+stand the near-duplicates of a data set (see `bursts`).
 
 VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME counts); "off" keeps nothing
 """
@@ -27,6 +28,7 @@ from vit.data.registry import has_extra
 from vit.data.samples import Samples, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
+from vit.layout import cache_folder
 
 _PER_TASK = 32  # images that a thread takes at a time
 _SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surely has another time, on any file system
@@ -100,7 +102,7 @@ def read_contents(
     with decode_threads() as parallel:
         for split in filter(source.splits.__contains__, SPLITS):
             samples, parts = source.splits[split], [part for name, part in chosen if name == split]
-            known = _KnownHashes(samples.root) if samples.root is not None and samples.reader is None else None
+            known = KnownHashes(samples.root) if samples.root is not None and samples.reader is None else None
             for images in parallel(_reader(samples, known), parts):
                 results += images
                 if progress is not None:
@@ -129,7 +131,7 @@ def _parts(source: Source, splits: Collection[str]) -> Iterator[tuple[str, range
             yield from ((split, range(first, min(first + _PER_TASK, number))) for first in range(0, number, _PER_TASK))
 
 
-def _reader(samples: Samples, kept: "_KnownHashes | None") -> Callable[[range], list[ReadImage]]:
+def _reader(samples: Samples, kept: "KnownHashes | None") -> Callable[[range], list[ReadImage]]:
     """A function from indices to what is read of these images."""
 
     def read(part: range) -> list[ReadImage]:
@@ -144,7 +146,7 @@ def _reader(samples: Samples, kept: "_KnownHashes | None") -> Callable[[range], 
     return read
 
 
-class _KnownHashes:
+class KnownHashes:
     """Content hashes of the files of a folder, in the cache folder, by path, size, inode and both times of a change.
 
     A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
@@ -156,9 +158,7 @@ class _KnownHashes:
     """
 
     def __init__(self, root: Path) -> None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        wanted = os.environ.get("VIT_HASHES") or str(Path(home) / "vit-lightning" / "hashes")
-        self._folder = None if wanted == "off" else Path(wanted).expanduser()
+        self._folder = hash_folder()
         # what is an image depends on the limits
         self._base = os.fsencode(root.resolve())
         limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
@@ -170,17 +170,23 @@ class _KnownHashes:
     def read(self, samples: Samples, index: int) -> ReadImage:
         """The content hash of a file as it was read before, or is read now."""
         before = self._key(samples, index)
-        if before is None:
-            return _encoded(samples, index)
-        key, is_settled = before
-        number = int.from_bytes(key[:8], "little")
-        place = int(np.searchsorted(self._rows[:, 0], number)) if len(self._rows) else 0
-        if place < len(self._rows) and self._rows[place, :2].tobytes() == key:
-            return self._rows[place, 2:].tobytes().hex(), ""
-        found, why = _encoded(samples, index)
-        if found and is_settled and self._key(samples, index) == before:
-            self._new.append(key + bytes.fromhex(found))  # atomic: other threads append too
-        return found, why
+        if before is not None and len(self._rows):
+            place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(before[0][:8], "little")))
+            if place < len(self._rows) and self._rows[place, :2].tobytes() == before[0]:
+                return self._rows[place, 2:].tobytes().hex(), ""
+        try:
+            return content_hash(self.encoded(samples, index)), ""
+        except ImageError as error:
+            return "", error.reason
+
+    def encoded(self, samples: Samples, index: int) -> bytes:
+        """The bytes of a file. Their hash is kept. ImageError where they are not an image within the limits."""
+        before = self._key(samples, index)
+        data = samples.encoded(index)
+        check_header(data, samples.name(index))
+        if before is not None and before[1] and self._key(samples, index) == before:
+            self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
+        return data
 
     def save_now_and_then(self) -> None:
         """Save what is new, once a minute."""
@@ -235,6 +241,12 @@ class _KnownHashes:
             if excess > 0 and path.name != own:
                 path.unlink(missing_ok=True)
                 excess -= size
+
+
+def hash_folder() -> Path | None:
+    """The folder that keeps what was found out about files; None where nothing is kept."""
+    wanted = os.environ.get("VIT_HASHES")
+    return None if wanted == "off" else Path(wanted).expanduser() if wanted else cache_folder("hashes")
 
 
 def current_hash(samples: Samples, index: int) -> str:

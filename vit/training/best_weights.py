@@ -58,7 +58,7 @@ class MeasuredCheckpoint:
 
     def words(self) -> list[str]:
         """What was fitted, for people."""
-        return [] if self.fitted is None else [f"temperature {self.fitted.words()}"]
+        return [] if self.fitted is None else [f"temperature {self.fitted.describe()}"]
 
     def store(self, path: Path, keep_state: bool) -> None:
         """Write what was fitted into the checkpoint, as `store_calibration`."""
@@ -91,7 +91,7 @@ class MeasuredLabels:
     def words(self) -> list[str]:
         """What was fitted, for people."""
         names = self.description.class_names
-        return [f"temperatures {self.temperatures.words(names)}", *self.thresholds.words(names)]
+        return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
 
     def store(self, path: Path, keep_state: bool) -> None:
         """Write what was fitted into the checkpoint, as `store_label_rules`."""

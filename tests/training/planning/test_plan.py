@@ -10,8 +10,7 @@ from vit.errors import DataError, UsageError
 from vit.training.planning.plan import make_plan
 from vit.training.planning.schedule import fine_tuning_steps
 from vit.training.recipes.image_options import DataConfig, PreprocessConfig
-from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
-from vit.training.recipes.values import plain_values
+from vit.training.recipes.recipe import OptimConfig, Recipe
 
 NANO = {"name": "vit_nano_patch2_8"}
 
@@ -151,20 +150,6 @@ def test_a_subset_of_unlike_classes_has_their_shares(draw_classes, tmp_path):
         assert plan.recipe.data.subset == kept
         assert np.bincount(plan.source.splits["train"].labels).tolist() == images
         assert make_plan(plan.recipe).recipe == plan.recipe
-
-
-def test_plain_values_lose_the_command_line_s_types():
-    from jsonargparse.typing import PositiveFloat, PositiveInt
-
-    typed = Recipe(
-        model=ModelConfig({"name": "x", "depth": PositiveInt(3), "flag": True}),
-        optim=OptimConfig(lr=PositiveFloat(0.5)),
-        trainer=TrainerConfig(devices=PositiveInt(2)),
-    )
-    plain = plain_values(typed)
-    assert plain == typed
-    assert type(plain.optim.lr) is float and type(plain.trainer.devices) is int
-    assert [type(value) for value in plain.model.network.values()] == [str, int, bool]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from vit.commands.train import run_trials
 from vit.commands.train_options import read_words
-from vit.commands.train_trials import run_trials
 from vit.console import Reporter
 from vit.errors import ResourceError
 from vit.training.loop import Classifier
@@ -29,9 +29,9 @@ def searched(monkeypatch, tmp_path):
             return step(classifier, batch, place)
 
         monkeypatch.setattr(Classifier, "training_step", limited)
-        plan = make_plan(read_words(["digits", *OPTIONS, *options, "--out", str(tmp_path)]).given.recipe())
+        plan = make_plan(read_words(["digits", *OPTIONS, *options, "--out", str(tmp_path)]).layers.recipe())
         open_choice = replace(plan.recipe, optim=replace(plan.recipe.optim, batch_size="auto"))
-        found = run_trials(replace(plan, recipe=open_choice), 0.0, Reporter(quiet=True)).plan
+        found = run_trials(replace(plan, recipe=open_choice), 0.0, reporter=Reporter(quiet=True)).plan
         assert found.recipe.optim.batch_size == found.batch_size and not list(tmp_path.iterdir())
         again = make_plan(found.recipe)  # as a resumed run makes it from config.yaml
         assert (again.recipe, again.total_steps, again.rounds) == (found.recipe, found.total_steps, found.rounds)
@@ -56,6 +56,6 @@ def test_an_image_that_does_not_fit_is_an_error(searched):
 
 def test_on_a_cpu_auto_is_the_automatic_batch_size():
     auto, automatic = (
-        read_words(["digits", *OPTIONS, "--batch_size", word]).given.recipe() for word in ("auto", "null")
+        read_words(["digits", *OPTIONS, "--batch_size", word]).layers.recipe() for word in ("auto", "null")
     )
     assert make_plan(auto).recipe == make_plan(automatic).recipe

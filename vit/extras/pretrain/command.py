@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.one_process import in_one_process
 from vit.commands.reading import read_on_first
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.train_estimate import Estimate
-from vit.commands.train_options import TrainOptions, read_values, read_with
+from vit.commands.train_options import TrainOptions, in_one_process, read_values, read_with
 from vit.commands.train_plan import warn_of_space
+from vit.commands.train_progress import Estimate
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
-from vit.extras.pretrain.shown_plan import show_pretrain_plan
-from vit.extras.pretrain.shown_progress import PretrainProgress, show_pretrain_result
+from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
 from vit.launch import is_first
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.values import dump
@@ -49,7 +47,7 @@ def pretrain(
         resume: unfinished pretraining to resume; "auto": the newest one below `out` that has these options, else a new
             run.
         options: options of the recipe by their names on the command line: method="diet", init_from="weights.pth",
-            epochs=100. A name with dots is given as `**{"data.unlabelled": "more_photos/"}`. One device trains, unless
+            epochs=100. A name with dots is given as `**{"data.unlabeled": "more_photos/"}`. One device trains, unless
             torchrun has started the program.
 
     Returns:
@@ -82,12 +80,12 @@ def main(words: Sequence[str]) -> int:
 def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     """Carry a pretraining out; None where it was only to be shown."""
     if options.print_config:
-        print(dump(options.given.recipe()), end="")
+        print(dump(options.layers.recipe()), end="")
         return None
     reporter = Reporter(quiet=not is_first())
-    recipe, rendezvous = options.given.recipe(), None
+    recipe, rendezvous = options.layers.recipe(), None
     if options.run is not None:
-        recipe, rendezvous = recipe_for_all(options.run, options.given)
+        recipe, rendezvous = recipe_for_all(options.run, options.layers)
     assert isinstance(recipe, PretrainRecipe)
     check_names(recipe)
 
@@ -134,7 +132,7 @@ def _without_copies(
     """
     from vit.extras.pretrain.images import copies_of_unseen, only_used, without_rows
 
-    if recipe.data.unlabelled is None:
+    if recipe.data.unlabeled is None:
         used = only_used(images)
         return used, read_on_first(used, reporter, rendezvous)
     contents = read_on_first(images, reporter, rendezvous)
@@ -157,18 +155,18 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     progress = PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         progress.close()
-    if not found.fit.is_first_process:
+    if not pretrained.fit.is_first_process:
         return
     keep_state = plan.recipe.trainer.keep_state
-    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker), keep_state)
-    show_pretrain_result(reporter, run, found.fit.result, plan)
+    finish(run, pretrained.fit, tracker, lambda: _draw(reporter, run, plan, pretrained, tracker), keep_state)
+    show_pretrain_result(reporter, run, pretrained.fit.result, plan)
 
 
 def _draw(
@@ -177,8 +175,7 @@ def _draw(
     """Draw figures and page."""
 
     def draw() -> None:
-        from vit.extras.pretrain.figures import draw_pretraining
-        from vit.extras.pretrain.page import write_pretrain_report
+        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
         draw_pretraining(run, plan, found, tracker)
         write_pretrain_report(run, found.fit.result)

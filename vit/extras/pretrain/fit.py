@@ -13,10 +13,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.extras.pretrain.images import has_progress
 from vit.extras.pretrain.objective import Objective
-from vit.extras.pretrain.objectives import make_objective
 from vit.extras.pretrain.plan import PretrainPlan
-from vit.extras.pretrain.pretrainer import KNN, Pretrainer
-from vit.extras.pretrain.starting_accuracy import StartingAccuracy
+from vit.extras.pretrain.pretrainer import KNN, Pretrainer, StartingAccuracy, make_objective
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distributed.processes import lost_process_explained
@@ -25,7 +23,7 @@ from vit.training.initial_network import initial_network
 from vit.training.loop import Loop
 from vit.training.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.result import FitResult, pretrain_result
-from vit.weights.backbone_file import write_backbone
+from vit.weights.file import write_backbone
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from vit.training.recipes.recipe import NOT_IN_HASH
 from vit.training.recipes.values import plain
 
 _HASHED = ("images", "options")  # facts that a message does not show
-_OF_A_MACHINE = ("source", "root", "unlabelled", "num_workers")  # options of the data that may differ
+_OF_A_MACHINE = ("source", "root", "unlabeled", "num_workers")  # options of the data that may differ
 _MAX_SHOWN = 200  # characters of a fact in a message
 
 

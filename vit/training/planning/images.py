@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vit.data.bursts import with_bursts
 from vit.data.folds import with_fold
-from vit.data.groups import leak_notes, twin_notes, with_groups
+from vit.data.groups import leak_notes, similar_name_notes, with_groups
 from vit.data.samples import Source, absent_notes
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
@@ -70,7 +70,7 @@ def kept_together(found: Source, data: DataConfig) -> Source:
         DataError: an image has no group.
     """
     found = with_groups(found, data.groups)
-    found = replace(found, notes=[*found.notes, *twin_notes(found)])
+    found = replace(found, notes=[*found.notes, *similar_name_notes(found)])
     return with_bursts(found) if data.bursts == "together" else found
 
 

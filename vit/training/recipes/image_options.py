@@ -3,10 +3,20 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
-
 from vit.data.dataset_names import TableColumns
-from vit.training.recipes.ranges import Area, ChannelCount, Finite, Magnitude, NonNegative, Positive, Seed, Share
+from vit.training.recipes.ranges import (
+    Area,
+    ChannelCount,
+    ClosedUnitInterval,
+    Finite,
+    Magnitude,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Seed,
+    Share,
+)
 
 
 @dataclass

@@ -21,13 +21,13 @@ class PretrainDataConfig(DataConfig):
     """Where images come from.
 
     Args:
-        unlabelled: folder with more images to learn from, which lie at any depth and need no labels; null: none.
+        unlabeled: folder with more images to learn from, which lie at any depth and need no labels; null: none.
         labels: use of DATA's labels. auto: where DATA has class folders or a column of labels, only its training
             images are learned from, and nearest neighbors of validation images show the progress. none: all images of
             DATA are learned from, in whatever folders they lie.
     """
 
-    unlabelled: str | None = None
+    unlabeled: str | None = None
     labels: Literal["auto", "none"] = "auto"
 
 

@@ -1,35 +1,59 @@
-"""Ranges of numbers in a recipe, which are checked when they are parsed, and times as texts"""
+"""Types of numbers in a recipe, whose ranges are checked when they are parsed, and times as texts"""
 
+import operator
 import re
-from math import inf
-from typing import TYPE_CHECKING
-
-from jsonargparse.typing import restricted_number_type, restricted_string_type
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Annotated, Literal
 
 from vit.errors import UsageError
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
-if TYPE_CHECKING:
-    Share = float
-    Area = float
-    Magnitude = int
-    ChannelCount = int
-    Seed = int
-    Finite = float
-    Positive = float
-    NonNegative = float
-    ImportPath = str
-else:
-    Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
-    Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
-    Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number to 30")
-    ChannelCount = restricted_number_type("ChannelCount", int, [(">=", 1), ("<=", 16)], docstring="1 to 16")
-    Seed = restricted_number_type("Seed", int, [(">=", 0), ("<", 2**32)], docstring="a whole number of 32 bits")
-    Finite = restricted_number_type("Finite", float, [(">", -inf), ("<", inf)], docstring="a number")
-    Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
-    NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
-    ImportPath = restricted_string_type("ImportPath", r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", docstring="MODULE:NAME")
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit of a number, as in `Annotated[float, Bound(">", 0)]`."""
+
+    sign: Literal[">", ">=", "<", "<="]
+    limit: float
+
+    def allows(self, number: float) -> bool:
+        """Whether a number is on the right side; NaN is on none."""
+        return bool(_COMPARE[self.sign](number, self.limit))
+
+    def __str__(self) -> str:
+        return f"{self.sign}{self.limit}" if isfinite(self.limit) else ""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The pattern of a text, and how the text is described."""
+
+    pattern: str
+    about: str
+
+    def allows(self, text: str) -> bool:
+        """Whether the whole text has the pattern."""
+        return re.fullmatch(self.pattern, text) is not None
+
+    def __str__(self) -> str:
+        return self.about
+
+
+PositiveInt = Annotated[int, Bound(">", 0)]
+NonNegativeInt = Annotated[int, Bound(">=", 0)]
+Magnitude = Annotated[int, Bound(">=", 0), Bound("<=", 30)]
+ChannelCount = Annotated[int, Bound(">=", 1), Bound("<=", 16)]
+Seed = Annotated[int, Bound(">=", 0), Bound("<", 2**32)]
+Share = Annotated[float, Bound(">=", 0), Bound("<", 1)]
+Area = Annotated[float, Bound(">", 0), Bound("<=", 1)]
+ClosedUnitInterval = Annotated[float, Bound(">=", 0), Bound("<=", 1)]
+Finite = Annotated[float, Bound(">", -inf), Bound("<", inf)]
+Positive = Annotated[float, Bound(">", 0), Bound("<", inf)]
+NonNegative = Annotated[float, Bound(">=", 0), Bound("<", inf)]
+ImportPath = Annotated[str, Pattern(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:NAME")]
 
 
 def seconds(text: str, flag: str) -> float:

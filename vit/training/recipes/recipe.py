@@ -7,10 +7,17 @@ nothing heavy, so that a wrong option is refused in a fraction of a second.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonargparse.typing import ClosedUnitInterval, PositiveInt
-
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
-from vit.training.recipes.ranges import Area, ImportPath, NonNegative, Positive, Seed, Share
+from vit.training.recipes.ranges import (
+    Area,
+    ClosedUnitInterval,
+    ImportPath,
+    NonNegative,
+    Positive,
+    PositiveInt,
+    Seed,
+    Share,
+)
 
 NetworkValue = bool | int | float | str | list[int]
 
@@ -109,7 +116,7 @@ class OptimConfig:
     min_lr_ratio: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
-    loss: str | None = None
+    loss: ImportPath | None = None
     label_smoothing: Share = 0.1
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0

@@ -3,33 +3,12 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import Any
 
 import yaml
 
 from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, Recipe
-
-Tree = TypeVar("Tree")
-
-
-def plain_values(tree: Tree) -> Tree:
-    """The same tree with plain numbers instead of the command line's PositiveInt and other types.
-
-    A checkpoint would store those types by name, and `weights_only=True` refuses to load them.
-    """
-    plain: Any = tree
-    if is_dataclass(tree) and not isinstance(tree, type):
-        plain = replace(tree, **{item.name: plain_values(getattr(tree, item.name)) for item in fields(tree)})
-    elif isinstance(tree, dict):
-        plain = {str(key): plain_values(value) for key, value in tree.items()}  # YAML reads the class 7 as a number
-    elif isinstance(tree, list | tuple):
-        plain = type(tree)(map(plain_values, tree))
-    else:
-        for kind in (bool, int, float, str):
-            if isinstance(tree, kind):
-                return kind(tree)  # type: ignore[return-value]
-    return plain
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
@@ -55,7 +34,7 @@ def dump(recipe: Recipe) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes a text that looks like a number to YAML 1.2 too, as 1e-3 does: jsonargparse would read it as one."""
+    """Quotes a text that looks like a number to YAML 1.2 too, as 1e-3 does."""
 
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")

@@ -8,7 +8,7 @@ from vit.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class LossWords:
+class LossText:
     """What the losses of metrics.csv are.
 
     Attributes:
@@ -20,7 +20,7 @@ class LossWords:
     caption: str
 
     @classmethod
-    def of(cls, config: str, task: Task) -> "LossWords":
+    def of(cls, config: str, task: Task) -> "LossText":
         """The losses of a run, from the text of its config.yaml."""
         options = parse_yaml(config)
         is_asymmetric = _option(options, "optim", "multilabel_loss") == "asymmetric"

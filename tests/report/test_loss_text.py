@@ -3,14 +3,14 @@
 import pytest
 import yaml
 
-from vit.report.loss_words import LossWords
+from vit.report.loss_text import LossText
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL
 
 ALONE = "The validation loss is the cross-entropy of the labels alone."
 
 
 def words(task=SINGLE_LABEL, augment=(("crop", 1.0), ("shift", 0.1), ("magnitude", 9)), **parts):
-    return LossWords.of(yaml.safe_dump({"augment": {"name": "light", **dict(augment)}, **parts}), task)
+    return LossText.of(yaml.safe_dump({"augment": {"name": "light", **dict(augment)}, **parts}), task)
 
 
 def test_a_training_on_labels():
@@ -45,7 +45,7 @@ def test_losses_that_do_not_compare(part, option, value, included):
 
 def test_a_linear_probe_has_neither_augmentation_nor_smoothing():
     found = words(model={"freeze": "backbone"}, optim={"label_smoothing": 0.1})
-    assert found == LossWords("cross-entropy (nats)", f"The training loss is the cross-entropy. {ALONE}")
+    assert found == LossText("cross-entropy (nats)", f"The training loss is the cross-entropy. {ALONE}")
 
 
 def test_several_labels():

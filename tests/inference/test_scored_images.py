@@ -1,10 +1,13 @@
-"""Rows of scored images on disk: written values come back."""
+"""predictions/SPLIT.csv: what is read is what was written."""
 
 import numpy as np
 import pytest
 
+from tests.many_labels import scored_labels
+from vit.checkpoints.label_rules import LabelRules
 from vit.errors import DataError
 from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_labels import read_scored_labels
 from vit.inference.scored_rows import read_scored
 
 NAMES = ("caf\udce9\n.png", "=1+1", 'a,"b')
@@ -36,3 +39,24 @@ def test_other_columns_are_an_error(tmp_path):
     (tmp_path / "test.csv").write_text("path,label,predicted,probability,loss\na,cat,dog,0.9,2.3\n")
     with pytest.raises(DataError, match="uncalibrated"):
         read_scored(tmp_path / "test.csv", 1)
+
+
+LABELS = ("=1+1", "b c", "d")
+
+
+def test_rows_come_back_to_the_last_bit(tmp_path):
+    scored, path = scored_labels(50), tmp_path / "some" / "test.csv"
+    scored.write(path, LABELS, LabelRules(np.ones(3), np.array([0.3, 0.5, 0.6])))
+    found = read_scored_labels(path, LABELS, 50)
+    assert found.paths == scored.paths
+    np.testing.assert_array_equal(found.labels, scored.labels)
+    np.testing.assert_array_equal(found.probabilities, scored.probabilities)
+    first = path.read_text().splitlines()[0]
+    assert first.startswith("path,labels,predicted,loss,p_=1+1,p_b c,p_d")
+
+
+@pytest.mark.parametrize("names", [("=1+1", "b c"), ("x", "b c", "d")])
+def test_rows_of_other_labels_are_an_error(tmp_path, names):
+    scored_labels(5).write(tmp_path / "test.csv", LABELS, LabelRules.unfitted(3))
+    with pytest.raises(DataError, match="is damaged"):
+        read_scored_labels(tmp_path / "test.csv", names, 5)

@@ -13,20 +13,20 @@ from vit.models.network import Network
 
 
 @dataclass(frozen=True)
-class Trained:
+class LoadedModel:
     """The content of a checkpoint: a network in evaluation mode, and its description."""
 
     network: Network
     description: Description
 
 
-class Deployed(nn.Module):
+class DeploymentGraph(nn.Module):
     """Images (B, K, S, S) uint8 -> probabilities (B, C): normalization, network and calibration in one.
 
     A graph cannot decode a file or resize a picture to S, so both steps stay outside.
     """
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: LoadedModel) -> None:
         super().__init__()
         self.network = trained.network
         self.preprocess = trained.description.preprocess
@@ -37,9 +37,9 @@ class Deployed(nn.Module):
         return probabilities_of(logits, self.temperature, self.rules)
 
 
-def traced(trained: Trained) -> torch.export.ExportedProgram:
-    """The graph of `Deployed` for any batch size, without the paths of this machine."""
-    module = Deployed(trained).eval().requires_grad_(False)
+def traced(trained: LoadedModel) -> torch.export.ExportedProgram:
+    """The graph of `DeploymentGraph` for any batch size, without the paths of this machine."""
+    module = DeploymentGraph(trained).eval().requires_grad_(False)
     side = trained.network.image_size
     example = torch.zeros(
         2, trained.network.in_chans, side, side, dtype=torch.uint8
@@ -51,11 +51,11 @@ def traced(trained: Trained) -> torch.export.ExportedProgram:
     return program
 
 
-def notes(trained: Trained) -> dict[str, str]:
+def notes(trained: LoadedModel) -> dict[str, str]:
     """What an exported graph says about itself, as text: classes, input and output, beside our own description."""
     description = trained.description
     count, rules = len(description.class_names), description.multilabel
-    words = {"classes": json.dumps(description.class_names), "input": input_words(trained)}
+    words = {"classes": json.dumps(description.class_names), "input": describe_input(trained)}
     if rules is None:
         return words | {"output": f"float32 (batch, {count}): probabilities, in the order of classes"}
     return words | {
@@ -65,7 +65,7 @@ def notes(trained: Trained) -> dict[str, str]:
     }
 
 
-def input_words(trained: Trained) -> str:
+def describe_input(trained: LoadedModel) -> str:
     """The input of an exported graph in words, for its metadata."""
     plain = trained.description.preprocess
     resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"

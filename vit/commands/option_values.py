@@ -1,0 +1,170 @@
+"""Values of options: a word of a command line, or a value of YAML or Python, as the type that a signature states"""
+
+import inspect
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from vit.errors import UsageError, nearest
+
+REQUIRED: Any = inspect.Parameter.empty  # as the default of an option
+_WORDS: dict[str, object] = {"null": None, "true": True, "false": False}
+_INTEGER = re.compile(r"[-+]?\d+")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(?P<exponent>[eE][-+]?\d+)?")
+_SCALARS: dict[Any, tuple[Any, str]] = {  # type of a signature -> type of a value, and the fix for other values
+    bool: (bool, "give true or false"),
+    int: (Integral, "give a whole number"),
+    float: (Real, "give a number"),
+    str: (str, "give a text, in quotes where it looks like a number or a date"),
+}
+_COLLECTIONS: dict[Any, str] = {dict: "a mapping", list: "a list", tuple: "a list"}
+
+
+class _WrongValueError(Exception):
+    """A value of another type: the value, the fix, and the key where the value is in a mapping."""
+
+    def __init__(self, value: object, fix: str, key: str = "") -> None:
+        super().__init__(value, fix, key)
+        self.value, self.fix, self.key = value, fix, key
+
+
+def read_word(kind: Any, word: str, name: str) -> Any:
+    """The value of an option from a word, which is YAML unless the option takes any text.
+
+    Args:
+        kind: type of the option.
+        name: name of the option, for the error.
+
+    Raises:
+        UsageError: the word is not a value of the type.
+    """
+    return _read(kind, _parsed(word), word, name)
+
+
+def read_value(kind: Any, value: object, name: str) -> Any:
+    """The value of an option from YAML or Python, with plain numbers, which a checkpoint can store; as `read_word`."""
+    if value is None and NoneType not in union_members(kind):
+        raise UsageError(f"{name} is None", "give a value, or leave it out")
+    return _read(kind, os.fspath(value) if isinstance(value, os.PathLike) else value, None, name)
+
+
+def union_members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of another type itself."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def mapping_type(kind: Any) -> Any:
+    """The type of the values where an option may be a mapping, else None."""
+    return next((get_args(member)[1] for member in union_members(kind) if get_origin(member) is dict), None)
+
+
+def choices(kind: Any) -> list[str]:
+    """The words that an option takes, where they are few."""
+    if kind is bool:
+        return ["true", "false"]
+    return [str(word) for member in union_members(kind) if get_origin(member) is Literal for word in get_args(member)]
+
+
+def _read(kind: Any, value: object, word: str | None, name: str) -> Any:
+    try:
+        return _fit(kind, value, word)
+    except _WrongValueError as error:
+        shown = _COLLECTIONS.get(type(error.value), error.value)
+        if error.value is value and word is not None and value is not None and not isinstance(value, list | dict):
+            shown = word
+        raise UsageError(f"{name}{'.' * bool(error.key)}{error.key} is {shown}", error.fix) from None
+
+
+def _parsed(word: str) -> object:
+    """A word as plain YAML."""
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    if _NUMBER.fullmatch(word):
+        return float(word)
+    if word.startswith(("[", "{")):
+        from vit.plain_files import parse_yaml
+
+        with suppress(ValueError):
+            return parse_yaml(word)
+    return word
+
+
+def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
+    """A value as a type; `_WrongValueError` where the type has no such value.
+
+    Args:
+        word: word of the command line that the value is read from; None: the value comes from YAML or Python.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _fit_one_of(parts, value, word)
+    if origin is Annotated:
+        fitted = _fit(parts[0], value, word)
+        if all(rule.allows(fitted) for rule in parts[1:]):
+            return fitted
+        rules = " and ".join(filter(None, map(str, parts[1:])))
+        raise _WrongValueError(value, f"give {rules}" if parts[0] is str else f"give a number {rules}".rstrip())
+    if origin is Literal:
+        for choice in parts:
+            if word == str(choice) or (type(value) is type(choice) and value == choice):
+                return choice
+        raise _WrongValueError(value, nearest(str(value), map(str, parts)))
+    if origin is dict and isinstance(value, Mapping):
+        return {str(key): _fit_item(parts[1], item, str(key)) for key, item in value.items()}  # YAML has the number 7
+    if origin in (list, tuple) and isinstance(value, list | tuple):
+        return origin(_fit(parts[0], item) for item in value)
+    if origin in _COLLECTIONS:
+        raise _WrongValueError(value, f"give {_COLLECTIONS[origin]}")
+    if kind is str and word is not None:
+        return word
+    if kind in _SCALARS:
+        accepted, fix = _SCALARS[kind]
+        is_number = kind in (int, float) and isinstance(value, str)  # in quotes in YAML, or nan
+        if is_number or (isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))):
+            with suppress(ValueError, OverflowError):
+                return kind(value)
+        raise _WrongValueError(value, fix)
+    if value is not None:
+        raise _WrongValueError(value, "give null")
+    return None
+
+
+def _fit_item(kind: Any, item: Any, key: str) -> Any:
+    try:
+        return _fit(kind, item)
+    except _WrongValueError as error:
+        raise _WrongValueError(error.value, error.fix, key) from error
+
+
+def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:
+    """A value as one of several types, and as a text only where it is nothing else."""
+    number = _NUMBER.fullmatch(value) if isinstance(value, str) and word is None and float in members else None
+    if number and number["exponent"]:
+        value = float(value)  # 1e-3 is a text to YAML 1.1
+    is_text = isinstance(value, str) and str in members
+    failures: dict[Any, _WrongValueError] = {}
+    for member in members:
+        if member is not str and (not is_text or get_origin(member) is Literal):
+            try:
+                return _fit(member, value, word)
+            except _WrongValueError as error:
+                failures[member] = error
+    if str in members and (is_text or (word is not None and value is not None)):
+        return _fit(str, value, word)
+    for failure in failures.values():
+        if isinstance(value, dict | list) and failure.value is not value:
+            raise failure
+    names = choices(Union[members])  # noqa: UP007  of a tuple
+    numbers = [failure.fix for failure in failures.values() if "number" in failure.fix]
+    if names:
+        raise _WrongValueError(value, f"{numbers[0]}, or {', '.join(names)}" if numbers else nearest(str(value), names))
+    if value is None:
+        raise _WrongValueError(value, "give a value, or leave it out")
+    fixes = [failure.fix for member, failure in failures.items() if member is not NoneType]
+    raise _WrongValueError(value, fixes[0] if len(fixes) == 1 else _SCALARS[str][1] if str in members else fixes[-1])
