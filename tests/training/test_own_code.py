@@ -48,6 +48,7 @@ def test_the_commands_of_the_page_run(vit, mine, monkeypatch):
     assert all(name in texts[3] for name in ("mine:Columns", "mine:focal", "mine:nadam"))
 
 
+@pytest.mark.filterwarnings("ignore")  # Lightning's, of a Trainer that is not ours
 def test_a_trainer_of_ones_own_trains_our_module(mine):
     sys.path.append(str(mine))
     from mine import train_by_hand
