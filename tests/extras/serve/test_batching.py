@@ -186,7 +186,7 @@ def test_pixels_that_wait_are_bounded(slow, monkeypatch):
         with pytest.raises(FullError):
             await batcher.rows(["b"], [b"b"], half)
         first.cancel()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
         second = started(batcher, "b", [b"b"], half)
         may_decode.set()
         slow.go.set()
