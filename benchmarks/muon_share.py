@@ -29,7 +29,7 @@ def step(name: str, optimizer_name: str, batch: int, precision: str = "auto") ->
     network = create_network(name, 10).to(device).train()
     optimizer = None
     if optimizer_name:
-        optimizer = make_optimizer(network, OptimConfig(optimizer=optimizer_name))  # type: ignore[arg-type]
+        optimizer = make_optimizer(network, OptimConfig(optimizer=optimizer_name))
     images = torch.randn(batch, 3, network.image_size, network.image_size, device=device)
     labels = torch.arange(batch, device=device) % 10
 

@@ -10,6 +10,6 @@ import_timm()
 for name in (
     "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets", "torchvision.transforms.v2",
     "vit.commands.train", "vit.report.run_figures", "vit.report.run_page", "vit.study.cell", "vit.training.fit",
-    "vit.training.distributed.meeting", "vit.training.planning.plan",
+    "vit.training.distributed.rendezvous", "vit.training.planning.plan",
 ):  # fmt: skip
     import_module(name)

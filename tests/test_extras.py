@@ -17,7 +17,7 @@ from vit.registry import Entry
 
 PACKAGE = Path(vit.__file__).parent
 EXTRAS = PACKAGE / "extras"
-WITHOUT_PACKAGES = {"pretrain"}  # an extra that installs nothing
+WITHOUT_PACKAGES = {"parquet", "pretrain", "shards"}  # extras that install nothing
 ENTRIES = [
     *(entry for table in vars(registry).values() if isinstance(table, dict) for entry in table.values()
       if isinstance(entry, Entry)),

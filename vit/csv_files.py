@@ -15,7 +15,7 @@ from typing import IO
 
 from vit.plain_files import check_regular
 
-Cell = str | int | float | None
+CsvValue = str | int | float | None
 
 _OF_VIT = (  # how the headers of our tables begin, of which some are given as DATA
     *(
@@ -76,7 +76,7 @@ class TableWriter:
         if columns:
             self.row(columns)
 
-    def row(self, cells: Iterable[Cell]) -> None:
+    def row(self, cells: Iterable[CsvValue]) -> None:
         """Add a row. None gives an empty cell."""
         self._writer.writerow([self._text(cell) for cell in cells])
 
@@ -84,7 +84,7 @@ class TableWriter:
         """Pass all rows to the operating system."""
         self._file.flush()
 
-    def _text(self, cell: Cell) -> str:
+    def _text(self, cell: CsvValue) -> str:
         if isinstance(cell, float):
             return repr(float(cell)) if self._digits is None else f"{cell:.{self._digits}f}"
         return "" if cell is None else str(cell) if isinstance(cell, int) else escape(cell)

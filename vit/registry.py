@@ -64,7 +64,7 @@ FORMATS = {  # of `vit.export.format.Format`
     "coreml": Entry("coreml", "package", "CoreMlPackage"),
     "hf": Entry("hub", "transformers_folder", "TransformersFolder"),
 }
-INT8 = Entry("int8", "command", "Int8Export")  # of `vit.export.format.Precision`
+INT8 = Entry("int8", "command", "Int8Export")  # of `vit.export.format.Quantizer`
 TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
     "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
     "mlflow": Entry("mlflow", "kind", "Mlflow"),

@@ -1,10 +1,9 @@
-"""result.json: its layout, what earlier versions wrote, and damaged files."""
+"""result.json: its layout, and damaged files."""
 
 import json
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,21 +30,6 @@ def test_the_layout_that_reports_and_studies_read(tmp_path):
     assert plain["classes"] == 2 and plain["images"] == {"train": 4, "test": 2}
     assert not {"spec", "image_size", "num_images"} & plain.keys()
     assert RunResult.read(tmp_path / "result.json") == RESULT
-
-
-def test_a_result_of_the_first_version(tmp_path):
-    """It repeats the name of a model of timm, counts "1 threads", and knows neither temperature nor left-out images."""
-    RESULT.write(tmp_path / "result.json")
-    plain = json.loads((tmp_path / "result.json").read_text())
-    for key in ("temperature", "uncalibrated", "correct", "skipped_steps", "unreadable_images", "left_out", "mfu"):
-        del plain[key]
-    del plain["validation_name"]
-    plain["network"] = {"name": "resnet18", "model": "resnet18", "image_size": 32, "num_classes": 2}
-    plain["device"] = "cpu, 1 threads"
-    (tmp_path / "result.json").write_text(json.dumps(plain))
-    old = {"spec": NetworkSpec("resnet18", 2), "image_size": 32, "device": "cpu, 1 thread"}
-    expected = replace(RESULT, **old, left_out={}, mfu=None, validation_name="validation")  # of 2.5 epochs
-    assert RunResult.read(tmp_path / "result.json") == expected
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"network": {}}', '{"network": {"name": 1, "num_classes": 2}}'])

@@ -17,7 +17,7 @@ from vit.checkpoints.validation_scores import ValidationScores
 from vit.commands.convert import _class_names
 from vit.data.preprocess import Preprocess
 from vit.models.spec import NetworkSpec, create_network
-from vit.weights.pretrained import Pretrained, imagenet_classes
+from vit.weights.pretrained import PretrainedWeights, imagenet_classes
 
 QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 
@@ -133,7 +133,7 @@ def test_a_name_of_two_classes_gets_their_numbers(vit, folder, draw_classes, her
 def test_a_thousand_names_are_imagenet_s_only_if_they_are_the_same():
     own = tuple(f"part {number}" for number in range(1000))
     for names, whose in ((own, "the source's"), (imagenet_classes(1000), "ImageNet's")):
-        found = Pretrained("x", "timm", {}, 1000, names, {}, "the file")
+        found = PretrainedWeights("x", "timm", {}, 1000, names, {}, "the file")
         assert _class_names(found, None) == (names, whose)
 
 

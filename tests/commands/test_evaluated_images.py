@@ -161,14 +161,6 @@ def test_pages_name_the_images_of_the_fit_and_the_rule_of_the_checkpoint(vit, ru
     assert ", which has the lowest val/loss, measured on the test images." in page.text
     assert "fraction of the validation images" in page.text
 
-    content = torch.load(calibrated / "checkpoints" / "best.ckpt", weights_only=True)
-    del content["vit"]["validation_scores"]["split"]  # as earlier versions wrote it
-    torch.save(content, "old.ckpt")
-    shutil.copytree(calibrated, "old")
-    shutil.copy("old.ckpt", "old/checkpoints/best.ckpt")
-    assert vit("evaluate", "old", "--output", "by_old").code == 0
-    assert "temperature 2.000, fitted on the held-out images;" in measured(here / "by_old")[1].text
-
 
 def test_rules_name_the_images_of_their_fit(vit, calibrated, data):
     answer = vit("predict", calibrated, data / "dark", "--target_accuracy", 0.9)

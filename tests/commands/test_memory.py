@@ -13,7 +13,7 @@ from vit.commands.recipe_options import read_recipe
 # Libraries that report and draw afterwards need more, too, so that the limit ends with the steps.
 LIMITED = """
 import resource
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 step, free = Classifier.training_step, resource.getrlimit(resource.RLIMIT_AS)
 def limited(classifier, batch, place):
     if resource.getrlimit(resource.RLIMIT_AS) == free:
@@ -26,7 +26,7 @@ Classifier.on_train_end = lambda classifier: resource.setrlimit(resource.RLIMIT_
 # The first attempt has passed two epochs, and the second one is killed before the end of its first epoch.
 KILLED = """
 import os
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 loss, calls = Classifier.batch_loss, []
 def limited(classifier, batch):
     calls.append(batch)

@@ -9,7 +9,7 @@ import torch
 from tests.comparing import differences
 from vit.commands import train_progress
 from vit.data.module import ImageDataModule
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 
 VIT = ("--network", "vit_nano_patch2_8")
 CNN = ("--network", "resnet10_small")

@@ -260,7 +260,7 @@ def test_the_page_can_be_written_again(vit, pretrained):
 
 @pytest.mark.faults("A13")
 def test_further_images_are_learned_from_without_copies_of_unseen_images(vit, colors, flat, tmp_path):
-    answer = vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--data.unlabelled", flat, "--out", tmp_path)
+    answer = vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--data.unlabeled", flat, "--out", tmp_path)
     assert answer.code == 0, answer.err
     rows = read_splits(run_folder(tmp_path) / "splits.csv")
     more = [row for row in rows["train"] if row.path.startswith(str(flat))]
@@ -350,7 +350,7 @@ def test_a_recipe_of_a_method_names_the_method(vit, config):
 
 def test_the_help_hides_what_a_pretraining_does_not_use(vit):
     said = vit("pretrain", "--help").out
-    assert "--method" in said and "--data.unlabelled" in said
+    assert "--method" in said and "--data.unlabeled" in said
     assert not re.findall(
         r"label_smoothing|lora|--freeze|--time|mlflow.register|distill|teacher|find:|fsdp|finetune", said
     )

@@ -22,7 +22,7 @@ from vit.commands import train_progress
 from vit.commands.recipe_options import read_recipe
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 from vit.training.optim import make_schedule
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one

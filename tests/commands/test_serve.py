@@ -154,15 +154,19 @@ def counted(service, name='vit_images_total{status="ok"}'):
 
 
 @pytest.mark.faults("V4")
-def test_a_service_that_is_asked_to_end_answers_what_it_has(tmp_path, digits_run, picture):
-    one = Service(tmp_path, digits_run.path, "--batch_window_ms", 10_000, "--max_batch", 8)
+def test_a_service_that_is_asked_to_end_answers_what_it_has(tmp_path, digits_run):
+    one = Service(tmp_path, digits_run.path)
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize((2000, 2000)).save(file, "PNG")
+    files = [("images", (f"{number}.png", file.getvalue())) for number in range(20)]  # seconds of decoding
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(one.post(content=picture))) for _ in range(7)]
+    threads = [threading.Thread(target=lambda: answers.append(one.post(files=files))) for _ in range(7)]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + 9
+    until = time.monotonic() + 30
     while counted(one, "vit_waiting_requests") < 7 and time.monotonic() < until:
         time.sleep(0.05)
+    assert counted(one, "vit_waiting_requests") > 0
     one.process.send_signal(signal.SIGTERM)
     for thread in threads:
         thread.join(60)
@@ -180,7 +184,6 @@ def test_a_taken_port_and_a_missing_library(vit, digits_run, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     answer = vit("serve", digits_run.path)
     assert answer.code == 2 and "[serve]" in answer.err
-    assert vit("serve", digits_run.path, "--batch_window_ms", -1).code == 2
 
 
 def hostile(side=7990):

@@ -39,7 +39,8 @@ def test_the_plan_shows_labels_and_what_is_unknown(vit, labels_csv, tmp_path):
     answer = vit("train", labels_csv, *TINY, "--optim.multilabel_loss", "asymmetric", "--dry_run", "--out", tmp_path)
     assert answer.code == 0, answer.err
     for text in (
-        "3 labels, several for an image: bright, left, top", "for each training image, from top (", "cells are unknown",
+        "3 labels, of which an image may have several: bright, left, top",
+        "for each training image, from top (", "cells are unknown",
         "asymmetric loss of each label", "--optim.best_metric map", "stratified by labels",
     ):  # fmt: skip
         assert text in answer.out, answer.out

@@ -46,7 +46,7 @@ def test_a_threshold_that_no_image_reaches_is_not_one_that_cannot_be_guaranteed(
     assert words in lines["0.9"] and "guaranteed" not in lines["0.9"]
     assert lines["0.995"].count("cannot be guaranteed") == 2
     tested = run_tables.Tested(scored.labels, scored.predictions, scored.confidences, scored.confidences, scored.losses)
-    (row, *_) = unsure_content(answers, tested, ("ant", "bee")).thresholds
+    (row, *_) = unsure_content(answers, tested, ("ant", "bee"))["thresholds"]
     assert row.accuracy[0] == words.removesuffix(" %") and row.threshold == "0.9900"
 
 

@@ -10,7 +10,7 @@ from vit.commands.study_plan import make_study_plan
 from vit.console import Reporter
 from vit.data.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
-from vit.weights.backbone_file import write_backbone
+from vit.weights.file import write_backbone
 from vit.weights.hashing import weights_hash
 
 NANO = "digits --model.network.name=vit_nano_patch2_8 --model.network.depth=1"

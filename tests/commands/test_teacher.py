@@ -90,7 +90,7 @@ def test_the_distillation_token_learns_from_the_teacher(weights):
 def test_a_resumed_training_is_exact_and_refuses_another_teacher(
     vit, weights, colors, teacher, tmp_path, monkeypatch, augment
 ):
-    from vit.training.callbacks.last_checkpoint import LastCheckpoint
+    from vit.training.callbacks.checkpoints import LastCheckpoint
 
     own = tmp_path / "own.ckpt"
     shutil.copy(teacher, own)

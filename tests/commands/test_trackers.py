@@ -11,8 +11,7 @@ pytest.importorskip("tensorboard", reason="the extra 'tensorboard' is not instal
 pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
 pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")
 
-from tests.training.tracking.test_tensorboard_tracker import read, text
-
+from tests.extras.test_tensorboard_tracker import read, text
 from tests.mlflow_store import client_of
 
 SMALL = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--data.num_workers", 0)

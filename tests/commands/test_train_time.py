@@ -12,7 +12,7 @@ from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.recipe_options import read_recipe
 from vit.training.callbacks.metrics_csv import Recorder
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 from vit.training.trials import clock
 
 OPTIONS = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--augment", "strong",

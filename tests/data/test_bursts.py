@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data import bursts
+from vit.data import bursts, contents
+from vit.data import samples as samples_room
 from vit.data.bursts import with_bursts
+from vit.data.contents import read_contents
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import read_splits
@@ -130,7 +132,7 @@ def test_given_splits_are_warned_of_and_given_groups_are_kept(clips: Path, tmp_p
 
 @pytest.mark.faults("D64", simulated="a damaged file in the cache, and a file that is written again")
 def test_the_second_plan_reads_no_image(clips: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("VIT_HASHES", str(tmp_path / "cache"))
     monkeypatch.setattr(bursts, "_CACHED_FROM", 1)
     searched: list[object] = []
     search = bursts._search
@@ -154,6 +156,19 @@ def test_the_second_plan_reads_no_image(clips: Path, tmp_path: Path, monkeypatch
     assert len(searched) == 9
     (clips / "bird" / "clip0_01.jpg").write_bytes(frame(scene(12345), 0, 0))
     assert groups() != first
+
+
+def test_one_pass_finds_bursts_and_content_hashes(clips: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("VIT_HASHES", str(tmp_path / "cache"))
+    monkeypatch.setattr(contents, "_SETTLED_SECONDS", 0.0)
+    read: list[Path] = []
+    real = samples_room.read_bytes
+    monkeypatch.setattr(samples_room, "read_bytes", lambda path: read.append(path) or real(path))
+    source = open_source(str(clips))
+    bursts._found.clear()
+    assert several(with_bursts(source).splits["train"])
+    assert len(read) == len(set(read)) == len(source.splits["train"])
+    assert read_contents(source).unreadable == {"train": {}} and len(read) == len(source.splits["train"])
 
 
 @pytest.mark.faults("D64")

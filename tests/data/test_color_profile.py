@@ -153,7 +153,6 @@ def test_checkpoints_and_recipes_of_before_keep_their_pixels() -> None:
     assert _preprocess(before.to_dict()) == before
     with pytest.raises(ValueError, match="color_profiles"):
         _preprocess({**new.to_dict(), "color_profiles": "P3"})
-    assert parse_recipe("model:\n  preprocess:\n    image_size: 32\n").model.preprocess.color_profiles == "ignore"
     kept = "model:\n  preprocess:\n    color_profiles: convert\n"
     assert parse_recipe(kept).model.preprocess.color_profiles == "convert"
 

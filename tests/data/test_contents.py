@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from vit.data import contents
-from vit.data.contents import joined_contents, known_contents, read_contents, read_share
+from vit.data.contents import known_contents, read_contents
 from vit.data.image_bytes import content_hash
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
@@ -192,12 +192,3 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path, kept, monkeypa
     settle(monkeypatch, 60)
     folder.mkdir(mode=0o500)
     assert read_contents(source).unreadable == {"train": {}}
-
-
-def test_shares_together_are_the_whole(tmp_path, draw_classes):
-    source = open_source(str(draw_classes(tmp_path / "many", ("a", "b"), 50)))
-    whole = read_contents(source)
-    for processes in (2, 3, 5):
-        shares = [read_share(source, rank=rank, num_shares=processes) for rank in range(processes)]
-        assert joined_contents(source, shares) == whole
-        assert sum(map(len, shares)) == 100

@@ -1,6 +1,5 @@
 """A folder of JPEG and PNG files needs no extra; readers and sources of extras are found by name alone."""
 
-import ast
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from tests.processes import environment
 from vit.data.registry import IMAGE_READERS, LIBRARIES, SOURCES
 
 PACKAGE = Path(vit.__file__).parent
-CORE = sorted((PACKAGE / "data").rglob("*.py"))
 WITHOUT_EXTRAS = """
 import sys
 
@@ -68,14 +66,6 @@ def test_the_core_reads_jpeg_and_png_files_without_the_folder_of_extras(tmp_path
     parts = ["parquet", "hub", "parquet"]
     assert [line.startswith(f"2 this installation of vit lacks the part {part!r}") for line, part in zip(
         others, parts, strict=True)] == [True] * 3  # fmt: skip
-
-
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
-def test_no_module_of_the_room_names_an_extra(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-        module = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
-        assert not any(f"{name}.".startswith("vit.extras.") for name in module), ast.unparse(node)
 
 
 @pytest.mark.parametrize("entry", [*IMAGE_READERS.values(), *SOURCES.values()], ids=lambda entry: entry.extra)

@@ -13,7 +13,7 @@ from vit.data.sources import open_source
 from vit.errors import DataError
 from vit.layout import CrossvalLayout
 from vit.study.folder import StudyDirectory
-from vit.training.beginning import write_beginning
+from vit.training.fit import write_beginning
 from vit.training.recipes.recipe import Recipe
 
 pytestmark = pytest.mark.faults("D25")

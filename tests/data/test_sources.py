@@ -298,7 +298,7 @@ class_names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), mi
 
 @pytest.mark.faults("D6")
 @pytest.mark.faults("N6")
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.sets(class_names, min_size=2, max_size=6), st.data())
 def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: st.DataObject) -> None:
     known = st.sampled_from(sorted(train))

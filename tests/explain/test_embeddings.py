@@ -2,7 +2,7 @@
 
 import torch
 
-from vit.explain.embeddings import position_similarity, principal_filters
+from vit.explain.inspection import position_similarity, principal_filters
 
 
 def test_the_filter_that_varies_most_comes_first(small):

@@ -7,8 +7,7 @@ import torch
 
 from tests.timm_networks import SMALL, random_images, small_create, small_network
 from vit.errors import UsageError
-from vit.explain.feature_maps import last_features
-from vit.explain.gradcam import gradcam
+from vit.explain.gradcam import gradcam, last_features
 
 pytest.importorskip("pytorch_grad_cam")
 IMAGE = 128

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from vit.explain.faithfulness import Faithfulness
-from vit.explain.method_scores import score_method
+from vit.explain.faithfulness import Faithfulness, score_method
 
 
 def found(deletion, insertion, random):

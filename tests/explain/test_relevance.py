@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from vit.explain.attention import record_attention
-from vit.explain.relevance import relevance, weight_gradient
+from vit.explain.methods import relevance, weight_gradient
 from vit.models import vision_transformer
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from vit.explain.attention import attention_weights
-from vit.explain.rollout import rolled, rollout
+from vit.explain.methods import rolled, rollout
 
 
 def test_two_blocks_by_hand():

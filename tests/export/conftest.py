@@ -12,7 +12,7 @@ import torch
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.label_rules import LabelRules
 from vit.data.preprocess import Preprocess, ResizeMode
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
 
@@ -38,7 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def make(kind: str, temperature: float = 1.0, resize_mode: ResizeMode = "shortest") -> Trained:
+def make(kind: str, temperature: float = 1.0, resize_mode: ResizeMode = "shortest") -> LoadedModel:
     """A network of `SMALL` for 8 pixels (timm's: 32)."""
     torch.manual_seed(0)
     spec, side = NetworkSpec.from_plain(SMALL[kind], len(CLASSES)), 32 if kind == "timm" else 8
@@ -47,10 +47,10 @@ def make(kind: str, temperature: float = 1.0, resize_mode: ResizeMode = "shortes
     for name in head_names(network):
         torch.nn.init.normal_(network.get_parameter(name), std=0.5)
     preprocess = Preprocess(side, 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear", resize_mode)
-    return Trained(network, Description(CLASSES, spec, preprocess, temperature=temperature))
+    return LoadedModel(network, Description(CLASSES, spec, preprocess, temperature=temperature))
 
 
-def make_multilabel(kind: str) -> Trained:
+def make_multilabel(kind: str) -> LoadedModel:
     """The same network for several labels: a temperature and a threshold for each."""
     made = make(kind)
     rules = LabelRules(np.array([0.5, 1.0, 3.0]), np.array([0.3, 0.5, 0.6]))
@@ -58,7 +58,7 @@ def make_multilabel(kind: str) -> Trained:
 
 
 @pytest.fixture(scope="session")
-def trained() -> Callable[..., Trained]:
+def trained() -> Callable[..., LoadedModel]:
     """`trained("vit")`, `trained("cnn", temperature=2.0)`; see `SMALL`."""
     return make
 

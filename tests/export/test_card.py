@@ -18,10 +18,10 @@ ORIGIN = Origin("The training started from timm:vit_tiny_patch16_224.augreg_in21
                 {"train": 80, "test": 20}, METRICS)  # fmt: skip
 
 
-def facts(trained, origin=ORIGIN, licence="apache-2.0", int8=None, format="hf"):
+def facts(trained, origin=ORIGIN, licence="apache-2.0", int8=None, library="transformers"):
     made = trained("vit", temperature=2.0)
     description = replace(made.description, licence=licence)
-    return CardFacts("my model", description, 1234, format, "model = ...", origin, int8)
+    return CardFacts("my model", description, 1234, library, "model = ...", origin, int8)
 
 
 def test_the_hub_reads_results_licence_and_library(trained):
@@ -77,7 +77,7 @@ def test_names_cannot_break_the_page_or_its_header(trained):
 def test_int8_gives_its_own_accuracy_and_the_loss(trained):
     cost = Int8Cost(OWN, 100, Metric(0.88, 0.8, 0.93), Metric(0.9, 0.83, 0.95),
                     Metric(0.02, -0.01, 0.06))  # fmt: skip
-    text = card_text(facts(trained, int8=cost, format="onnx"))
+    text = card_text(facts(trained, int8=cost, library="onnx"))
     card = ModelCard(text)
     (result,) = card.data.eval_results
     assert (result.metric_value, result.dataset_split) == (0.88, "validation") and "int8" in card.data.tags

@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import get_args
 
@@ -138,7 +139,7 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     OpenVinoFiles().write(trained("vit"), tmp_path / "m")
     for path in (written, tmp_path / "m.pt2", tmp_path / "m" / "openvino_model.xml"):
         content = path.read_bytes()
-        assert folder not in content and b"deployed.py" not in content
+        assert folder not in content and b"deployment.py" not in content
 
 
 @pytest.mark.parametrize(
@@ -391,6 +392,29 @@ def test_every_format_is_a_format():
     names = get_args(inspect.signature(command).parameters["format"].annotation)
     assert set(names) == exporting.CORE_FORMATS.keys() | registry.FORMATS.keys()
     assert all(isinstance(export_format(name), Format) for name in names)
+
+
+@pytest.mark.faults("F7")
+@pytest.mark.parametrize("kind", ["file", "folder", "empty folder"])
+def test_what_appears_under_the_name_meanwhile_stays(tmp_path, kind):
+    """Another program makes a file or a folder of this name after the check, and before the export is named."""
+    name, output = ("safetensors", tmp_path / "m.safetensors") if kind == "file" else ("hf", tmp_path / "m")
+    with ExitStack() as export_of:
+        written = export_of.enter_context(exporting.new_output(name, output))
+        if kind == "file":
+            written.write_text("mine")
+            output.write_text("theirs")
+        else:
+            written.mkdir()
+            (written / "config.json").write_text("mine")
+            output.mkdir()
+        if kind == "folder":
+            (output / "config.json").write_text("theirs")
+        with pytest.raises(UsageError, match="another program has made it"):
+            export_of.close()
+    assert os.listdir(tmp_path) == [output.name], "nothing of the export is left"
+    texts = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert texts == ([] if kind == "empty folder" else ["theirs"])
 
 
 @pytest.mark.faults("F7")

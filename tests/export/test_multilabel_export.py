@@ -98,9 +98,9 @@ def test_labels_differ_where_a_threshold_lies_between(made):
 
 
 def test_an_export_with_a_softmax_is_not_kept(made, tmp_path, monkeypatch):
-    from vit.inference import deployed
+    from vit.inference import deployment
 
-    monkeypatch.setattr(deployed, "probabilities_of", lambda logits, *_: logits.softmax(dim=1))
+    monkeypatch.setattr(deployment, "probabilities_of", lambda logits, *_: logits.softmax(dim=1))
     with pytest.raises(CheckpointError, match="differs from the checkpoint"):
         export(made, "pt2", tmp_path / "m.pt2")
     assert not (tmp_path / "m.pt2").exists()

@@ -250,8 +250,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     ),
     "Learning without labels": (
         Fault("L1", "a folder without images for vit pretrain", "refused, with what lies in it instead", 3),
-        Fault("L2", "a folder of --data.unlabelled that does not exist", "refused", 3),
-        Fault("L3", "--data.unlabelled beside a data set whose images are not files", "refused", 2),
+        Fault("L2", "a folder of --data.unlabeled that does not exist", "refused", 3),
+        Fault("L3", "--data.unlabeled beside a data set whose images are not files", "refused", 2),
         Fault("L4", "a folder with train/ and test/ whose images lie in no class folders",
               "refused: train/ is to be DATA, so that test images are never learned from", 3),
         Fault("L5", "vit predict, evaluate, explain, export or compare of a pretraining",

@@ -21,8 +21,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("C8", "weights that are NaN or infinite", "refused, with the name of the first", 4),
         Fault("C9", "weights of another architecture, patch size, head or type",
               "refused, with the first five that do not fit", 4),
-        Fault("C10", "a checkpoint of a newer or an older version",
-              "newer: refused with the advice to upgrade; older: loads, and gives the same numbers as before", 4),
+        Fault("C10", "a checkpoint of another format", "refused with the advice to upgrade, or to train again", 4),
         Fault("C11", "weights from elsewhere: timm's names, a `module.` prefix, bare tensors",
               "`--init_from` and `vit convert` recognize them by their names, remove a prefix, and initialize the "
               "head for other classes from scratch; unknown tensors are refused by name; other commands need a "
@@ -125,7 +124,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("X10", "weights that differ between processes", "compared before every validation; the training ends", 8),
         Fault("X11", "started by SLURM", "one run folder, one process that prints, the same numbers"),
         Fault("X30", "several processes, of which one needs longer for its images than the others are patient",
-              "the others wait for as long as it lives; each reads a share, and the next training reads nothing"),
+              "the others wait for as long as it lives, and the next training reads nothing"),
         Fault("X12", "a pod of a Kubernetes Job that trains on several machines is asked to end",
               "no pod counts as successful before there is a result; all of them start again and continue"),
     ),
@@ -284,7 +283,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "resumes to bit-equal weights; the message names the command"),
         Fault("A12", "a pretraining on several processes",
               "the gradients of the whole batch; numbers of images are those of the whole list"),
-        Fault("A13", "images of --data.unlabelled that are copies of validation or test images",
+        Fault("A13", "images of --data.unlabeled that are copies of validation or test images",
               "recognized by content and left out, with their number in the plan"),
     ),
     "Predictions in parts": (

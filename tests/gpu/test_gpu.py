@@ -18,7 +18,7 @@ from vit.commands import train_progress
 from vit.inference.predictor import load
 from vit.models.attend import attend
 from vit.models.spec import NetworkSpec
-from vit.training import trainer
+from vit.training import loop
 from vit.training.distributed.sharding import Sharding
 from vit.training.planning.plan import Plan
 
@@ -153,7 +153,7 @@ def test_weights_spread_by_fsdp_have_the_losses_of_whole_ones(train, images, dev
     options = (*VIT, *AVERAGED)
     whole = train(images, *options)
     monkeypatch.setattr(Plan, "is_sharded", property(lambda plan: True))  # `vit train` shards two processes or more
-    monkeypatch.setattr(trainer, "_strategy", lambda plan: Sharding(1))
+    monkeypatch.setattr(loop, "strategy_for", lambda *_: Sharding(1))
     try:
         sharded = train(images, *options)
     finally:

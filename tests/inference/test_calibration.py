@@ -68,9 +68,9 @@ def test_few_images_rarely_make_probabilities_worse():
 
 def test_it_says_what_it_did():
     sure, unsure = (fit_temperature(scored(count, 0.5)[0]) for count in (400, 3))
-    assert sure.words() == f"{sure.value:.3f}, fitted on 400 validation images" and sure.value < 0.6
+    assert sure.describe() == f"{sure.value:.3f}, fitted on 400 validation images" and sure.value < 0.6
     assert unsure.value == 1.0
-    assert unsure.words().startswith("stays 1: 3 validation images") and f"{unsure.fitted:.3f}" in unsure.words()
+    assert unsure.describe().startswith("stays 1: 3 validation images") and f"{unsure.fitted:.3f}" in unsure.describe()
 
 
 def test_without_images_it_is_one():

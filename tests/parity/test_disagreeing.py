@@ -7,7 +7,7 @@ from tests.processes import TWO, finish, finish_all, linux_only, srun, start
 
 DRIFTING = """
 import os, torch
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 step = Classifier.training_step
 def drifting(classifier, batch, place):
     if os.environ.get("LOCAL_RANK") == "1" and classifier.trainer.global_step == 3:

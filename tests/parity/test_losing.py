@@ -19,7 +19,7 @@ from tests.tables import rows
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
 SPOILT = """
 import os
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 step = Classifier.training_step
 def spoilt(classifier, batch, place):
     if os.environ.get("LOCAL_RANK") == "1" and classifier.trainer.global_step == 3:

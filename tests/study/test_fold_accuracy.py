@@ -5,9 +5,8 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import t
 
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, wilson
 from vit.study.fold_accuracy import fold_accuracy
-from vit.study.variance_components import wilson
 
 
 def test_the_interval_is_that_of_nadeau_and_bengio():

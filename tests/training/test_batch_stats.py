@@ -14,7 +14,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands.recipe_layers import RecipeLayers
 from vit.data.loader import labeled_images
 from vit.models.spec import create_network
-from vit.training.micro_batches import with_more_parts, words
+from vit.training.oom_retry import describe_parts, with_more_parts
 from vit.training.planning.plan import make_plan
 
 STATS = ("running_mean", "running_var", "num_batches_tracked")
@@ -87,7 +87,7 @@ def plan_of(colors, cnn, **model):
 def test_a_micro_batch_of_one_image_has_statistics_only_where_they_are_kept(colors, cnn):
     divided = with_more_parts(plan_of(colors, cnn))
     assert divided is not None and divided.recipe.optim.accumulate == 2
-    assert "batch norm" not in words(divided)
+    assert "batch norm" not in describe_parts(divided)
     assert with_more_parts(plan_of(colors, cnn, freeze="none")) is None
 
 

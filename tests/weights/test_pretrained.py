@@ -16,7 +16,7 @@ from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights.open import open_pretrained
-from vit.weights.pretrained import Pretrained
+from vit.weights.pretrained import PretrainedWeights
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +136,6 @@ def test_numbers_of_imagenet_say_nothing_beside_names_alone(count, named, is_new
     old = tuple(f"n{number:08}" if named else f"name {number}" for number in range(count))
     new = tuple(f"n{number:08}" for number in range(5000, 5000 + count))
     own = create_network("vit_nano_patch2_8", depth=1, num_classes=count)
-    weights = Pretrained("x", "vit", own.state_dict(), count, old, {}, "the checkpoint")
+    weights = PretrainedWeights("x", "vit", own.state_dict(), count, old, {}, "the checkpoint")
     network = create_network("vit_nano_patch2_8", depth=1, num_classes=count)
     assert bool(weights.fill(network, new).initialized) == is_new

@@ -2,7 +2,7 @@
 
 A checkpoint is Lightning's dictionary, with our description under the key "vit":
 
-    vit: {format: 3 or 4, classes: [name, ...], network: {name, option: value, ...},
+    vit: {format: 3, classes: [name, ...], network: {name, option: value, ...},
           preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window, channels,
                        color_profiles},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
@@ -24,11 +24,7 @@ fitted on the validation images is written into best.ckpt, with the scores of th
 training images (`Novelty`).
 
 `multilabel` is there if the network gives several labels for an image, and only then. Probabilities are then sigmoids
-of the logits over the temperature of each label, and `temperature` stays 1. Such files have format 4, because a program
-that reads format 3 would compute a softmax. All other files have format 3.
-
-Older formats are read as well. Formats 1 and 2 repeat `image_size`, `num_classes` and timm's name (`model`) in
-`network`. Format 1 has no `resize_mode`, which means "shortest".
+of the logits over the temperature of each label, and `temperature` stays 1.
 
 A checkpoint holds plain values and tensors only. It loads with `weights_only=True`, and nothing in it is imported,
 called or used as a path. The files of `vit export` carry the same description.
@@ -37,7 +33,7 @@ called or used as a path. The files of `vit export` carry the same description.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -51,8 +47,7 @@ from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.tasks.task import Task, task_with
 
-FORMAT = 4  # the newest, with several labels for an image
-SINGLE_LABEL_FORMAT = 3  # of all other checkpoints: earlier programs read them
+FORMAT = 3
 KEY = "vit"
 NOVELTY_KEY = "novelty"
 STATE = "state_dict"
@@ -63,6 +58,7 @@ _MAX_TEXT = 1000
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 Content = dict[str, Any]  # Lightning's dictionary
+_STATED = {item.name for item in fields(Preprocess)} - {"window", "channels"}  # values of every preprocess
 _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
@@ -108,7 +104,7 @@ class Description:
     def to_dict(self) -> Content:
         """Plain values. A round trip through JSON proves it, and turns tuples into lists."""
         plain = {
-            "format": SINGLE_LABEL_FORMAT if self.multilabel is None else FORMAT,
+            "format": FORMAT,
             "classes": self.class_names,
             "network": self.spec.to_plain(),
             "preprocess": self.preprocess.to_dict(),
@@ -127,7 +123,7 @@ class Description:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Description":
-        """The description that `to_dict` wrote, in this format or an older one, each value checked.
+        """The description that `to_dict` wrote, each value checked.
 
         Raises:
             KeyError, TypeError, ValueError: it is not such a dictionary.
@@ -143,20 +139,15 @@ class Description:
             raise ValueError(f"temperature is {temperature}")
         preprocess = _preprocess(plain["preprocess"])
         scores, rules = plain.get("validation_scores"), plain.get("multilabel")
-        if (rules is not None) != (plain["format"] > SINGLE_LABEL_FORMAT):
-            raise ValueError("rules of labels belong to format 4, and format 4 has them")
         if rules is not None and temperature != 1:
             raise ValueError("several labels have a temperature each, and none for all")
         texts = {name: plain.get(name) for name in _TEXTS}
         for name, text in texts.items():
             if text is not None and not (isinstance(text, str) and 0 < len(text) <= _MAX_TEXT):
                 raise ValueError(f"{name} is {str(text)[:80]!r}")
-        network = dict(plain["network"])
-        if plain["format"] < 3:
-            network = _without_repeated_facts(network, len(class_names), preprocess.image_size)
         return cls(
             class_names,
-            NetworkSpec.from_plain(network, len(class_names), preprocess.channels),
+            NetworkSpec.from_plain(plain["network"], len(class_names), preprocess.channels),
             preprocess,
             str(plain["precision"]),
             temperature,
@@ -179,19 +170,13 @@ def _check_different(class_names: tuple[str, ...]) -> None:
             )
 
 
-def _without_repeated_facts(network: dict[str, object], num_classes: int, image_size: int) -> dict[str, object]:
-    """The network of format 1 or 2 as format 3 has it. ValueError where the repeated facts differ."""
-    if network["num_classes"] != num_classes:
-        raise ValueError(f"{num_classes} class names for {network['num_classes']} classes")
-    if network["image_size"] != image_size:
-        raise ValueError(f"image sizes {image_size!r} (preprocess) and {network['image_size']!r} (network)")
-    return {key: value for key, value in network.items() if key not in ("num_classes", "image_size", "model")}
-
-
 def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
     """The preprocessing of a description, each value checked: the decoder and the resizer trust it."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    made = Preprocess(**{"color_profiles": "ignore", **values})  # checkpoints without the value ignored profiles
+    missing = _STATED - values.keys()
+    if missing:
+        raise ValueError(f"preprocess lacks {', '.join(sorted(missing))}")
+    made = Preprocess(**values)
     if type(made.image_size) is not int or not 0 < made.image_size <= MAX_SIDE:
         raise ValueError(f"image_size is {made.image_size!r}")
     if not isinstance(made.crop_fraction, float | int) or not 1 / MAX_SIDE <= made.crop_fraction <= 1:
@@ -227,12 +212,11 @@ def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
         version = int(plain["format"])
     except Exception as error:  # as below
         raise CheckpointError(f"{path} has no readable description", fix) from error
-    if version > FORMAT:
-        raise CheckpointError(
-            f"{path} has format {version}, this program reads up to {FORMAT}", "upgrade vit-lightning"
-        )
+    if version != FORMAT:
+        newer = "upgrade vit-lightning" if version > FORMAT else "train or export it again"
+        raise CheckpointError(f"{path} has format {version}, this program reads {FORMAT}", newer)
     try:
-        return Description.from_dict({**plain, "format": version})
+        return Description.from_dict(plain)
     except Exception as error:  # an untrusted file may hold a tensor, or anything else, wherever a value is expected
         raise CheckpointError(f"{path} has a broken description: {first_line(error)}", fix) from error
 

@@ -24,20 +24,8 @@ from vit.version import __version__
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
-# Keys that a result lacks where they are None.
-_LEFT_OUT = (
-    "multilabel",
-    "licence",
-    "teacher",
-    "seen_before",
-    "method",
-    "rounds",
-    "test_groups",
-    "image_wait",
-    "tested_classes",
-)
 SHOWN_WAIT = 0.1  # the smallest `image_wait` that is worth a word
-_REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
+_REPEATED = ("image_size", "num_classes")  # keys of "network" that are not options
 
 
 def versions() -> dict[str, str]:
@@ -92,7 +80,7 @@ class RunResult:
         seen_before: sentences about validation and test images that the teacher or the first weights know already, so
             that `metrics` are too good; None: no such images were found.
         method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
-        rounds: number of validations; None in results of earlier versions.
+        rounds: number of validations; None: not known.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
             are.
         tested_classes: number of classes, or labels, with test images, which accuracy and macro figures are about;
@@ -223,7 +211,7 @@ class RunResult:
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
-        values = {name: value for name, value in values.items() if value is not None or name not in _LEFT_OUT}
+        values = {name: value for name, value in values.items() if value is not None}
         network = {
             "name": self.spec.name,
             "image_size": self.image_size,
@@ -234,7 +222,7 @@ class RunResult:
 
     @classmethod
     def read(cls, path: Path) -> "RunResult":
-        """The result that `write` wrote, now or in an earlier version of this program.
+        """The result that `write` wrote.
 
         Raises:
             DataError: the file is damaged.
@@ -242,12 +230,9 @@ class RunResult:
         try:
             plain = read_json(path)
             network = plain["network"]
-            options = {key: value for key, value in network.items() if key == "name" or key not in _REPEATED}
+            options = {key: value for key, value in network.items() if key not in _REPEATED}
             keys = {item.name: _KEYS.get(item.name, item.name) for item in fields(cls) if item.name not in _IN_NETWORK}
             values = {name: plain[key] for name, key in keys.items() if key in plain}
-            values["device"] = values["device"].replace(", 1 threads", ", 1 thread")  # words of earlier versions
-            if "validation_name" not in values and values["epochs"] % 1:
-                values["validation_name"] = "validation"  # earlier versions kept no name
             spec = NetworkSpec.from_plain(options, int(network["num_classes"]))
             return cls(spec=spec, image_size=int(network["image_size"]), **values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -40,7 +40,7 @@ class ValidationScores:
         above: (n,) sums of the probabilities that are larger than that of the true class.
         highest: (n,) largest probabilities.
         groups: (n,) number of each image's group, which are independent; None: all images are.
-        split: split of the images, "calibration" or "validation"; None in files of earlier versions.
+        split: split of the images, "calibration" or "validation"; None: not known.
     """
 
     labels: npt.NDArray[np.int32]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vit.inference.predictor import Predictor
 
 SHOWN_CLASSES = 10
+FRACTIONS = ("reject_below", "target_accuracy", "coverage")  # options between 0 and 1 that need one class
 
 
 @dataclass(frozen=True)
@@ -25,32 +26,18 @@ class AnswerOptions:
     sets: "SetMethod"
     reject_novel: bool
 
-    @classmethod
-    def checked(
-        cls,
-        reject_below: float | None,
-        target_accuracy: float | None,
-        coverage: float | None,
-        sets: "SetMethod",
-        reject_novel: bool,
-    ) -> "AnswerOptions":
-        """The options as given. UsageError for a number out of range, and for options that exclude each other."""
-        if reject_below is not None and target_accuracy is not None:
+    def __post_init__(self) -> None:
+        """Raise UsageError for a number out of range, and for options that exclude each other."""
+        if self.reject_below is not None and self.target_accuracy is not None:
             raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
-        if sets != "lac" and coverage is None:
-            raise UsageError(f"--sets {sets} needs --coverage", "give --coverage 0.9")
-        return cls(
-            fraction("--reject_below", reject_below),
-            fraction("--target_accuracy", target_accuracy),
-            fraction("--coverage", coverage),
-            sets,
-            reject_novel,
-        )
+        if self.sets != "lac" and self.coverage is None:
+            raise UsageError(f"--sets {self.sets} needs --coverage", "give --coverage 0.9")
+        for name in FRACTIONS:
+            fraction(f"--{name}", getattr(self, name))
 
     def _check_none_given(self) -> None:
-        given = {"reject_below": self.reject_below, "target_accuracy": self.target_accuracy, "coverage": self.coverage}
-        for name, value in given.items():
-            if value is not None:
+        for name in FRACTIONS:
+            if getattr(self, name) is not None:
                 raise UsageError(
                     f"--{name} decides between classes that exclude each other, and this model gives an image several "
                     "labels, each with its own threshold",

@@ -22,7 +22,7 @@ _COLUMNS = ("predicted", "probability", "loss")  # of each run in the list of di
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonSummary:
     """What `vit.compare` found on the common test images.
 
     Attributes:
@@ -44,7 +44,7 @@ def compare(
     output: StrPath | None = None,
     page: StrPath | None = None,
     root: StrPath | None = None,
-) -> Comparison:
+) -> ComparisonSummary:
     """Compare finished runs on the test images that they share: the first with each of the others.
 
     Args:
@@ -88,7 +88,7 @@ def compare(
         _write_page(reporter, page_file, found, path_text(root))
         reporter.line(f"\npage in {page_file}")
     reporter.next_command(_next(finished, page_file is None and bool(in_order)))
-    return Comparison(
+    return ComparisonSummary(
         found.num_images,
         {run.name: accuracy for run, accuracy in zip(finished, found.accuracies, strict=True)},
         {pair.other.name: pair.gap for pair in found.pairs},
@@ -209,7 +209,7 @@ def _write_page(reporter: Reporter, path: Path, found: "RunComparison", root: st
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
     from vit.report.compare_page import write_compare_page
-    from vit.report.run_pictures import changed_words
+    from vit.report.run_pictures import describe_changed
     from vit.training.run_images import images_of_run
 
     run = RunDirectory(found.runs[0].path)
@@ -220,7 +220,7 @@ def _write_page(reporter: Reporter, path: Path, found: "RunComparison", root: st
         reporter.notice(f"the page has no pictures: {error}")
     num_changed = write_compare_page(path, found, source)
     if num_changed:
-        reporter.notice(changed_words(num_changed))
+        reporter.notice(describe_changed(num_changed))
 
 
 def _next(runs: Sequence[FinishedRun], unseen: bool) -> str:

@@ -17,7 +17,7 @@ from vit.errors import CheckpointError, DataError, UsageError
 from vit.models.network_names import check_network
 
 if TYPE_CHECKING:
-    from vit.weights.pretrained import Pretrained
+    from vit.weights.pretrained import PretrainedWeights
 
 Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
@@ -96,19 +96,19 @@ def convert(
             f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
         )
-    told = {
+    replaceable = {
         "num_heads": num_heads,
         "activation": activation,
         "patch_size": patch_size,
         "prefix_positions": prefix_positions,
     }
-    options = {name: value for name, value in told.items() if value is not None}
+    options = {name: value for name, value in replaceable.items() if value is not None}
     pixels = {"mean": mean, "std": std, "crop_fraction": crop_fraction, "interpolation": interpolation}
     replaced = {name: value for name, value in pixels.items() if value is not None}
     if replaced:
         pretrained = pretrained.with_preprocess(replaced)
-    told_names, whose = _class_names(pretrained, class_names)
-    names, repeated = _numbered(told_names)
+    source_names, whose = _class_names(pretrained, class_names)
+    names, repeated = _numbered(source_names)
     facts = _write(pretrained, path, names, image_size, options, has_own_pixels=bool(replaced))
     shown = f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})"
     reporter = Reporter()
@@ -122,14 +122,14 @@ def convert(
         )
     if card_file is not None:
         from vit.checkpoints.load import load
-        from vit.inference.deployed import Trained
+        from vit.inference.deployment import LoadedModel
 
-        reporter.line(f"model card: {write_converted_card(Trained(*load(path)), source, path, card_file)}")
+        reporter.line(f"model card: {write_converted_card(LoadedModel(*load(path)), source, path, card_file)}")
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
 
 
-def _class_names(pretrained: "Pretrained", file: StrPath | None) -> tuple[tuple[str, ...], str]:
+def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple[tuple[str, ...], str]:
     """(class names, their origin); numbers where no names are known."""
     from vit.weights.pretrained import imagenet_classes
 
@@ -184,7 +184,7 @@ def _repeated(numbers: list[int], class_names: tuple[str, ...]) -> Facts:
 
 
 def _write(
-    pretrained: "Pretrained",
+    pretrained: "PretrainedWeights",
     output: Path,
     class_names: tuple[str, ...],
     image_size: int | None,
@@ -238,7 +238,7 @@ def _write(
     return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
 
 
-def _calibration(pretrained: "Pretrained", is_kept: bool) -> Facts:
+def _calibration(pretrained: "PretrainedWeights", is_kept: bool) -> Facts:
     """What became of the temperature of weights that have one, or of the rules of their labels."""
     why, temperature = "fitted without the options that you give", pretrained.temperature
     if pretrained.multilabel is not None and not is_kept:

@@ -59,7 +59,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.data.contents import known_contents
     from vit.data.folds import pooled
     from vit.data.samples import Source
-    from vit.data.stratified import division_words
+    from vit.data.stratified import describe_division
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.executors import share_of
     from vit.study.grid import Inputs, of_cells
@@ -117,7 +117,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         "images": len(whole),
         "network": first.spec.name,
         "folds": folds,
-        "division": f"{division_words(whole)}, seed {data.split_seed}",
+        "division": f"{describe_division(whole)}, seed {data.split_seed}",
         "seed": recipe.seed,
         **({"seen_before": list(seen)} if seen else {}),
     }
@@ -134,7 +134,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     """Show what a cross-validation will do."""
-    from vit.study.executors import share_words
+    from vit.study.executors import describe_share
 
     facts = plan.facts
     classes = facts["classes"]
@@ -147,7 +147,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
             *(("note", note) for note in plan.notes),
             ("folds", f"{facts['folds']}, {facts['division']}"),
             ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
-            ("jobs", share_words(plan.where.executor, plan.machine)),
+            ("jobs", describe_share(plan.where.executor, plan.machine)),
             *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
             ("folder", str(plan.folder.path)),
         ]

@@ -72,11 +72,11 @@ def check(
     if folder is not None:
         check_folder(folder)
 
-    from vit.data.groups import twin_notes, with_groups
+    from vit.data.groups import similar_name_notes, with_groups
     from vit.data.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
-    source = replace(source, notes=[*source.notes, *twin_notes(source)])
+    source = replace(source, notes=[*source.notes, *similar_name_notes(source)])
     reporter = Reporter()
     checked = _check(reporter, source)
     _show(reporter, source, checked)
@@ -136,17 +136,8 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
         ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
         typical = f"{sizes.median_width}x{sizes.median_height}"
         rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
-    kind = source.task.kind
-    names = (
-        "split",
-        "images",
-        "readable",
-        f"largest to smallest {kind}",
-        "median pixels",
-        "least side",
-        "greatest side",
-    )
-    reporter.table(names, rows)
+    kind, sides = source.task.kind, ("median pixels", "least side", "greatest side")
+    reporter.table(("split", "images", "readable", f"largest to smallest {kind}", *sides), rows)
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
     reporter.line(f"\nimages {source.task.of} a {kind}{title}")
@@ -172,12 +163,12 @@ def _show_findings(reporter: Reporter, findings: "list[Finding]") -> None:
         some = [finding for finding in findings if (finding.severity, finding.kind) == (severity, kind)]
         reporter.line(f"\n{severity}: {kind.replace('_', ' ')}; {some[0].suggestion}")
         for finding in some[:SHOWN_EXAMPLES]:
-            reporter.line(f"  {_words(finding)}")
+            reporter.line(f"  {_describe(finding)}")
         if count > SHOWN_EXAMPLES:
             reporter.line(f"  ... and {count - SHOWN_EXAMPLES:,} more")
 
 
-def _words(finding: "Finding") -> str:
+def _describe(finding: "Finding") -> str:
     """A finding as one line."""
     here = finding.path or " ".join(part for part in (finding.split, finding.label) if part)
     there = f" and {finding.other_path}" if finding.other_path else ""

@@ -111,7 +111,7 @@ def evaluate(
     from vit.checkpoints.run import unfinished_words
     from vit.commands.measured_images import (
         choose_split,
-        images_words,
+        describe_images,
         of_same_task,
         shown_split,
         with_model_classes,
@@ -132,7 +132,7 @@ def evaluate(
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
-        scored = _score(predictor, images_words(source.name, shown), samples, reporter)
+        scored = _score(predictor, describe_images(source.name, shown), samples, reporter)
     from vit.report import run_page  # imports matplotlib
     from vit.report.style import save
     from vit.report.task_report import report_of

@@ -18,14 +18,14 @@ from vit.commands.arguments import (
     warn_of_unfinished,
 )
 from vit.console import ProgressReport, Reporter, count_of
-from vit.csv_files import Cell, new_table
+from vit.csv_files import CsvValue, new_table
 from vit.errors import DataError
 from vit.inference.files import list_files
 from vit.layout import ExplanationsLayout
 
 if TYPE_CHECKING:
     from vit.explain.explainer import Explainer, Explanation
-    from vit.explain.method_scores import MethodScore
+    from vit.explain.faithfulness import MethodScore
     from vit.report.explain_page import ExplainPage
 
 COLUMNS = (
@@ -172,8 +172,8 @@ def _file_name(path: str) -> str:
     return slug(Path(path).stem)[:60]
 
 
-def _rows(found: "Explanation", picture: str) -> list[list[Cell]]:
-    rows: list[list[Cell]] = []
+def _rows(found: "Explanation", picture: str) -> list[list[CsvValue]]:
+    rows: list[list[CsvValue]] = []
     for method in found.maps:
         one = found.faithfulness.get(method)
         areas = [one.deletion, one.insertion, one.random] if one else [None, None, None]

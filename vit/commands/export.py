@@ -16,18 +16,12 @@ from vit.console import Reporter
 from vit.data.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
-from vit.layout import OPENVINO_GRAPH, RunLayout
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.export.format import Classify, Quantizer
 
 Precision = Literal["32-true", "int8"]
-NEXT = {
-    "onnx": "vit predict {path} FOLDER_OF_IMAGES",
-    "openvino": f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES",
-    "safetensors": "vit train DATA --init_from {path}",
-    "timm": "vit train DATA --init_from {path}",
-}
 
 
 def export(
@@ -82,20 +76,20 @@ def export(
     from vit.export.exporting import export as write
     from vit.export.verify import Structure
 
-    chosen = export_format(format)
+    export_kind = export_format(format)
     quantizer: Quantizer | None = registry.INT8.load()() if precision == "int8" else None
     if quantizer is not None:
         quantizer.check(format)
-    chosen.check_installed(format)
+    export_kind.check_installed(format)
     wanted = None if output is None else Path(output).expanduser()
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
-    card_file = check_card(card, format, has_folder=not chosen.ending)
+    card_file = check_card(card, format, has_folder=not export_kind.ending)
     trained, reporter = trained_model(Path(model), unfinished), Reporter()
     warn_of_unfinished(trained.description.unfinished or "", reporter)
     mark = "-int8" if precision == "int8" else ""
-    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{chosen.ending}"))
-    what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{export_kind.ending}"))
+    what = trained.description.task.kinds_text
     kind = f"{format}, int8" if precision == "int8" else format
     summary = f"{path}: {kind}, {len(trained.description.class_names)} {what}"
     if quantizer is not None:
@@ -108,7 +102,7 @@ def export(
     else:
         difference = write(trained, format, path, files)
         exported, cost = trained, None
-        classify = None if isinstance(difference, Structure) else chosen.read(trained, path)
+        classify = None if isinstance(difference, Structure) else export_kind.read(trained, path)
         reporter.line(summary)
         show_difference(reporter, difference, files, verify)
     show_licence(reporter, trained)
@@ -117,8 +111,8 @@ def export(
         reporter.line(f"model card: {written}")
     show_size_and_speed(reporter, trained, kind, path, classify)
     show_how_to_load(reporter, exported, format, path)
-    if format in NEXT:
-        following = NEXT[format].format(path=shlex.quote(str(path)))
+    if export_kind.next_command:
+        following = export_kind.next_command.format(path=shlex.quote(str(path)))
     else:
         data = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
         following = f"vit evaluate {shlex.quote(os.fspath(model))}{data}"

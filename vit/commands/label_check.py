@@ -45,7 +45,7 @@ class LabelCheck:
     num_changed: int = 0
 
     @property
-    def unchecked_words(self) -> str:
+    def unchecked_text(self) -> str:
         """How many images are not checked, and why; "" where all are checked."""
         changed = f"{self.num_changed:,} have changed since they were predicted, or cannot be read"
         missing = len(self.others) - self.num_changed
@@ -119,7 +119,7 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
         table.parent.mkdir(parents=True, exist_ok=True)
         _write(found, table)
         write_label_page(
-            page, source, found.images, found.class_names, found.errors, predicted.seen_before, found.unchecked_words
+            page, source, found.images, found.class_names, found.errors, predicted.seen_before, found.unchecked_text
         )
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
@@ -258,8 +258,8 @@ def _show(reporter: Reporter, found: LabelCheck) -> None:
         f"\n{errors.num_suspects:,} of {total:,} labels are suspicious; the networks agree with "
         f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
     )
-    if found.unchecked_words:
-        reporter.line(found.unchecked_words)
+    if found.unchecked_text:
+        reporter.line(found.unchecked_text)
     if not errors.num_suspects:
         return
     rows = []

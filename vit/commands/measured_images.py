@@ -10,8 +10,7 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
-from vit.data.copies import copied_words
-from vit.data.groups import leak_note, with_groups
+from vit.data.groups import copies_note, leak_note, with_groups
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
@@ -48,7 +47,7 @@ def shown_split(source: "Source", split: str) -> str:
     return "all" if tuple(source.splits) == ("train",) else split
 
 
-def images_words(name: str, shown: str) -> str:
+def describe_images(name: str, shown: str) -> str:
     """Images of a data set, in words: "images of photos (test)", "images of photos".
 
     Args:
@@ -102,7 +101,7 @@ def _known_before(run: "RunDirectory") -> list[str]:
     result = run.read_result()
     told = [] if result is None else list(result.seen_before or ())
     listed = read_splits(run.splits_path)
-    copied = copied_words({split: [row.content_hash for row in rows] for split, rows in listed.items()})
+    copied = copies_note({split: [row.content_hash for row in rows] for split, rows in listed.items()})
     return list(dict.fromkeys([*told, *([copied] if copied else [])]))
 
 
@@ -144,7 +143,7 @@ def unseen_images(
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
-    words = _seen_words(seen, "the run, or one that it learned from," if earlier else "the run")
+    words = _describe_seen(seen, "the run, or one that it learned from," if earlier else "the run")
     if not words:
         return samples, SeenImages(counts, none)
     if include_seen:
@@ -166,7 +165,7 @@ def _contents(source: "Source", split: str, reporter: Reporter) -> "Contents":
         return read_contents(source, progress.update, (split,))
 
 
-def _seen_words(seen: "Mapping[str, Labels]", who: str) -> str:
+def _describe_seen(seen: "Mapping[str, Labels]", who: str) -> str:
     return " and ".join(
         f"{len(indices):,} images that {who} {_USED[name]}" for name, indices in seen.items() if len(indices)
     )

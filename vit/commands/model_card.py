@@ -11,7 +11,7 @@ from vit.weights.licence import CARD
 
 if TYPE_CHECKING:
     from vit.export.card_facts import Int8Cost, Origin
-    from vit.inference.deployed import Trained
+    from vit.inference.deployment import LoadedModel
 
 _HUBS = ("timm:", "torchvision:", "hf:")
 
@@ -28,7 +28,7 @@ def check_card(card: StrPath | None, format: str, has_folder: bool) -> Path | No
     return path
 
 
-def trained_model(model: Path, unfinished: bool) -> "Trained":
+def trained_model(model: Path, unfinished: bool) -> "LoadedModel":
     """The network of a run or checkpoint, and its description, which says what its training lacks.
 
     Args:
@@ -40,15 +40,15 @@ def trained_model(model: Path, unfinished: bool) -> "Trained":
     """
     from vit.checkpoints.load import load
     from vit.checkpoints.run import check_finished, checkpoint_of
-    from vit.inference.deployed import Trained
+    from vit.inference.deployment import LoadedModel
 
     network, description = load(checkpoint_of(model))
     lacks = check_finished(model, unfinished, description.unfinished)
-    return Trained(network, replace(description, unfinished=lacks or None))
+    return LoadedModel(network, replace(description, unfinished=lacks or None))
 
 
 def write_card(
-    model: Path, trained: "Trained", format: str, path: Path, card: Path | None, int8: "Int8Cost | None" = None
+    model: Path, trained: "LoadedModel", format: str, path: Path, card: Path | None, int8: "Int8Cost | None" = None
 ) -> Path | None:
     """Write the card of an export: into its folder, or to a file that was asked for. Returns its path.
 
@@ -59,14 +59,15 @@ def write_card(
     """
     from vit.export.exporting import export_format
 
-    file = card if export_format(format).ending else path / CARD
+    export_kind = export_format(format)
+    file = card if export_kind.ending else path / CARD
     if file is None:
         return None
-    code = export_format(format).how_to_load(trained, Path(path.name))
-    return _write(file, card_of(trained, format, path.stem, code, origin_of(model), int8))
+    code = f"{export_kind.imports}\n{export_kind.how_to_load(trained, Path(path.name))}"
+    return _write(file, card_of(trained, export_kind.library, path.stem, code, origin_of(model), int8))
 
 
-def write_converted_card(trained: "Trained", source: str, path: Path, card: Path) -> Path:
+def write_converted_card(trained: "LoadedModel", source: str, path: Path, card: Path) -> Path:
     """Write the card of a converted checkpoint.
 
     Args:
@@ -76,20 +77,21 @@ def write_converted_card(trained: "Trained", source: str, path: Path, card: Path
     """
     from vit.export.card_facts import Origin
 
-    code = f'predictor = vit.load({path.name!r})\nfor row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
-    origin = Origin(start=f"The weights were converted from {_source_words(source)}")
-    return _write(card, card_of(trained, "ckpt", path.stem, code, origin))
+    use = 'for row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
+    code = f"import vit\npredictor = vit.load({path.name!r})\n{use}"
+    origin = Origin(start=f"The weights were converted from {_describe_source(source)}")
+    return _write(card, card_of(trained, "pytorch", path.stem, code, origin))
 
 
 def card_of(
-    trained: "Trained", format: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
+    trained: "LoadedModel", library: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
 ) -> str:
     """The text of a card."""
     from vit.export.card import card_text
     from vit.export.card_facts import CardFacts
 
     parameters = sum(parameter.numel() for parameter in trained.network.parameters())
-    return card_text(CardFacts(title, trained.description, parameters, format, code, origin, int8))
+    return card_text(CardFacts(title, trained.description, parameters, library, code, origin, int8))
 
 
 def hub_data(data: str) -> str | None:
@@ -111,7 +113,7 @@ def origin_of(model: Path) -> "Origin":
         return Origin()
     recipe, result = read_recipe(run.config_path), run.read_result()
     start = recipe.model.init_from
-    words = "Random weights" if start is None else f"The training started from {_source_words(start)}"
+    words = "Random weights" if start is None else f"The training started from {_describe_source(start)}"
     on_hub = hub_data(recipe.data.source)
     if result is None:
         return Origin(start=words, hub_data=on_hub)
@@ -121,7 +123,7 @@ def origin_of(model: Path) -> "Origin":
     return Origin(words, result.data, on_hub, result.num_images, metrics, result.test_groups, has_seen)
 
 
-def _source_words(source: str) -> str:
+def _describe_source(source: str) -> str:
     """Weights to start from, in words, without a folder of this machine."""
     return source if source.startswith(_HUBS) else f"weights in a file or folder, {Path(source).name}"
 

@@ -108,7 +108,8 @@ def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
         number = _fit(parts[0], value, word)
         if all(bound.allows(number) for bound in parts[1:]):
             return number
-        raise _WrongValueError(value, f"give a number {' and '.join(filter(None, map(str, parts[1:])))}".rstrip())
+        limits = " and ".join(filter(None, map(str, parts[1:])))
+        raise _WrongValueError(value, f"give {'' if parts[0] is str else 'a number '}{limits}".rstrip())
     if origin is Literal:
         for choice in parts:
             if word == str(choice) or (type(value) is type(choice) and value == choice):

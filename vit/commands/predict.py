@@ -112,7 +112,7 @@ def predict(
         )
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
+    wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
     if parts is not None:
@@ -150,9 +150,8 @@ def predict(
     if is_first():
         show_predictions(reporter, summary, tally)
         check_labeled(summary, on_bad == "fail")
-        labeled = "LABELED_FOLDER" if writer.task.is_exclusive else "LABELS.csv"
         more = " --unfinished" * bool(predictor.lacks)
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}{more}")
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} {predictor.task.example}{more}")
     return summary
 
 

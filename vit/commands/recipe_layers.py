@@ -15,6 +15,7 @@ from vit.commands.recipe_options import AUTO, FROM_RANDOM, OF_COMMAND, make_pars
 from vit.errors import UsageError
 from vit.layout import RunLayout
 from vit.models.network_names import check_network
+from vit.models.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import Recipe
@@ -77,6 +78,9 @@ class RecipeLayers:
             return to_recipe(self.kind, self._above(self._of_pretraining(files), files))
         below = [_DEFAULT]
         layers = self._above(below, files)
+        for path in (_network(layers), layers.get("optim.optimizer"), layers.get("optim.loss")):
+            if is_path(str(path)):  # the user's own words; a run folder's do not come here
+                trust(str(path))
         source = _source(layers)
         is_pretrained = _is_pretrained(layers)
         if not self.configs and source in shipped_configs():

@@ -70,14 +70,14 @@ def report(
 def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
     from vit.checkpoints.run import RunDirectory
     from vit.report.run_page import write_run_report
-    from vit.report.run_pictures import changed_words
+    from vit.report.run_pictures import describe_changed
 
     run = RunDirectory.open(path)
     if run.is_pretraining:
         return _report_pretraining(reporter, run)
     num_changed = write_run_report(run, _source(reporter, run, root))
     if num_changed:
-        reporter.notice(changed_words(num_changed))
+        reporter.notice(describe_changed(num_changed))
     reporter.facts([("report", str(run.report_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return run.report_path

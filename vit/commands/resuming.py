@@ -15,23 +15,23 @@ from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
 from vit.registry import PRETRAINING_PLAN
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
-from vit.training.recipes.recipe import UNDECIDING_PARTS, Recipe
-from vit.training.recipes.values import deciding, dump, plain
+from vit.training.recipes.recipe import NOT_IN_HASH_PARTS, Recipe
+from vit.training.recipes.values import dump, plain, training_options
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Source
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
     from vit.training.planning.plan import Plan
 
 P = TypeVar("P", bound="Plan")
-# Options of the machine, which may be another one when a run is resumed, and options that nothing learned follows.
-_MACHINE = (("trainer", "accelerator"), *UNDECIDING_PARTS)
+# Options of the machine, which may be another one when a run is resumed, and options that do not change the weights.
+_MACHINE = (("trainer", "accelerator"), *NOT_IN_HASH_PARTS)
 
 
 def recipe_for_all(
     run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe] | None = None
-) -> "tuple[Recipe, Meeting]":
+) -> "tuple[Recipe, Rendezvous]":
     """A recipe that is found by the first of several processes, because the others may not see the run folder.
 
     Args:
@@ -52,17 +52,17 @@ def recipe_for_all(
     if is_first() and not is_launched():
         recipe, world_size = read()  # before the import below, which takes seconds
 
-        from vit.training.distributed.meeting import Meeting
+        from vit.training.distributed.rendezvous import Rendezvous
 
-        meeting = Meeting(world_size)
-        meeting.decided("recipe", lambda: dump(recipe))
-        return recipe, meeting
+        rendezvous = Rendezvous(world_size)
+        rendezvous.decided("recipe", lambda: dump(recipe))
+        return recipe, rendezvous
 
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
     # opened before the run is read, because the other processes wait for an answer or an error
-    meeting = Meeting(int(os.environ["WORLD_SIZE"]) if is_first() else 2)
-    return parse_recipe(meeting.decided("recipe", lambda: dump(read()[0]))), meeting
+    rendezvous = Rendezvous(int(os.environ["WORLD_SIZE"]) if is_first() else 2)
+    return parse_recipe(rendezvous.decided("recipe", lambda: dump(read()[0]))), rendezvous
 
 
 def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
@@ -120,7 +120,9 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
     return replace(wanted, model=replace(wanted.model, init_from=str(run.absolute())))
 
 
-def newest_for_all(plan: P, meeting: "Meeting", listed: "Source | None", reporter: Reporter) -> tuple[Path | None, P]:
+def newest_for_all(
+    plan: P, rendezvous: "Rendezvous", listed: "Source | None", reporter: Reporter
+) -> tuple[Path | None, P]:
     """`newest_run`, found by the first of several processes, and the plan as that run began.
 
     Args:
@@ -133,7 +135,7 @@ def newest_for_all(plan: P, meeting: "Meeting", listed: "Source | None", reporte
         reporter.notice(f"--resume auto: {f'going on with {found[0]}' if found else none}")
         return json.dumps([str(found[0]), dump(found[1])] if found else None)
 
-    found = json.loads(meeting.decided("newest", find))
+    found = json.loads(rendezvous.decided("newest", find))
     if found is None:
         return None, plan
     recipe = parse_recipe(found[1])
@@ -202,7 +204,7 @@ def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
 
 def _deciding(recipe: Recipe) -> dict[str, object]:
     """The options that decide the result of a training, as plain values."""
-    return deciding(plain(_on_machine_of(Recipe(), recipe)))
+    return training_options(plain(_on_machine_of(Recipe(), recipe)))
 
 
 def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:

@@ -27,7 +27,7 @@ def open_run(
         name: last part of the name of a new folder.
     """
     from vit.checkpoints.run import RunDirectory
-    from vit.training.beginning import check_unchanged, write_beginning
+    from vit.training.fit import check_unchanged, write_beginning
 
     if resumed is None:
         run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, name)

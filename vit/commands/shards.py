@@ -152,11 +152,11 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
             indexing.write_index(found.index, partial)
     except OSError as error:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
-    _say_left_out(reporter, found.left_out, "")
-    if found.num_others:
-        reporter.notice(f"{found.num_others:,} files of the shards are neither images nor labels")
-    if found.num_hidden:
-        reporter.notice(f"skipped: {found.num_hidden:,} hidden or system files of the shards")
+    _say_left_out(reporter, found.skipped.left_out, "")
+    if found.skipped.num_others:
+        reporter.notice(f"{found.skipped.num_others:,} files of the shards are neither images nor labels")
+    if found.skipped.num_hidden:
+        reporter.notice(f"skipped: {found.skipped.num_hidden:,} hidden or system files of the shards")
     splits = sorted(set(found.index.splits), key=("train", "validation", "test").index)
     counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
     counts += " by their folders" * found.has_split_folders
@@ -166,7 +166,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         f"from {found.labels_from}, in {file}"
     )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
-    return PackedShards(file, len(found.index), len(names), len(found.left_out))
+    return PackedShards(file, len(found.index), len(names), len(found.skipped.left_out))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from vit.console import Reporter
 if TYPE_CHECKING:
     from vit.export.format import Classify
     from vit.export.verify import Difference, Structure
-    from vit.inference.deployed import Trained
+    from vit.inference.deployment import LoadedModel
 
 
 def show_difference(
@@ -41,7 +41,7 @@ def show_difference(
             )
 
 
-def show_licence(reporter: Reporter, trained: "Trained") -> None:
+def show_licence(reporter: Reporter, trained: "LoadedModel") -> None:
     """Show the licence of the weights that the training started from."""
     from vit.weights.licence import licence_words, restricts
 
@@ -52,7 +52,7 @@ def show_licence(reporter: Reporter, trained: "Trained") -> None:
 
 
 def show_size_and_speed(
-    reporter: Reporter, trained: "Trained", name: str, path: Path, exported: "Classify | None"
+    reporter: Reporter, trained: "LoadedModel", name: str, path: Path, exported: "Classify | None"
 ) -> None:
     """Show one table for all formats: the export beside its checkpoint.
 
@@ -78,7 +78,7 @@ def show_size_and_speed(
     reporter.line(f"CPU, {threads}, batches of {speed.batch_size}; of this machine, as busy as it is")
 
 
-def show_how_to_load(reporter: Reporter, trained: "Trained", format: str, path: Path) -> None:
+def show_how_to_load(reporter: Reporter, trained: "LoadedModel", format: str, path: Path) -> None:
     """Show Python code that loads the export."""
     from vit.export.exporting import export_format
 

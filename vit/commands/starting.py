@@ -16,7 +16,7 @@ from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
 # ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
@@ -31,13 +31,13 @@ class InitialWeights:
     Attributes:
         recipe: recipe whose init_from is a source of weights, or None for random weights.
         listed: images of DATA, where they are listed already.
-        meeting: meeting of several processes that have already agreed on something.
+        rendezvous: rendezvous of several processes that have already agreed on something.
         why: reason for weights, or for random weights, that nothing asked for; empty: the user has decided.
     """
 
     recipe: Recipe
     listed: "Source | None"
-    meeting: "Meeting | None" = None
+    rendezvous: "Rendezvous | None" = None
     why: str = ""
 
 
@@ -50,13 +50,13 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
         UsageError: such weights are not available or do not fit. Random weights are for those who ask for them.
     """
     if options.run is not None:
-        recipe, meeting = recipe_for_all(options.run, options.layers)
+        recipe, rendezvous = recipe_for_all(options.run, options.layers)
         check_names(recipe)
-        return InitialWeights(recipe, listed_images(recipe), meeting)
+        return InitialWeights(recipe, listed_images(recipe), rendezvous)
     if options.parent is not None:
-        recipe, meeting = recipe_for_all(options.parent, options.layers, further_recipe)
+        recipe, rendezvous = recipe_for_all(options.parent, options.layers, further_recipe)
         check_names(recipe)
-        return InitialWeights(recipe, listed_images(recipe), meeting, FURTHER)
+        return InitialWeights(recipe, listed_images(recipe), rendezvous, FURTHER)
     network = options.layers.options.get("model.network") or {}
     if "name" in network:  # before torch is imported, which the choice of a shipped recipe may do
         check_image_size(network, options.layers.options.get("model.preprocess.image_size"))
@@ -75,15 +75,15 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
         return InitialWeights(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
     _, world_size = device_and_world_size(recipe)
-    meeting = Meeting(world_size)
-    weights = meeting.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
+    rendezvous = Rendezvous(world_size)
+    weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
     if weights == RANDOM:
-        return InitialWeights(recipe, listed, meeting, "the unfinished run began with them")
+        return InitialWeights(recipe, listed, rendezvous, "the unfinished run began with them")
     why = "because DATA are photographs; --init random starts from random weights"
-    return InitialWeights(options.layers.with_option("init_from", weights).recipe(), listed, meeting, why)
+    return InitialWeights(options.layers.with_option("init_from", weights).recipe(), listed, rendezvous, why)
 
 
 def _check_distillation(recipe: Recipe) -> None:
@@ -119,7 +119,7 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
         UsageError: the weights are not available, or do not fit the options of the network.
     """
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
-    from vit.weights.hub_cache import fetch, published, repository_of
+    from vit.weights.hubs import fetch, published, repository_of
 
     name = str(recipe.model.network.get("name", "auto"))
     name = FOR_PHOTOGRAPHS if name == "auto" else name

@@ -130,7 +130,7 @@ class StudyPlan:
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
         from vit.study.design import seeds_of_protocol
-        from vit.study.executors import share_words
+        from vit.study.executors import describe_share
         from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
 
         choices = {name: list(found) for name, found in self.series.items()}
@@ -156,7 +156,7 @@ class StudyPlan:
             "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
             "parameters": {name: cost.parameters for name, cost in self.costs.items()},
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
-            "jobs": share_words(self.options.executor, self.machine),
+            "jobs": describe_share(self.options.executor, self.machine),
         }
 
     def _choosing(self) -> str:
@@ -168,10 +168,10 @@ class StudyPlan:
     def _subsets(self) -> str:
         """How subsets of the training images are drawn."""
         from vit.study.wording import SHARED
-        from vit.training.planning.images import subset_words
+        from vit.training.planning.images import subset_text
 
         found = sorted({recipe.data.subset for recipe in _recipes(self.series)})
-        kinds = " or ".join(subset_words(kind, self.source) for kind in found)
+        kinds = " or ".join(subset_text(kind, self.source) for kind in found)
         shared = SHARED if len(found) == 1 else "for networks of one kind alike"
         return f"{kinds}, each inside the next larger, drawn once per seed and {shared}"
 

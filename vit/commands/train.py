@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.reading import find_bursts, read_images, read_together
+from vit.commands.reading import find_bursts, read_images, read_on_first
 from vit.commands.resuming import further_recipe, newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
     from vit.data.contents import Contents
     from vit.data.module import ImageDataModule
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -113,9 +113,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     from vit.report.run_figures import write_classes
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.meeting import Meeting
-    from vit.training.finish import TrackedRows, finish
-    from vit.training.fit import fit
+    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.fit import TrackedRows, finish, fit
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
     from vit.training.tracking.tracker import tracked
@@ -123,8 +122,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     # kept until the end: the training itself meets in its store
-    meeting = start.meeting or Meeting(device_and_world_size(start.recipe)[1])
-    find_bursts(start.listed, start.recipe.data, reporter, meeting)
+    rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
+    find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, start.listed)
     if options.run is None and plan.device.type == "cpu" and (note := options.layers.note_for_cpu()):
         reporter.notice(note)
@@ -134,15 +133,15 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         return None
     resumed = options.run
     if options.resume is not None and resumed is None:
-        resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
-    contents = read_together(plan.source, reporter, meeting)
+        resumed, plan = newest_for_all(plan, rendezvous, start.listed, reporter)
+    contents = read_on_first(plan.source, reporter, rendezvous)
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         warn_of_seen(reporter, plan.seen_before)
     trial = run_trials(plan, began, reporter)
     plan = trial.plan
     with ExitStack() as lock:
-        run = _open_for_all(plan, options.parent, resumed, contents, meeting, lock)
+        run = _open_for_all(plan, options.parent, resumed, contents, rendezvous, lock)
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
@@ -174,7 +173,7 @@ def _open_for_all(
     parent: Path | None,
     resumed: Path | None,
     contents: "Contents | None",
-    meeting: "Meeting",
+    rendezvous: "Rendezvous",
     lock: ExitStack,
 ) -> "RunDirectory":
     """The run folder, which the first process opens for all.
@@ -185,7 +184,7 @@ def _open_for_all(
         contents: content of the images; None on other processes.
     """
     from vit.checkpoints.run import RunDirectory
-    from vit.training.beginning import check_unchanged
+    from vit.training.fit import check_unchanged
 
     def decide() -> str:
         assert contents is not None
@@ -193,7 +192,7 @@ def _open_for_all(
             check_unchanged(RunDirectory(parent), plan.source, contents, may_have_moved=True)
         return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
-    return RunDirectory(Path(meeting.decided("run", decide)))
+    return RunDirectory(Path(rendezvous.decided("run", decide)))
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,7 @@ def _data(plan: "Plan") -> str:
     names = plan.source.class_names
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
     shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
-    kind = "classes" if plan.source.task.is_exclusive else "labels, several for an image"
-    return f"{images}; {len(names)} {kind}: {shown}"
+    return f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"
 
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
@@ -284,6 +283,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     return [
+        *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
     ]

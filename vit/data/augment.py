@@ -19,9 +19,8 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
 from vit.data.draws import uniform
-from vit.data.preprocess import Preprocess
+from vit.data.preprocess import Preprocess, to_device
 from vit.data.randaugment import BatchedRandAugment
-from vit.data.transfer import to_device
 
 Draws = npt.NDArray[np.float64]
 DrawSeeds = npt.NDArray[np.int64]

@@ -4,9 +4,9 @@ A network that has trained on one image of a burst knows the others. Test images
 give an accuracy that new images do not reach, and count in intervals as if each were new.
 
 Images with equal contents are found by their bytes. Nearly equal ones are found as `vit data check` finds them, with a
-stricter limit for chance. A JPEG is decoded at an eighth or more of its size, for a quarter of the time. Images below
-MIN_SIDE have too little detail, and are only compared by their bytes. So are images of shards, which a training does
-not read beforehand.
+stricter limit for chance. Each file is read once, and its content hash is kept. A JPEG is decoded at an eighth or more
+of its size, for a quarter of the time. Images below MIN_SIDE have too little detail, and are only compared by their
+bytes. So are images of shards and tables, because a training would decode all of them before its first step.
 """
 
 import hashlib
@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.atomic_files import write_json
-from vit.data.copies import possible_copies
 from vit.data.groups import UNDO
+from vit.data.image_bytes import ImageError
 from vit.data.samples import Labels, Samples, Source
 
 MIN_SIDE = 32  # pixels of the shorter side
@@ -58,12 +59,8 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
     if not clusters:
         return replace(source, notes=notes)
     names = [name for one in samples for name in (one.paths if one.groups is None else one.groups)]
-    if samples[0].groups is None:
-        names = (
-            [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
-            if len(samples) > 1
-            else names
-        )
+    if samples[0].groups is None and len(samples) > 1:
+        names = [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
     joined = _joined(names, clusters)
     ends = np.cumsum([0, *map(len, samples)])
     splits = {
@@ -92,10 +89,27 @@ def clusters_of(
     has_groups = {one.groups is not None for one in samples if len(one)}
     if len(has_groups) != 1:
         return None
-    is_near = not has_groups.pop()
-    if known is not None and max(map(max, known), default=-1) < sum(map(len, samples)):
-        _found[_key(samples, is_near)] = known
-    return _clusters(samples, is_near, progress)
+    is_near, number = not has_groups.pop(), sum(map(len, samples))
+    key = _key(samples, is_near)
+    if known is not None and max(map(max, known), default=-1) < number:
+        _found[key] = known
+    if key not in _found:
+        folder = _kept_in(samples) if number >= _CACHED_FROM else None
+        file = None if folder is None else folder / f"{key}.json"
+        kept = None if file is None else _kept(file, number)
+        _found[key] = kept if kept is not None else _search(source, is_near, progress)
+        if file is not None and kept is None:
+            with suppress(OSError):  # a full or read-only disk: the next training searches again
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(file, {"clusters": _found[key]})
+    return _found[key]
+
+
+def _kept_in(samples: Sequence[Samples]) -> Path | None:
+    """The folder that keeps clusters of files; None for images that are not files, or where nothing is kept."""
+    from vit.data.contents import hash_folder  # imports torch
+
+    return hash_folder() if all(one.reader is None for one in samples) else None
 
 
 def _label_keys(samples: Samples) -> list[object]:
@@ -130,27 +144,6 @@ def _joined(names: Sequence[str], clusters: Sequence[Sequence[int]]) -> list[str
     return [first.get(name, name) for name in names]
 
 
-def _clusters(samples: Sequence[Samples], is_near: bool, progress: Progress | None) -> list[list[int]]:
-    """Places, in one list of all images, of those that belong together; found once for a data set and machine."""
-    key = _key(samples, is_near)
-    if key not in _found:
-        number = sum(map(len, samples))
-        is_kept = number >= _CACHED_FROM and all(one.reader is None for one in samples)
-        file = _cache_folder() / f"{key}.json" if is_kept else None
-        kept = None if file is None else _kept(file, number)
-        _found[key] = kept if kept is not None else _search(samples, is_near, progress)
-        if file is not None and kept is None:
-            with suppress(OSError):  # a full or read-only disk: the next training searches again
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_json(file, {"clusters": _found[key]})
-    return _found[key]
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "vit-lightning" / "bursts"
-
-
 def _kept(file: Path, number: int) -> list[list[int]] | None:
     """The clusters of an earlier search; None: there is none, or the file is damaged."""
     try:
@@ -179,22 +172,26 @@ def _key(samples: Sequence[Samples], is_near: bool) -> str:
     return digest.hexdigest()
 
 
-def _search(samples: Sequence[Samples], is_near: bool, progress: Progress | None) -> list[list[int]]:
+def _search(source: Source, is_near: bool, progress: Progress | None) -> list[list[int]]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    starts = np.cumsum([0, *map(len, samples)])
+    from vit.data.contents import read_contents
+
+    samples = list(source.splits.values())
     pairs: list[npt.NDArray[np.int64]] = [np.empty((0, 2), dtype=np.int64)]
-    first: dict[str, int] = {}
-    for one, start in zip(samples, starts, strict=False):
-        for place, content in zip(*possible_copies(one), strict=True):
-            if content and first.setdefault(content, int(start) + place) != start + place:
-                pairs.append(np.array([[first[content], start + place]]))
     if is_near:
         pairs.append(_near_pairs(samples, progress))
-    links, number = np.concatenate(pairs), int(starts[-1])
+    hashes = read_contents(source, None if is_near else progress).hashes
+    contents = [content for split in source.splits for content in hashes[split]]
+    first: dict[str, int] = {}
+    for place, content in enumerate(contents):
+        if content and first.setdefault(content, place) != place:
+            pairs.append(np.array([[first[content], place]]))
+    links = np.concatenate(pairs)
     _, component = connected_components(
-        coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(number, number)), directed=False
+        coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(contents), len(contents))),
+        directed=False,
     )
     members = np.flatnonzero(np.bincount(component, minlength=1)[component] > 1)
     members = members[np.argsort(component[members], kind="stable")]
@@ -203,32 +200,47 @@ def _search(samples: Sequence[Samples], is_near: bool, progress: Progress | None
 
 
 def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.NDArray[np.int64]:
-    """(m, 2) pairs of images that are nearly the same."""
+    """(m, 2) pairs of images that are nearly the same. The content hashes of files are kept."""
+    from vit.data.contents import KnownHashes
     from vit.data.duplicates import alike_pairs
-    from vit.data.image_hashes import hash_squares, small_square
+    from vit.data.image_hashes import Squares, hash_squares, small_square
     from vit.data.threads import decode_threads
 
     number, done, start = sum(map(len, samples)), 0, 0
     places: list[Labels] = []
     hashes, thumbnails = [np.empty(0, dtype=np.uint64)], [np.empty((0, 768), dtype=np.uint8)]
 
-    def hashed(part: range) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
-        found = [(place, square) for place in part if (square := small_square(one, place, MIN_SIDE)) is not None]
-        if not found:
+    def square_of(one: Samples, place: int, known: KnownHashes | None) -> Squares | None:
+        try:
+            data = b"" if known is None else known.encoded(one, place)
+        except ImageError:
+            return None
+        return small_square(one, place, data, MIN_SIDE)
+
+    def hashed(task: tuple[Samples, range, KnownHashes | None]) -> tuple[list[int], npt.NDArray[np.uint64], Any]:
+        one, part, known = task
+        squares = {place: square for place in part if (square := square_of(one, place, known)) is not None}
+        if not squares:
             return [], hashes[0], thumbnails[0]
-        return [place for place, _ in found], *hash_squares(np.stack([square for _, square in found]))
+        return list(squares), *hash_squares(np.stack(list(squares.values())))
 
     with decode_threads() as parallel:
         for one in samples:
             if one.reader is None:
+                known = None if one.root is None else KnownHashes(one.root)
                 parts = [range(first, min(first + _PER_TASK, len(one))) for first in range(0, len(one), _PER_TASK)]
-                for part, (own, some, pictures) in zip(parts, parallel(hashed, parts), strict=True):
+                found = parallel(hashed, [(one, part, known) for part in parts])
+                for part, (own, some, pictures) in zip(parts, found, strict=True):
                     places.append(np.asarray(own, dtype=np.int64) + start)
                     hashes.append(some)
                     thumbnails.append(pictures)
                     done += len(part)
                     if progress is not None:
                         progress(done, number)
+                    if known is not None:
+                        known.save_now_and_then()
+                if known is not None:
+                    known.save()
             start += len(one)
     if not places:
         return np.empty((0, 2), dtype=np.int64)

@@ -3,14 +3,15 @@
 The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
 another format or size has another hash; `vit data check` finds such pairs.
 
-Hashes of files are kept in the cache folder, so that the next command reads only files that have changed:
+Hashes of files are kept in the cache folder, so that the next command reads only files that have changed. Beside them
+stand the near-duplicates of a data set (see `bursts`).
 
 VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME counts); "off" keeps nothing
 """
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from vit.data.registry import has_extra
 from vit.data.samples import Samples, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
+from vit.layout import cache_folder
 
 _PER_TASK = 32  # images that a thread takes at a time
 _SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surely has another time, on any file system
@@ -95,48 +97,29 @@ def read_contents(
         progress: called with the number of finished images and the number of all images.
         splits: splits to read, where the source has them.
     """
-    return joined_contents(source, [read_share(source, progress, splits)], splits)
-
-
-def read_share(
-    source: Source,
-    progress: Callable[[int, int], None] | None = None,
-    splits: Collection[str] = SPLITS,
-    rank: int = 0,
-    num_shares: int = 1,
-) -> list[ReadImage]:
-    """The part of `read_contents` that one of several processes does; `joined_contents` joins the parts."""
-    chosen = list(_parts(source, splits))[rank::num_shares]
-    total, found = sum(len(part) for _, part in chosen), list[ReadImage]()
+    chosen = list(_parts(source, splits))
+    total, results = sum(len(part) for _, part in chosen), list[ReadImage]()
     with decode_threads() as parallel:
         for split in filter(source.splits.__contains__, SPLITS):
             samples, parts = source.splits[split], [part for name, part in chosen if name == split]
-            known = _KnownHashes(samples.root, rank) if samples.root is not None and samples.reader is None else None
-            for results in parallel(_reader(samples, known), parts):
-                found += results
+            known = KnownHashes(samples.root) if samples.root is not None and samples.reader is None else None
+            for images in parallel(_reader(samples, known), parts):
+                results += images
                 if progress is not None:
-                    progress(len(found), total)
+                    progress(len(results), total)
                 if known is not None:
                     known.save_now_and_then()
             if known is not None:
                 known.save()
-    return found
-
-
-def joined_contents(
-    source: Source, shares: Sequence[Sequence[ReadImage]], splits: Collection[str] = SPLITS
-) -> Contents:
-    """The contents of images whose shares `read_share` has read, in the order of their ranks."""
-    chosen = [split for split in SPLITS if split in splits and split in source.splits]
-    hashes: dict[str, list[str]] = {split: [] for split in chosen}
-    unreadable: dict[str, dict[int, str]] = {split: {} for split in chosen}
-    places = [0] * len(shares)
-    for number, (split, part) in enumerate(_parts(source, splits)):
-        rank = number % len(shares)
-        results = shares[rank][places[rank] : places[rank] + len(part)]
-        places[rank] += len(part)
-        hashes[split] += [found for found, _ in results]
-        unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
+    names = [split for split in SPLITS if split in splits and split in source.splits]
+    hashes: dict[str, list[str]] = {split: [] for split in names}
+    unreadable: dict[str, dict[int, str]] = {split: {} for split in names}
+    read = iter(results)
+    for split, part in chosen:
+        for index, (found, why) in zip(part, read, strict=False):
+            hashes[split].append(found)
+            if why:
+                unreadable[split][index] = why
     return Contents(hashes, unreadable)
 
 
@@ -148,7 +131,7 @@ def _parts(source: Source, splits: Collection[str]) -> Iterator[tuple[str, range
             yield from ((split, range(first, min(first + _PER_TASK, number))) for first in range(0, number, _PER_TASK))
 
 
-def _reader(samples: Samples, kept: "_KnownHashes | None") -> Callable[[range], list[ReadImage]]:
+def _reader(samples: Samples, kept: "KnownHashes | None") -> Callable[[range], list[ReadImage]]:
     """A function from indices to what is read of these images."""
 
     def read(part: range) -> list[ReadImage]:
@@ -163,44 +146,47 @@ def _reader(samples: Samples, kept: "_KnownHashes | None") -> Callable[[range], 
     return read
 
 
-class _KnownHashes:
+class KnownHashes:
     """Content hashes of the files of a folder, in the cache folder, by path, size, inode and both times of a change.
 
     A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
-    of its status (ctime) shows what copies with an old time of modification. Every process writes a file of its own,
-    and reads those of all. Files are removed, the oldest first, where all together are too large.
+    of its status (ctime) shows what copies with an old time of modification. Files are
+    removed, the oldest first, where all together are too large.
 
     Args:
         root: the folder of the images.
-        rank: number of this process.
     """
 
-    def __init__(self, root: Path, rank: int) -> None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        wanted = os.environ.get("VIT_HASHES") or str(Path(home) / "vit-lightning" / "hashes")
-        self._folder = None if wanted == "off" else Path(wanted).expanduser()
+    def __init__(self, root: Path) -> None:
+        self._folder = hash_folder()
         # what is an image depends on the limits
         self._base = os.fsencode(root.resolve())
         limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
-        self._name, self._rank = content_hash(self._base, limits), rank
+        self._name = content_hash(self._base, limits)
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()
-        self._rows = self._sorted(self._load(f"{self._name}-*"))
+        self._rows = self._sorted(self._load(self._name))
 
     def read(self, samples: Samples, index: int) -> ReadImage:
         """The content hash of a file as it was read before, or is read now."""
         before = self._key(samples, index)
-        if before is None:
-            return _encoded(samples, index)
-        key, is_settled = before
-        number = int.from_bytes(key[:8], "little")
-        place = int(np.searchsorted(self._rows[:, 0], number)) if len(self._rows) else 0
-        if place < len(self._rows) and self._rows[place, :2].tobytes() == key:
-            return self._rows[place, 2:].tobytes().hex(), ""
-        found, why = _encoded(samples, index)
-        if found and is_settled and self._key(samples, index) == before:
-            self._new.append(key + bytes.fromhex(found))  # atomic: other threads append too
-        return found, why
+        if before is not None and len(self._rows):
+            place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(before[0][:8], "little")))
+            if place < len(self._rows) and self._rows[place, :2].tobytes() == before[0]:
+                return self._rows[place, 2:].tobytes().hex(), ""
+        try:
+            return content_hash(self.encoded(samples, index)), ""
+        except ImageError as error:
+            return "", error.reason
+
+    def encoded(self, samples: Samples, index: int) -> bytes:
+        """The bytes of a file. Their hash is kept. ImageError where they are not an image within the limits."""
+        before = self._key(samples, index)
+        data = samples.encoded(index)
+        check_header(data, samples.name(index))
+        if before is not None and before[1] and self._key(samples, index) == before:
+            self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
+        return data
 
     def save_now_and_then(self) -> None:
         """Save what is new, once a minute."""
@@ -212,14 +198,13 @@ class _KnownHashes:
         self._saved_at = time.monotonic()
         if self._folder is None or not self._new:
             return
-        name = f"{self._name}-{self._rank}"
         new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            old = self._load(name)
-            with atomic_write(self._folder / name) as partial:
+            old = self._load(self._name)
+            with atomic_write(self._folder / self._name) as partial:
                 self._sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
-            self._make_room(name)
+            self._make_room(self._name)
             self._new.clear()
 
     def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
@@ -234,15 +219,15 @@ class _KnownHashes:
         key = content_hash(self._base, b"\0", path.encode("utf-8", "surrogateescape"), repr(facts).encode())
         return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
 
-    def _load(self, pattern: str) -> npt.NDArray[np.uint64]:
-        """The rows of some files: two numbers of the key, two of the content hash."""
-        rows: list[npt.NDArray[np.uint64]] = []
+    def _load(self, name: str) -> npt.NDArray[np.uint64]:
+        """The rows of a file: two numbers of the key, two of the content hash."""
         with suppress(OSError):
-            for path in sorted(self._folder.glob(pattern)) if self._folder is not None else ():
-                if path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
-                    rows.append(np.fromfile(path, dtype="<u8").reshape(-1, 4))
-                    os.utime(path)
-        return np.concatenate(rows) if rows else np.empty((0, 4), dtype=np.uint64)
+            path = None if self._folder is None else self._folder / name
+            if path is not None and path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
+                rows: npt.NDArray[np.uint64] = np.fromfile(path, dtype="<u8").reshape(-1, 4)
+                os.utime(path)
+                return rows
+        return np.empty((0, 4), dtype=np.uint64)
 
     @staticmethod
     def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -256,6 +241,12 @@ class _KnownHashes:
             if excess > 0 and path.name != own:
                 path.unlink(missing_ok=True)
                 excess -= size
+
+
+def hash_folder() -> Path | None:
+    """The folder that keeps what was found out about files; None where nothing is kept."""
+    wanted = os.environ.get("VIT_HASHES")
+    return None if wanted == "off" else Path(wanted).expanduser() if wanted else cache_folder("hashes")
 
 
 def current_hash(samples: Samples, index: int) -> str:

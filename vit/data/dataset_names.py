@@ -15,23 +15,10 @@ if TYPE_CHECKING:
     from vit.data.samples import Source
 
 DIGITS = "digits"
-TORCHVISION = frozenset(
-    (
-        "mnist",
-        "fashion_mnist",
-        "kmnist",
-        "cifar10",
-        "cifar100",
-        "svhn",
-        "stl10",
-        "gtsrb",
-        "food101",
-        "dtd",
-        "flowers102",
-        "fgvc_aircraft",
-        "oxford_iiit_pet",
-    )
-)
+TORCHVISION = frozenset((
+    "mnist", "fashion_mnist", "kmnist", "cifar10", "cifar100", "svhn", "stl10", "gtsrb", "food101", "dtd", "flowers102",
+    "fgvc_aircraft", "oxford_iiit_pet",
+))  # fmt: skip
 KNOWN = TORCHVISION | {DIGITS}
 PHOTOGRAPHS = frozenset(  # images of more than 64 pixels
     ("stl10", "food101", "dtd", "flowers102", "fgvc_aircraft", "oxford_iiit_pet")

@@ -100,15 +100,15 @@ def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, ch
         return format_reader("DICOM").read(data, path, window, channels)
     if not is_tiff(data):
         return None
-    told = _of_pillow(data, path, window, channels)
-    if told is None:
+    lost = _lost_by_pillow(data, path, window, channels)
+    if lost is None:
         return None
     if not has_extra("TIFF"):
-        raise ImageError(path, "unreadable", f"{told}; to read it: {install('tiff')}")
+        raise ImageError(path, "unreadable", f"{lost}; to read it: {install('tiff')}")
     return format_reader("TIFF").read(data, path, window, channels)
 
 
-def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> str | None:
+def _lost_by_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> str | None:
     """What in a TIFF Pillow cannot keep, in words; None where Pillow keeps all."""
     if channels not in (1, COLORS):
         return f"a TIFF for {channels} channels"
@@ -200,7 +200,7 @@ def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     with no_warnings:
         if is_dicom(data) and has_extra("DICOM"):
             IMAGE_READERS["DICOM"].import_module().header_size(data, path)
-        elif not is_tiff(data) or _of_pillow(data, path, None, COLORS) is None:
+        elif not is_tiff(data) or _lost_by_pillow(data, path, None, COLORS) is None:
             opened(data, path)
 
 

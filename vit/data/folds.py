@@ -8,7 +8,7 @@ import numpy as np
 
 from vit.data.draws import uniform
 from vit.data.samples import Labels, Samples, Source
-from vit.data.stratified import division_words, group_folds
+from vit.data.stratified import describe_division, group_folds
 from vit.errors import DataError, UsageError
 
 
@@ -36,7 +36,7 @@ def with_fold(source: Source, fold: str, seed: int) -> Source:
     samples = pooled(source)
     is_test = fold_numbers(samples, source.class_names, folds, seed) == number - 1
     splits = {"train": samples.select(np.flatnonzero(~is_test)), "test": samples.select(np.flatnonzero(is_test))}
-    note = f"fold {number} of {folds} is the test part ({division_words(samples)}, seed {seed})"
+    note = f"fold {number} of {folds} is the test part ({describe_division(samples)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 

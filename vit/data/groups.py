@@ -1,11 +1,11 @@
-"""Groups of images that belong together, such as all pictures of one patient: no split divides a group
+"""Groups of images that belong together, such as all pictures of one patient, and copies: no split divides them
 
 A network recognizes a patient, a camera or a day. Test images of a group with training images therefore give an
 accuracy that new groups do not reach.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vit.data.samples import Samples, Source
@@ -15,6 +15,7 @@ from vit.tasks.label_text import alike_key
 ALIKE = "differ only in case, spaces, Unicode form or number format"
 UNDO = "--data.bursts split undoes it"  # ends the notes of near-duplicates that are kept together
 _SHOWN = 3  # groups in a note
+_COPIES = "are copies of images in other splits"
 
 
 def with_groups(source: Source, pattern: str | None, option: str = "data.groups") -> Source:
@@ -61,10 +62,10 @@ def _found(samples: Samples, pattern: re.Pattern[str], option: str) -> tuple[str
     return tuple(name for name in names if name)
 
 
-def twin_notes(source: Source) -> list[str]:
+def similar_name_notes(source: Source) -> list[str]:
     """A warning where two groups may be one: no split divides a group, but two groups may be in two splits."""
     names = sorted({name for samples in source.splits.values() for name in samples.groups or ()})
-    pairs = twins(names)
+    pairs = similar_names(names)
     if not pairs:
         return []
     (one, twin), *others = pairs
@@ -72,7 +73,7 @@ def twin_notes(source: Source) -> list[str]:
     return [f"WARNING: groups {one!r} and {twin!r}{more} {ALIKE}; if they are one, write them alike"]
 
 
-def twins(names: Iterable[str]) -> list[tuple[str, str]]:
+def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of names that people would take for one: the first of its kind, and another."""
     folded: dict[str, str] = {}
     pairs = []
@@ -100,3 +101,40 @@ def leak_note(one: str, other: str, names: Sequence[str]) -> str:
     some = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
     count = f"{len(names):,} group{'s' * (len(names) != 1)}"
     return f"WARNING: {one} and {other} share {count} ({some}): the accuracy will be too high for images of new groups"
+
+
+def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
+    """How many validation and test images are copies of images that decide something, in words; "" where none is.
+
+    A test image counts if it is in any other split, and a validation image if it is in the training split.
+
+    Args:
+        hashes: {split: content hash of each image}, "" where one could not be read.
+    """
+    others = {"test": ("train", "validation", "calibration"), "validation": ("train",)}
+    parts = []
+    for split, names in others.items():
+        known = {one for name in names for one in hashes.get(name, ())} - {""}
+        own = hashes.get(split, ())
+        count = sum(one in known for one in own)
+        parts += [f"{count:,} of {len(own):,} {split} images"] * bool(count)
+    if not parts:
+        return ""
+    return (
+        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; remove the copies that 'vit data "
+        "check' lists"
+    )
+
+
+def with_most_copies(sentences: Iterable[str]) -> list[str]:
+    """Different sentences about the images of several trainings; of those of `copies_note`, one with the most copies.
+
+    Trainings of a study have parts of the same training images, and so different numbers of copies.
+    """
+    found = list(dict.fromkeys(sentences))
+    copied = sorted((one for one in found if _COPIES in one), key=_first_number)
+    return [one for one in found if one not in copied[:-1]]
+
+
+def _first_number(text: str) -> int:
+    return int(text.partition(" ")[0].replace(",", ""))

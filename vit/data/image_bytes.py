@@ -4,8 +4,9 @@ import hashlib
 import os
 import stat
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,13 +44,15 @@ class ChangedError(DataError):
     """The bytes of an image are not those that were listed."""
 
 
-class ImageReader(Protocol):
+class ImageReader(ABC):
     """Images that are not files below a folder: in shards, or on other machines. A path names each of them."""
 
     @property
     def shares_prepared(self) -> bool:
         """Whether what `prepare` fetches is then at hand for every process of this machine."""
+        return False
 
+    @abstractmethod
     def read(self, path: str) -> bytes:
         """The encoded image with a path.
 
@@ -58,14 +61,16 @@ class ImageReader(Protocol):
             DataError: the images are not as they were listed, or the place where they lie does not answer.
         """
 
-    def prepare(self, paths: Sequence[str]) -> None:
-        """Fetch several images at a time that are read next. Where images are near, nothing is done."""
+    def prepare(self, paths: Sequence[str]) -> None:  # noqa: B027  images that are near need nothing
+        """Fetch several images at a time that are read next."""
 
     def content_hash(self, path: str) -> str:
         """The content hash of an image that begins as an image within the limits; "" where only its bytes tell."""
+        return ""
 
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
         """(n,) number of the shard of each image; None where there are no shards."""
+        return None
 
 
 def address_reader() -> ImageReader:
@@ -73,7 +78,7 @@ def address_reader() -> ImageReader:
     return cast(ImageReader, SOURCES["addresses"].load()())
 
 
-class BytesReader:
+class BytesReader(ImageReader):
     """An `ImageReader` of encoded images that are in memory, by their numbers as text."""
 
     def __init__(self, images: Sequence[bytes]) -> None:
@@ -82,33 +87,13 @@ class BytesReader:
     def __len__(self) -> int:
         return len(self._images)
 
-    @property
-    def shares_prepared(self) -> bool:
-        """Nothing is fetched."""
-        return False
-
     def read(self, path: str) -> bytes:
-        """The bytes of an image.
-
-        Raises:
-            ImageError: there are none, or more than MAX_BYTES.
-        """
         image = self._images[int(path)]
         if not image:
             raise ImageError(path, "not_image", "the file is empty")
         if len(image) > MAX_BYTES:
             raise ImageError(path, "too_large", f"more than {MAX_BYTES:,} bytes")
         return image
-
-    def prepare(self, paths: Sequence[str]) -> None:
-        """All images are there."""
-
-    def content_hash(self, path: str) -> str:
-        """Only the bytes of an image tell."""
-        return ""
-
-    def shards(self, paths: Sequence[str]) -> None:
-        """Images in memory have no shards."""
 
 
 def content_hash(*parts: bytes) -> str:

@@ -37,7 +37,7 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
-class ImageTable:
+class CsvTable:
     """The rows of a CSV under our column names.
 
     Attributes:
@@ -89,7 +89,7 @@ def read_image_csv(
     optional: Sequence[str] = (),
     given: Mapping[str, str] = MappingProxyType({}),
     others: bool = False,
-) -> ImageTable:
+) -> CsvTable:
     """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 
     Args:
@@ -157,7 +157,7 @@ def read_image_csv(
         shown = ", ".join(more[:_SHOWN]) + ", ..." * (len(more) > _SHOWN)
         notes.append(f"columns that are not read: {shown}" + " (rename one that is a label)" * others)
     note = f"{path.name}: {'; '.join(notes)}" if notes else ""
-    return ImageTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
+    return CsvTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
 
 
 def _rows(
@@ -283,9 +283,3 @@ def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
     ours = {name for names in NAMES.values() for name in names}
     found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
     return {i: name for i, name in found if plain_name(name) not in ours}
-
-
-def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
-    """Names of the columns that have one of our names and are not read, because another column is read for it."""
-    others = _others(header, read)
-    return [name for i, name in enumerate(header) if i not in read and i not in others and not is_index(name)]

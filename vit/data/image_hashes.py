@@ -67,11 +67,16 @@ def hash_image(image: Tensor) -> ImageHashes:
     return ImageHashes(height, width, digest.digest(), int(hashes[0]), thumbnails[0], spread)
 
 
-def small_square(samples: Samples, index: int, min_side: int) -> Squares | None:
+def small_square(samples: Samples, index: int, data: bytes, min_side: int) -> Squares | None:
     """The picture (3, 32, 32) that is hashed, with no more of a file decoded than it needs.
 
     A JPEG is decoded at an eighth or more of its size, at 64 pixels or more. The hashes differ from those of the whole
     picture by 2 bits at most for 97 of 100 photographs.
+
+    Args:
+        samples, index: the image.
+        data: its encoded bytes; of an array b"".
+        min_side: fewest pixels of the shorter side.
 
     Returns:
         None for an image that cannot be read, that has other channels than gray or colors, or a shorter side.
@@ -80,7 +85,6 @@ def small_square(samples: Samples, index: int, min_side: int) -> Squares | None:
         if samples.arrays is not None:
             image = image_of(samples, index)
         else:
-            data = samples.encoded(index)
             with no_warnings:
                 small = opened(data, samples.name(index))
                 if min(small.size) < min_side:

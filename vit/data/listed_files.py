@@ -1,4 +1,4 @@
-"""Files and groups that a CSV lists: each file is there once, and each image has a group or none has"""
+"""Files, groups and splits that a CSV lists: each file is there once, and each image has a group or none has"""
 
 import os
 import re
@@ -6,13 +6,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
+from vit.data.csv_splits import split_of
 from vit.data.dataset_names import is_far
 from vit.data.formats import has_image_extension
 from vit.data.image_bytes import ImageReader, address_reader
-from vit.data.image_csv import ImageTable
+from vit.data.image_csv import CsvTable
 from vit.data.image_files import subfolders
+from vit.data.samples import Source, label_files
 from vit.errors import DataError
 
 
@@ -116,7 +118,7 @@ def place_of(table: Path, file_names: Sequence[str]) -> tuple[Path | None, Image
 class ListedGroups:
     """The groups of a table's images; false where no row has one."""
 
-    def __init__(self, table: ImageTable) -> None:
+    def __init__(self, table: CsvTable) -> None:
         self._are_given = any(row.get("group", "").strip() for _, row in table.rows)
 
     def __bool__(self) -> bool:
@@ -131,3 +133,78 @@ class ListedGroups:
                 "fill it in (an image that stands alone has a group of its own), or remove the column",
             )
         return group
+
+
+_T = TypeVar("_T", str, dict[str, int])
+
+
+class ListedRow(NamedTuple, Generic[_T]):
+    """One image: its line, its path, its class or {label: 1 present, 0 absent, -1 unknown}, and its group, or ""."""
+
+    line: int
+    path: str
+    labels: _T
+    group: str
+
+
+def rows_by_split(
+    path: Path, table: CsvTable, labels: Sequence[_T], to_measure: bool, notes: list[str]
+) -> dict[str, list[ListedRow[_T]]]:
+    """{split: rows}, with every file looked for.
+
+    Args:
+        path: the table.
+        table: its cells.
+        labels: labels of each row.
+        to_measure: as for `open_source`.
+        notes: notes on names of files are added to it.
+
+    Raises:
+        DataError: a row is wrong, a file is missing, or there are no training images.
+    """
+    rows: dict[str, list[ListedRow[_T]]] = {"train": []}
+    files, groups = ListedFiles(path), ListedGroups(table)
+    for (line, cells), one in zip(table.rows, labels, strict=True):
+        where = f"{path}, line {line}"
+        split = split_of(cells, where)
+        if not cells["path"]:
+            raise DataError(f"{where}: an empty path", "fill it in or remove the line")
+        name = files.add(cells["path"], line)
+        rows.setdefault(split, []).append(ListedRow(line, name, one, groups.of(cells, where)))
+    notes += files.notes
+    if not rows["train"] and not to_measure:
+        raise DataError(f"{path} has no training images", "leave split empty or write train")
+    return rows
+
+
+def source_of_classes(
+    path: Path,
+    rows: Mapping[str, Sequence[ListedRow[str]]],
+    names: Sequence[str] | None,
+    notes: list[str],
+    to_measure: bool,
+    is_one_hot: bool = False,
+) -> Source:
+    """The source of rows with one class each.
+
+    Args:
+        path: the table.
+        rows: {split: rows}.
+        names: the classes; None: those of the training images, or of all images that are only measured.
+        notes, is_one_hot: as of a `Source`.
+        to_measure: as for `open_source`.
+
+    Raises:
+        DataError: there are no training images.
+    """
+    defining = rows.values() if to_measure else [rows["train"]]
+    class_names = tuple(sorted(names or {row.labels for listed in defining for row in listed}))
+    if not class_names:
+        raise DataError(f"{path} has no training images", "leave split empty or write train")
+    root, reader = place_of(path, [row.path for listed in rows.values() for row in listed[:1]])
+    splits = {}
+    for split, listed in rows.items():
+        groups = [row.group for row in listed]
+        pairs = [(row.path, row.labels) for row in listed]
+        splits[split] = label_files(root, pairs, class_names, str(path), groups if any(groups) else None, reader)
+    return Source(path.stem, class_names, splits, notes, is_one_hot=is_one_hot)

@@ -1,7 +1,10 @@
-"""Loaders: the batches of one dataset for this process, read here or in worker processes"""
+"""Loaders: the batches of one dataset for this process, read here or in worker processes, and fetched ahead"""
 
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import torch
 from torch.utils.data import Sampler
@@ -9,7 +12,6 @@ from torch.utils.data import Sampler
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
 from vit.data.preprocess import Preprocess
-from vit.data.read_ahead import read_ahead
 from vit.data.sampler import EvaluationSampler, Key, TrainSampler
 from vit.data.samples import Samples
 from vit.data.threads import available_cores
@@ -18,6 +20,7 @@ from vit.launch import rank_and_world_size
 
 AUTO_CACHE_BYTES = 2 * 2**30  # up to this size decoded images stay in memory
 EVALUATION_BATCH_SIZE = 128
+BATCHES_AHEAD = 16  # that are fetched from other machines
 
 
 @dataclass
@@ -28,7 +31,7 @@ class _KeyBatches(Sampler[list[Key]]):
     samples: Samples | None = field(repr=False)  # to be read; None: they are in memory
 
     def __iter__(self) -> Iterator[list[Key]]:
-        return read_ahead(self.batches, self.samples)
+        return _read_ahead(self.batches, self.samples)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -72,3 +75,40 @@ def _default_workers(dataset: ImageDataset) -> int:
         return 0
     _, world_size = rank_and_world_size()
     return min(MOST_WORKERS, max(1, available_cores() // world_size))
+
+
+def _read_ahead(batches: Iterable[list[Key]], samples: Samples | None) -> Iterator[list[Key]]:
+    """The same batches in the same order, each fetched `BATCHES_AHEAD` batches before it is asked for.
+
+    Loader workers learn of a batch shortly before they decode it, and a sampler knows the whole epoch. So a thread of
+    the process that owns the sampler fetches ahead, into the cache that all processes of the machine share.
+
+    An image that cannot be fetched is not an error here. Whoever decodes it meets the error again, and reports it.
+    """
+    if samples is None or samples.reader is None or not samples.reader.shares_prepared:
+        yield from batches
+        return
+    wanted: SimpleQueue[list[Key] | None] = SimpleQueue()
+    ended = threading.Event()
+    # a daemon: a server that does not answer must not keep a process from ending
+    threading.Thread(target=_fetch, args=(wanted, ended, samples), name="read ahead", daemon=True).start()
+    waiting: deque[list[Key]] = deque()
+    try:
+        for keys in batches:
+            wanted.put(keys)
+            waiting.append(keys)
+            if len(waiting) > BATCHES_AHEAD:
+                yield waiting.popleft()
+        yield from waiting
+    finally:
+        ended.set()
+        wanted.put(None)
+
+
+def _fetch(wanted: "SimpleQueue[list[Key] | None]", ended: threading.Event, samples: Samples) -> None:
+    """Fetch batches until there are no more."""
+    while (keys := wanted.get()) is not None and not ended.is_set():
+        try:
+            samples.prepare([key.index for key in keys])
+        except Exception:  # noqa: BLE001  met again by the worker that reads the image, which has the words for it
+            return

@@ -9,8 +9,6 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
-from vit.data.transfer import to_device
-
 COLORS = 3
 MAX_CHANNELS = 16
 
@@ -102,14 +100,12 @@ class Preprocess:
         return images.to(torch.float32).sub_(to_device(mean, images.device)).mul_(to_device(scale, images.device))
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
-        """Plain values for a checkpoint. What an older program does without being told, is not among them."""
+        """Plain values for a checkpoint."""
         values = asdict(self)
         if self.window is None:
             del values["window"]
         if self.channels == COLORS:
             del values["channels"]
-        if self.color_profiles == "ignore":
-            del values["color_profiles"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
@@ -131,3 +127,12 @@ def _resize(image: Tensor, size: list[int], interpolation: Interpolation) -> Ten
     if list(image.shape[1:]) == size:
         return image
     return TF.resize(image, size, interpolation=InterpolationMode(interpolation), antialias=True)
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on a device.
+
+    A plain copy to a GPU waits until the GPU has done all that was asked of it before, and meanwhile asks nothing new.
+    A copy from page-locked memory takes its place in the queue.
+    """
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -13,7 +13,6 @@ https://, s3:// or gs://        an index or a table on other machines, or its fo
 hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from vit.csv_files import describe_escapes
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.folder_source import read_folder_source
-from vit.data.groups import ALIKE, twins
+from vit.data.groups import ALIKE, similar_names
 from vit.data.image_csv import column_names
 from vit.data.outputs import is_output
 from vit.data.samples import Samples, Source, absent_notes
@@ -118,12 +117,13 @@ def _check(source: Source, data: str) -> None:
 def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
     one_kind, kind = source.task.kind, source.task.kinds
-    counts: Counter[str] = Counter()
-    for samples in source.splits.values():
-        numbers = samples.class_counts(len(source.class_names))
-        counts.update(dict(zip(source.class_names, map(int, numbers), strict=True)))
+    number = len(source.class_names)
+    totals = np.sum([samples.class_counts(number) for samples in source.splits.values()], axis=0).tolist()
+    counts = dict(zip(source.class_names, totals, strict=True))
     counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
-    source.notes.extend(f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in twins(source.class_names))
+    source.notes.extend(
+        f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(source.class_names)
+    )
     source.notes.extend(
         f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
         for name in source.class_names

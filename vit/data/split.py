@@ -13,15 +13,13 @@ from vit.csv_files import new_table, read_table
 from vit.data.groups import UNDO
 from vit.data.iterative_stratification import iteratively_stratified
 from vit.data.samples import Labels, Samples, Source, label_names
-from vit.data.stratified import division_words, stratified
+from vit.data.stratified import describe_division, stratified
 from vit.errors import DataError
-from vit.tasks.task import Task, task_of_columns
+from vit.tasks.task import MULTI_LABEL, Task, task_of_columns
 
 SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
 NAME = "name"  # its last column: the path below the folder of the images, as predictions/*.csv have it
-_MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
-_HEADERS = tuple((*columns, *more) for columns in (COLUMNS, ("path", "labels", "split")) for more in _MORE)
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
@@ -76,7 +74,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
             raise DataError(words, fix)
     _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
-    note = f"cut {cut} from the {len(train):,} training images ({division_words(train)}, seed {seed})"
+    note = f"cut {cut} from the {len(train):,} training images ({describe_division(train)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 
@@ -106,7 +104,7 @@ class SplitRow(NamedTuple):
     Attributes:
         path: absolute path of the file; a name for an image of a data set without files.
         label: class name; the text of `label_text` where an image may have several labels.
-        content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
+        content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files.
         group: the image's group; "" where images have none.
     """
 
@@ -194,14 +192,12 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        is_whole = all(len(row) == len(header) for row in rows)
-        if header[-1:] == [NAME]:  # of runs of this version
-            header, rows = header[:-1], [row[:-1] for row in rows]
-        if tuple(header) not in _HEADERS or not is_whole:
+        more = [name for name in (CONTENT, GROUP, NAME) if name in header]
+        if header not in ([*COLUMNS, *more], [COLUMNS[0], MULTI_LABEL.column, COLUMNS[2], *more]):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
-        has_groups_alone = tuple(header[len(COLUMNS) :]) == (GROUP,)
         for name, label, split, *others in rows:
-            row = SplitRow(name, label, "", *others) if has_groups_alone else SplitRow(name, label, *others)
+            cells = dict(zip(more, others, strict=True))
+            row = SplitRow(name, label, cells.get(CONTENT, ""), cells.get(GROUP, ""))
             found.setdefault(split, []).append(row)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error

@@ -61,7 +61,7 @@ def group_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) ->
     return _parts(labels, np.full(folds, 1 / folds), seed, groups, keeps_half=False)
 
 
-def division_words(samples: Samples) -> str:
+def describe_division(samples: Samples) -> str:
     """How images are divided."""
     if samples.groups is None:
         return samples.task.divided

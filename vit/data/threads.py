@@ -65,7 +65,7 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Itera
             future.cancel()
 
 
-class PixelRoom:
+class PixelBudget:
     """Bounds the pixels that all threads of this process decode at once, because each costs up to 17 bytes meanwhile.
 
     Args:

@@ -1,13 +1,48 @@
-"""Grad-CAM by the grad-cam package: where the last features with positions support a class"""
+"""Grad-CAM by the grad-cam package: where the last features with positions support a class
+
+Networks keep features in three layouts: (B, D, h, w) as CNNs, (B, h, w, D) as Swin, and tokens (B, T, D) as ViTs.
+Shapes alone do not tell them apart. So the layout is found by comparison with the maps (B, D, h, w) that timm's
+`forward_intermediates` gives.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vit.errors import UsageError, install
-from vit.explain.feature_maps import ToFeatureMap, last_features
 from vit.models.ablations import AblatedTransformer
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
+
+Layout = Literal["channels first", "channels last", "tokens"]
+_MAPPED = (  # modules whose outputs (B, D, h, w) are maps of an image; those of others may be (B, H, T, D / H)
+    nn.Conv2d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.GroupNorm, nn.InstanceNorm2d, nn.ReLU, nn.ReLU6, nn.LeakyReLU,
+    nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish,
+)  # fmt: skip
+_FIX = "give a CNN, a network of timm with forward_intermediates, or one of our ViTs"
+
+
+@dataclass(frozen=True)
+class ToFeatureMap:
+    """Features in the layout of a module -> maps (B, D, h, w).
+
+    Attributes:
+        layout: order of the dimensions.
+        height: h, for tokens. The last h^2 tokens are the patches, row by row.
+    """
+
+    layout: Layout
+    height: int = 0
+
+    def __call__(self, features: Tensor) -> Tensor:
+        if self.layout == "channels first":
+            return features
+        if self.layout == "channels last":
+            return features.permute(0, 3, 1, 2)
+        return features[:, -(self.height**2) :].transpose(1, 2).unflatten(2, (self.height, self.height))
 
 
 def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
@@ -54,3 +89,87 @@ def _last_tokens(network: VisionTransformer | AblatedTransformer) -> nn.Module:
     if config.depth == 1:
         return vit.pos_drop
     return vit.get_submodule(f"blocks.{config.depth - 2}{end_of_block}")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An output of a module in one forward pass."""
+
+    module: nn.Module
+    output: Tensor
+
+
+def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple[nn.Module, ToFeatureMap]:
+    """The last module whose output holds features of positions that reach the logit, and their layout.
+
+    In a network without `forward_intermediates`, only outputs of convolutions, of norms and activations, and of blocks
+    that contain a convolution count.
+
+    Args:
+        image: normalized image (1, 3, S, S).
+        class_index: class of the logit (1,).
+
+    Raises:
+        UsageError: there is no such module, or its layout is unknown.
+    """
+    model: Any = getattr(network, "model", None)
+    seen, gradients = _forward(network, image, class_index)
+    if hasattr(model, "forward_intermediates"):
+        for wanted in _intermediates(model, image):
+            for one, gradient in reversed(list(zip(seen, gradients, strict=True))):
+                layout = None if gradient is None else _layout(one.output, wanted)
+                if layout is not None and gradient is not None and bool(layout(gradient).any()):
+                    return one.module, layout
+        raise UsageError("grad-cam finds no layer of this network whose features have positions", _FIX)
+    if getattr(model, "output_fmt", "NCHW") == "NCHW":
+        for one in reversed(seen):  # of modules that end at the same time, the outermost is the last
+            if one.output.ndim == 4 and min(one.output.shape[2:]) > 1 and _gives_maps(one.module):
+                return one.module, ToFeatureMap("channels first")
+    raise UsageError("grad-cam finds no layer whose features have positions", _FIX)
+
+
+def _gives_maps(module: nn.Module) -> bool:
+    """Whether the dimensions of an output are those of a convolution, and not heads and tokens of attention."""
+    return isinstance(module, _MAPPED) or any(isinstance(part, nn.Conv2d) for part in module.modules())
+
+
+def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list[_Seen], list[Tensor | None]]:
+    """Outputs of all modules in the order in which they end, and the gradient of the logit with respect to each."""
+    seen: list[_Seen] = []
+
+    def note(module: nn.Module, _: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim in (3, 4) and output.requires_grad:
+            seen.append(_Seen(module, output))
+
+    handles = [module.register_forward_hook(note) for module in network.modules()]
+    try:
+        with torch.enable_grad():
+            logit = network(image.detach().requires_grad_())[0, class_index]
+            outputs = [one.output for one in seen]
+            gradients = torch.autograd.grad(logit.sum(), outputs, allow_unused=True) if outputs else ()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen, list(gradients)
+
+
+def _intermediates(model: Any, image: Tensor) -> Iterator[Tensor]:
+    """The feature maps (1, D, h, w) of a network of timm with more than one position, the last one first."""
+    with torch.no_grad():
+        maps: list[Tensor] = model.forward_intermediates(image, output_fmt="NCHW", intermediates_only=True)
+    yield from (one for one in reversed(maps) if one.ndim == 4 and min(one.shape[2:]) > 1)
+
+
+def _layout(output: Tensor, wanted: Tensor) -> ToFeatureMap | None:
+    """The layout in which an output holds a feature map; None where it does not."""
+    height, width = wanted.shape[2:]
+    layouts: list[ToFeatureMap] = []
+    if output.ndim == 4:
+        layouts = [ToFeatureMap("channels first"), ToFeatureMap("channels last")]
+    elif height == width and output.shape[1] >= height * width:
+        layouts = [ToFeatureMap("tokens", height)]
+    for layout in layouts:
+        found = layout(output.detach())
+        if found.shape == wanted.shape and torch.allclose(found, wanted, rtol=1e-3, atol=1e-4):
+            return layout
+    return None

@@ -1,4 +1,7 @@
-"""What is inside a ViT: filters, positions, attention distance and cost as values"""
+"""What is inside a ViT: filters, positions, attention distance and cost as values
+
+Filters and positions are those of Dosovitskiy et al. 2021 (figure 7, left and center).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +12,6 @@ from torch import Tensor
 from vit.data.preprocess import Preprocess
 from vit.explain.cost import CostAtSize, cost_by_part, cost_by_size, image_sizes_around
 from vit.explain.distance import AttentionSpread, attention_spread
-from vit.explain.embeddings import position_similarity, principal_filters
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 
@@ -93,3 +95,29 @@ def _parts(network: VisionTransformer, has_head: bool) -> dict[str, tuple[int, i
             parameters -= sum(parameter.numel() for parameter in layer.parameters())
             flops -= 2 * layer.weight.numel()
     return parts | ({"head": (parameters, flops)} if parameters else {})
+
+
+def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, Tensor]:
+    """The first principal components of the kernels that read pixels, and each one's share of the variance.
+
+    Returns:
+        components of length 1 (count, 3, P, P), whose largest number is positive; shares (count,). Kernels of fewer
+        dimensions have fewer components.
+    """
+    kernels = network.patch_embed.pixel_kernels.detach().double().cpu()  # (D, 3, P, P)
+    flat = kernels.flatten(1)
+    _, values, components = torch.linalg.svd(flat - flat.mean(dim=0), full_matrices=False)
+    components = components[:count]
+    largest = components.gather(1, components.abs().argmax(dim=1, keepdim=True))
+    shares = values.square() / values.square().sum()
+    return (components * largest.sign()).view(-1, *kernels.shape[1:]).float(), shares[:count].float()
+
+
+def position_similarity(network: VisionTransformer) -> Tensor | None:
+    """Cosine similarity of the positions of any two patches (G, G, G, G), or None where tokens get no positions."""
+    if network.pos_embed is None:
+        return None
+    N, G = network.config.num_patches, network.config.grid_size
+    positions = network.pos_embed.detach()[0, -N:].float().cpu()  # (N, D)
+    directions = torch.nn.functional.normalize(positions, dim=1)
+    return (directions @ directions.T).view(G, G, G, G)

@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 _MARKS = re.compile(r"([\\`*_\[\]|#<>])")
 UNKNOWN = "unknown"
-_LIBRARIES = {"hf": "transformers", "timm": "timm", "onnx": "onnx", "openvino": "openvino", "tflite": "tflite",
-              "coreml": "coreml"}  # fmt: skip
-_IMPORTS = {
-    "onnx": "import onnxruntime",
-    "openvino": "import openvino",
-    "pt2": "import torch",
-    "safetensors": "import safetensors.torch",
-    "timm": "import timm, torch",
-    "hf": "from transformers import AutoImageProcessor, AutoModelForImageClassification",
-    "tflite": "from ai_edge_litert.interpreter import Interpreter",
-    "coreml": "import coremltools",
-    "ckpt": "import vit",
-}
 _METRICS = {  # of result.json -> the hub's type, and the name in the text
     "acc1": ("accuracy", "accuracy"),
     "acc5": ("top_5_accuracy", "top-5 accuracy"),
@@ -104,13 +91,13 @@ def card_text(facts: CardFacts) -> str:
         network=_plain(description.spec.name),
         parameters=f"{facts.parameters:,}",
         num_classes=f"{len(names):,}",
-        kind="labels, of which an image may have several" if several else "classes",
+        kind=description.task.kinds_text,
         answers="It may give an image several of them or none, and it may give some to an image of something else."
         if several
         else "It gives every image one of them, also an image of something else.",
         side=description.preprocess.image_size,
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
-        code=f"{_IMPORTS[facts.format]}\n{facts.code}",
+        code=facts.code,
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
         unfinished=""
         if description.unfinished is None
@@ -149,7 +136,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
     ]
     licence = _licence_keys(description.licence)
     return ModelCardData(
-        library_name=_LIBRARIES.get(facts.format, "pytorch"),
+        library_name=facts.library,
         pipeline_tag="image-classification",
         tags=["image-classification", "vision", "vit-lightning", *(["int8"] if facts.int8 else [])],
         datasets=None if origin.hub_data is None else [origin.hub_data],
@@ -161,7 +148,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
 
 def _accuracy(description: Description) -> str:
     """The key of `_METRICS` for the share of images whose answer is right."""
-    return "acc1" if description.multilabel is None else "exact_match"
+    return description.task.accuracy_metric
 
 
 def _licence_keys(licence: str | None) -> dict[str, Any]:

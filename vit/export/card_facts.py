@@ -85,8 +85,8 @@ class CardFacts:
         title: name of the model.
         description: what the file says about itself.
         parameters: number of parameters.
-        format: name of the export format, or "ckpt".
-        code: Python code that loads the file, without its imports.
+        library: library of the file in the words of the hub.
+        code: Python code that loads the file.
         origin: where the model comes from.
         int8: what int8 costs; None: the file holds float32.
     """
@@ -94,7 +94,7 @@ class CardFacts:
     title: str
     description: Description
     parameters: int
-    format: str
+    library: str
     code: str
     origin: Origin
     int8: Int8Cost | None = None

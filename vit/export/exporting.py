@@ -1,5 +1,6 @@
 """An export: write, load with the other library, compare, then give the file its name"""
 
+import errno
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from vit import registry
-from vit.atomic_files import why_unwritable
+from vit.atomic_files import name_new_file, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
 from vit.export.format import Classify, Format
@@ -31,7 +32,7 @@ from vit.export.verify import (
     real_images,
 )
 from vit.export.weights import Weights
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import trained_engine
 
 _LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
@@ -46,7 +47,7 @@ def export_format(name: str) -> Format:
     return made
 
 
-def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
+def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -64,31 +65,31 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
         CheckpointError: the exported network differs. It is removed.
         ResourceError: the output cannot be written.
     """
-    chosen = export_format(name)
-    chosen.check_installed(name)
+    export_kind = export_format(name)
+    export_kind.check_installed(name)
     with new_output(name, output) as written:
-        chosen.write(trained, written)
-        words = chosen.structure(trained, written)
-        if words is not None:
+        export_kind.write(trained, written)
+        structure = export_kind.structure(trained, written)
+        if structure is not None:
             if files:
                 raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
-            return Structure(words)
-        found = _compared(trained, chosen, written, files)
-        seen = _seen_by_peer(trained, chosen, written, files)
-        if seen is not None and not seen.is_small:
+            return Structure(structure)
+        difference = _compared(trained, export_kind, written, files)
+        peer = _compared_with_peer(trained, export_kind, written, files)
+        if peer is not None and not peer.is_small:
             raise CheckpointError(
-                f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
+                f"the transform of {peer.library} prepares {peer.worst} differently, by {peer.gray:.1f} gray "
                 f"levels on average (allowed: {GRAY:g}); nothing was written",
                 "give another --format",
             )
-        if not found.is_small:
+        if not difference.is_small:
             raise CheckpointError(
-                f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
-                f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
+                f"the {name} file differs from the checkpoint by up to {difference.largest:.2g} in a probability, and "
+                f"in {difference.num_labels} of {difference.num_images} labels (allowed: {TOLERANCE:g} and 0); "
                 "nothing was written",
                 "give another --format",
             )
-    return replace(found, peer=seen)
+    return replace(difference, peer=peer)
 
 
 @contextmanager
@@ -117,10 +118,24 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
                     raise ResourceError(f"cannot write {output}: {reason}", "choose another --output") from error
                 raise
             _give_usual_mode(written, Path(folder))
-            check_output(name, output)  # another process may have written it in the meantime
-            written.rename(output)
+            _publish(written, output)
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
+
+
+def _publish(written: Path, output: Path) -> None:
+    """Give a file or folder its name. What has appeared under this name meanwhile stays."""
+    try:
+        if not written.is_dir():
+            name_new_file(written, output)
+        else:
+            if sys.platform != "win32":  # there a folder never takes the place of another
+                output.mkdir()  # fails where anything has this name
+            written.rename(output)  # takes the place of a folder only while that is empty
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
 
 
 def _remove_abandoned(parent: Path) -> None:
@@ -142,16 +157,18 @@ def check_output(name: str, output: Path) -> None:
         raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
 
 
-def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
+def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
-    found = compare(_reference(trained), theirs, batches, trained.description.multilabel)
-    if not found.num_images:
+    difference = compare(_reference(trained), theirs, batches, trained.description.multilabel)
+    if not difference.num_images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
-    return found
+    return difference
 
 
-def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> PeerDifference | None:
+def _compared_with_peer(
+    trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]
+) -> PeerDifference | None:
     """Comparison on the files' bytes, or on random pictures, or None where the library does not prepare pictures."""
     peer = chosen.peer(trained, written)
     if peer is None:
@@ -161,7 +178,7 @@ def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequen
     return compare_peer(_reference(trained), preprocess, peer, pictures, trained.description.multilabel)
 
 
-def _reference(trained: Trained) -> Classify:
+def _reference(trained: LoadedModel) -> Classify:
     """The checkpoint's own probabilities."""
     return trained_engine(trained, torch.device("cpu"), "32-true").probabilities
 

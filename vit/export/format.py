@@ -16,7 +16,7 @@ from vit.console import Reporter
 from vit.data.preprocess import COLORS
 from vit.errors import UsageError, install
 from vit.export.card_facts import Int8Cost
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 
 Progress = Callable[[int, int], None]
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
@@ -45,16 +45,22 @@ class Format(ABC):
 
     Attributes:
         ending: end of the file name, or empty for a folder.
+        imports: Python code before that of `how_to_load`.
+        library: library of the format in the words of the Hugging Face hub.
+        next_command: command that uses an export at {path}; empty: none does.
         packages: packages that the format needs beyond those of this program.
         extra: extra of this program that installs these packages.
     """
 
     ending: str
+    imports: str
+    library = "pytorch"
+    next_command = ""
     packages: tuple[str, ...] = ()
     extra: str = ""
 
     @abstractmethod
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         """Write a file or folder that does not exist yet.
 
         Raises:
@@ -62,14 +68,14 @@ class Format(ABC):
         """
 
     @abstractmethod
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         """The written network, loaded by the library of the format alone."""
 
-    def peer(self, trained: Trained, path: Path) -> Peer | None:
+    def peer(self, trained: LoadedModel, path: Path) -> Peer | None:
         """The written network with the library's own preprocessing; None where the library does not resize pictures."""
         return None
 
-    def structure(self, trained: Trained, path: Path) -> str | None:
+    def structure(self, trained: LoadedModel, path: Path) -> str | None:
         """For a format that cannot be computed here: what of the written file was checked, in words; else None.
 
         Raises:
@@ -78,7 +84,7 @@ class Format(ABC):
         return None
 
     @abstractmethod
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         """Python code that loads the written network, for the user to copy."""
 
     def check_installed(self, name: str) -> None:
@@ -111,7 +117,7 @@ class Quantizer(Protocol):
 
     def write(
         self,
-        trained: Trained,
+        trained: LoadedModel,
         format: str,
         path: Path,
         model: Path,
@@ -139,7 +145,7 @@ def check_packages(what: str, packages: Sequence[str], extra: str) -> None:
         raise UsageError(f"{what} needs {', '.join(missing)}", install(extra))
 
 
-def use_words(trained: Trained, logits: str) -> str:
+def code_for_labels(trained: LoadedModel, logits: str) -> str:
     """Lines of Python that turn logits into labels; none for one class for an image, which is the usual case.
 
     Args:
@@ -152,7 +158,7 @@ def use_words(trained: Trained, logits: str) -> str:
     return f"\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
 
 
-def check_pictures(trained: Trained, library: str) -> None:
+def check_pictures(trained: LoadedModel, library: str) -> None:
     """Raise UsageError unless the network sees RGB of 8 bits: other libraries prepare such pictures alone."""
     preprocess = trained.description.preprocess
     fix = "give --format onnx, openvino, pt2 or safetensors"
@@ -168,10 +174,10 @@ class PeerFormat(Format):
     """A format of a library that also prepares pictures."""
 
     @abstractmethod
-    def peer(self, trained: Trained, path: Path) -> Peer:
+    def peer(self, trained: LoadedModel, path: Path) -> Peer:
         """The written network with the library's own preprocessing."""
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
         return lambda images: classify(normalize(images))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from vit.export.format import Classify
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import trained_engine
 
 ROUNDS = 3
@@ -32,7 +32,7 @@ class Speed:
     exported: float
 
 
-def measured_speed(trained: Trained, exported: Classify) -> Speed:
+def measured_speed(trained: LoadedModel, exported: Classify) -> Speed:
     """Time both on random images; of `ROUNDS` passes after the first one, the fastest counts."""
     reference = trained_engine(trained, torch.device("cpu"), "32-true").probabilities
     side = trained.network.image_size

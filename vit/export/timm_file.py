@@ -10,11 +10,10 @@ from torch import Tensor
 
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.export.calibrated import calibrated_weights
-from vit.export.format import Peer, PeerFormat, check_pictures, use_words
-from vit.export.weights import folded_metadata, save_weights
+from vit.export.format import Peer, PeerFormat, check_pictures, code_for_labels
+from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.models.ablations import AblatedTransformer
 from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
@@ -38,31 +37,34 @@ class TimmFile(PeerFormat):
     """A .safetensors file with the names of timm, with the temperature folded into the last layer."""
 
     ending = ".safetensors"
+    imports = "import timm, torch"
+    library = "timm"
+    next_command = "vit train DATA --init_from {path}"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "timm")
         weights, _, _ = _in_timm(trained)
         kept = {key: value.contiguous() for key, value in weights.items()}
         save_weights(kept, path, folded_metadata(trained.description))
 
-    def peer(self, trained: Trained, path: Path) -> Peer:
+    def peer(self, trained: LoadedModel, path: Path) -> Peer:
         _, name, options = _in_timm(trained)
         model = timm.create_model(name, checkpoint_path=str(path), **options).eval()
         transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
         rules = trained.description.multilabel
         return Peer("timm", transform, lambda images: calibrated_probabilities(model(images), rules))
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         _, name, options = _in_timm(trained)
         words = "".join(f", {key}={_code(value)}" for key, value in options.items())
         return (
             f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words}).eval()\n"
             "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)"
-            + use_words(trained, "model(images)")
+            + code_for_labels(trained, "model(images)")
         )
 
 
-def is_in_timm(trained: Trained) -> bool:
+def is_in_timm(trained: LoadedModel) -> bool:
     """Whether timm has such a network."""
     try:
         _in_timm(trained)
@@ -71,7 +73,7 @@ def is_in_timm(trained: Trained) -> bool:
     return True
 
 
-def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
+def _in_timm(trained: LoadedModel) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """(weights with the names of timm, timm's name of the network, other options of create_model)."""
     network, spec = trained.network, trained.description.spec
     weights = calibrated_weights(trained)

@@ -1,4 +1,7 @@
-"""safetensors: weights under their own names, with the description in the file's metadata"""
+"""safetensors: weights under their own names, with the description in the file's metadata
+
+Formats of other libraries hold weights and nothing else. Their last layer has the temperature inside.
+"""
 
 import json
 from collections.abc import Mapping
@@ -12,29 +15,34 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
+from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import trained_engine
+from vit.models.vision_transformer import VisionTransformer
+from vit.weights.adapt import head_names
 
 
 class Weights(Format):
     """The weights as they are. `--init_from` accepts the file."""
 
     ending = ".safetensors"
+    imports = "import safetensors.torch"
+    next_command = "vit train DATA --init_from {path}"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         save_weights(trained.network.state_dict(), path, metadata(trained.description))
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         with safe_open(path, framework="pt") as file:
             description = Description.from_dict(json.loads(file.metadata()[KEY]))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dictionary
         network = description.build()
         network.load_state_dict(weights)
         device = torch.device("cpu")
-        return trained_engine(Trained(network, description), device, "32-true").probabilities
+        return trained_engine(LoadedModel(network, description), device, "32-true").probabilities
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return f"weights = safetensors.torch.load_file({str(path)!r})"
 
 
@@ -63,3 +71,34 @@ def folded_metadata(description: Description) -> dict[str, str]:
     rules = description.multilabel
     folded = None if rules is None else replace(rules, temperatures=np.ones(len(rules)))
     return metadata(replace(description, temperature=1.0, multilabel=folded))
+
+
+def calibrated_weights(trained: LoadedModel) -> dict[str, Tensor]:
+    """The network's weights with the temperature folded into the last layer, so that its softmax is calibrated.
+
+    With several labels for an image, each row of the last layer is divided by the temperature of its label.
+
+    Fixed positions are included. They are not a parameter here, but they are one in other libraries.
+
+    Raises:
+        UsageError: the temperature is not 1, and the network does not end with a linear layer.
+    """
+    weights = dict(trained.network.state_dict())
+    if isinstance(trained.network, VisionTransformer) and trained.network.pos_embed is not None:
+        weights["pos_embed"] = trained.network.pos_embed
+    temperatures = _temperatures(trained.description)
+    if bool((temperatures == 1.0).all()):
+        return weights
+    heads = head_names(trained.network)
+    if not heads:
+        raise UsageError("these weights cannot hold the temperature of this network", "give --format onnx or pt2")
+    return {
+        name: value / temperatures.to(value).view(-1, *[1] * (value.ndim - 1)) if name in heads else value
+        for name, value in weights.items()
+    }
+
+
+def _temperatures(description: Description) -> Tensor:
+    """The divisors of the logits: (1,) for a softmax, (K,) for several labels."""
+    rules = description.multilabel
+    return torch.tensor([description.temperature] if rules is None else rules.temperatures.tolist())

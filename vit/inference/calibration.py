@@ -49,7 +49,7 @@ class Temperature:
         """The number that divides the logits: the fitted temperature if it is clear, else 1."""
         return self.fitted if self.is_clear else 1.0
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The value and its origin, for people."""
         if self.is_clear:
             return f"{self.fitted:.3f}, fitted on {self.num_images:,} {self.split} images"

@@ -18,7 +18,7 @@ from vit.data.batch import Batch
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
 from vit.inference.activation import probabilities_of
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.devices import autocast, choose_precision, full_float32
 from vit.inference.prepared import prepared
 from vit.inference.scored_images import Floats, Scored, ScoredImages
@@ -132,7 +132,7 @@ class Engine:
         return probabilities_of(logits, self.temperature, self.rules).cpu(), features.cpu()
 
 
-def trained_engine(trained: Trained, device: torch.device, precision: str) -> Engine:
+def trained_engine(trained: LoadedModel, device: torch.device, precision: str) -> Engine:
     """The engine of a checkpoint, with its calibration."""
     description = trained.description
     return Engine(

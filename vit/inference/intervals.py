@@ -68,9 +68,9 @@ class Metric(Interval):
             return cls.fraction(count, total)
         value = count / total
         if count in (0, total) or num_groups == 1:
-            return cls(value, *wilson_ends(value, num_groups, NORMAL_QUANTILE))
+            return wilson(value, num_groups, NORMAL_QUANTILE)
         variance = variance_of_sum(flags.astype(np.float64) - value, groups) / total**2
-        return cls(value, *wilson_ends(value, value * (1 - value) / variance, NORMAL_QUANTILE))
+        return wilson(value, value * (1 - value) / variance, NORMAL_QUANTILE)
 
 
 def recalls(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> list[Metric | None]:
@@ -87,10 +87,10 @@ def recalls(labels: Labels, correct: Bools, num_classes: int, groups: Labels | N
     return [Metric.share(correct[own], None if groups is None else groups[own]) if len(own) else None for own in places]
 
 
-def wilson_ends(share: float, count: float, quantile: float) -> tuple[float, float]:
-    """The ends of Wilson's interval of a share with as many independent images as would give the same standard error.
+def wilson(share: float, count: float, quantile: float) -> Metric:
+    """Wilson's interval of a share with as many independent images as would give the same standard error.
 
-    They stay between 0 and 1, and differ where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
+    Its ends stay between 0 and 1, and differ where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
     proportions with small expected number of positive counts").
 
     Args:
@@ -100,7 +100,7 @@ def wilson_ends(share: float, count: float, quantile: float) -> tuple[float, flo
     grown = 1 + quantile**2 / count
     center = (share + quantile**2 / (2 * count)) / grown
     around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
-    return max(0.0, min(center - around, share)), min(1.0, max(center + around, share))
+    return Metric(share, max(0.0, min(center - around, share)), min(1.0, max(center + around, share)))
 
 
 def balanced_accuracy(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> Metric:
@@ -156,7 +156,7 @@ def class_mean(scores: Floats, trials: Floats, variance: float, within: Floats |
     center = float(smooth.mean())
     whole = variance + float((np.maximum(extra, 0.0) / trials).sum()) / len(scores) ** 2
     value = float(scores.mean())
-    return Metric(value, *wilson_ends(value, center * (1 - center) / whole, NORMAL_QUANTILE))
+    return wilson(value, center * (1 - center) / whole, NORMAL_QUANTILE)
 
 
 def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:

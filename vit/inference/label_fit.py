@@ -41,7 +41,7 @@ class LabelTemperatures:
         """(K,) numbers that divide the logits: the fitted ones where they are clear, else 1."""
         return tuple(1.0 if one is None else one.value for one in self.fitted)
 
-    def words(self, label_names: Sequence[str]) -> str:
+    def describe(self, label_names: Sequence[str]) -> str:
         """The values and their origin, for people."""
         changed = [name for name, one in zip(label_names, self.fitted, strict=True) if one is not None and one.is_clear]
         if not changed:
@@ -98,7 +98,7 @@ class LabelThresholds:
     min_precision: float | None
     num_images: int
 
-    def words(self, label_names: Sequence[str]) -> list[str]:
+    def describe(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
         rule = "with the highest F1" if self.min_precision is None else f"of precision {percent(self.min_precision)}"
         lines = [f"thresholds {rule}: {range_words(self.values)}, chosen on {self.num_images:,} images"]

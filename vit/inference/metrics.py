@@ -33,7 +33,7 @@ class Metrics(MetricSet):
     """All metrics of a set of scored images.
 
     The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
-    classes are of `class_means`, and that of nll is of `loss_interval`.
+    classes are of `class_mean`, and that of nll is of `mean_loss`.
 
     Attributes:
         acc1: accuracy.

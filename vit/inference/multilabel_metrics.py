@@ -2,7 +2,7 @@
 
 A cell of an unknown label is in no metric. Intervals come from 1,000 bootstrap samples of whole images, because the
 labels of one image are not independent. Those of F1, of average precisions, and of means over labels, have the variance
-of these samples and `class_means`. That of the log-loss is of `loss_interval`.
+of these samples and `class_mean`. That of the log-loss is of `mean_loss`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -15,10 +15,10 @@ from vit.data.image_bytes import ImageError, ImageReader, read_bytes
 from vit.data.image_header import MAX_PIXELS, num_pixels
 from vit.data.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.preprocess import Preprocess
-from vit.data.threads import PixelRoom
+from vit.data.threads import PixelBudget
 from vit.errors import UsageError
 
-decoding = PixelRoom(4 * MAX_PIXELS)  # of all threads that predict: at most 4.4 GB, on any number of cores
+decoding = PixelBudget(4 * MAX_PIXELS)  # of all threads that predict: at most 4.4 GB, on any number of cores
 
 Image = str | os.PathLike[str] | InMemory
 Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]

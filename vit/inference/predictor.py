@@ -18,7 +18,7 @@ from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
@@ -282,7 +282,7 @@ def load(
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
-    trained = Trained(network, description)
+    trained = LoadedModel(network, description)
     lacks = check_finished(path, unfinished, description.unfinished)
     scores, licence = description.validation_scores, description.licence
     computing: AnyEngine

@@ -1,5 +1,6 @@
 """File names in the folders that commands write, each of them only here"""
 
+from vit.layout.caches import cache_folder as cache_folder
 from vit.layout.conversions import OPENVINO_GRAPH as OPENVINO_GRAPH
 from vit.layout.conversions import MlflowLayout as MlflowLayout
 from vit.layout.parts import PartsLayout as PartsLayout

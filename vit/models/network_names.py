@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from vit.errors import UsageError, nearest
+from vit.models.own_code import is_path
 
 OWN = (  # networks of the catalog
     "vit",
@@ -54,11 +55,11 @@ def check_network(name: str, recipes: Iterable[str] = ()) -> None:
     """Raise UsageError, with a suggestion, if there is no network of this name.
 
     Args:
-        name: name of one of our networks, or of timm's, with or without a tag.
+        name: name of one of our networks, or of timm's, with or without a tag; or the import path of one of yours.
         recipes: names of configs that are valid here too.
     """
     own = (*recipes, *OWN)
-    if name in own or name.partition(".")[0] in timm_names() or not timm_names():
+    if name in own or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():
         return
     raise UsageError(
         f"no network is called {name!r} (--network)", f"{suggestion(name, own)} 'vit models' lists all networks"

@@ -1,4 +1,4 @@
-"""timm's models behind the contract of `Network`"""
+"""timm's models behind the contract of `Network`, and their entries of the catalog"""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vit.errors import first_line
 from vit.models.memory_format import memory_format_of
-from vit.models.network import Network, NetworkConfig
+from vit.models.network import CatalogEntry, Network, NetworkConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,3 +155,31 @@ def layers_above(model: Any) -> dict[str, int]:
             layers[name] = following
         following = min(following, layers[name])
     return {f"model.{name}": last - layer for name, layer in layers.items()}
+
+
+@dataclass(frozen=True)
+class TimmEntry(CatalogEntry):
+    """A model of timm.
+
+    Attributes:
+        model: name in timm.
+    """
+
+    model: str = ""
+
+    def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> NetworkConfig:
+        return super().config(image_size, num_classes, in_chans, {"model": self.model, **options})
+
+
+def names(pattern: str) -> list[str]:
+    """Names of timm's models that match a shell pattern."""
+    found: list[str] = timm.list_models(pattern)
+    return found
+
+
+def entry(name: str) -> TimmEntry | None:
+    """The entry of timm's model of that name; None if timm has no such model."""
+    if not timm.is_model(name):
+        return None
+    size = timm.models.get_pretrained_cfg_value(name, "input_size") or (3, 224, 224)
+    return TimmEntry(TimmNetwork, size[-1], about="timm", model=name)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.inference.intervals import Metric
@@ -38,36 +38,22 @@ class SetRow:
     lowest: str
 
 
-@dataclass(frozen=True)
-class UnsureContent:
-    """The part of a page about images that the network is not sure of."""
-
-    num_validation: int
-    area: str
-    curve: Markup
-    thresholds: list[ThresholdRow]
-    sets: list[SetRow]
-    set_classes: list[tuple[str, list[str]]]
-    set_columns: list[str]
-    unlike: str
-    novelty: Markup | None
-
-
-def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequence[str]) -> UnsureContent:
-    """What the template prints, from answers and the measured images."""
+def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequence[str]) -> dict[str, Any]:
+    """The part of a page about images that the network is not sure of, from answers and the measured images."""
     curve = risk_coverage(tested.confidences, tested.correct, groups=tested.groups)
     shown = [row for row in answers.sets if row.coverage == answers.sets[0].coverage]
-    return UnsureContent(
-        num_validation=answers.num_validation,
-        area=_percents(answers.area),
-        curve=drawn(risk_figure(curve)),
-        thresholds=[_threshold_row(row) for row in answers.thresholds],
-        sets=[_set_row(row, class_names) for row in answers.sets],
-        set_classes=_by_class(shown, class_names),
-        set_columns=[METHODS[row.method] for row in shown],
-        unlike="" if answers.novelty is None else _percents(answers.novelty.unlike),
-        novelty=None if answers.novelty is None else drawn(novelty_figure(answers.novelty)),
-    )
+    novelty = answers.novelty
+    return {
+        "num_validation": answers.num_validation,
+        "area": _percents(answers.area),
+        "curve": drawn(risk_figure(curve)),
+        "thresholds": [_threshold_row(row) for row in answers.thresholds],
+        "sets": [_set_row(row, class_names) for row in answers.sets],
+        "set_classes": _by_class(shown, class_names),
+        "set_columns": [METHODS[row.method] for row in shown],
+        "unlike": "" if novelty is None else _percents(novelty.unlike),
+        "novelty": None if novelty is None else drawn(novelty_figure(novelty)),
+    }
 
 
 def novelty_figure(novelty: MeasuredNovelty) -> Figure:

@@ -15,7 +15,7 @@ from vit.report.compare_images import ImageSection, image_sections, letters
 from vit.report.difference_figure import DifferenceBar, difference_figure
 from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps, write_page
-from vit.report.run_pictures import Cards, changed_words, num_changed, pixels_of
+from vit.report.run_pictures import Cards, describe_changed, num_changed, pixels_of
 from vit.report.scripts import scripts
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
@@ -89,7 +89,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
         "num_disagreements": len(found.disagreements),
         "sections": sections,
         "has_pictures": pixels is not None,
-        "changed": changed_words(num_changed(pixels)),
+        "changed": describe_changed(num_changed(pixels)),
         **scripts("table.js", "copy.js"),
     }
     try:

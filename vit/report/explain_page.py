@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 from vit.checkpoints.run import unfinished_words
 from vit.explain.explainer import Explanation
-from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness
-from vit.explain.method_scores import MethodScore, score_method
+from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
 from vit.report.overlay import enlarged, overlay
 from vit.report.page import inline, write_page
 from vit.report.thumbnails import encoded

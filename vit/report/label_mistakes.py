@@ -34,7 +34,7 @@ class NotedLabel:
     true_labels: str
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The label, what went wrong with it, and its probability."""
         share = percent(self.probability)
         if self.is_present == self.is_predicted:

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +25,11 @@ from vit.report.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.run_common import EXPLAINED, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
 from vit.report.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
 from vit.report.run_tables import cell_of, metric_rows
-from vit.study.wording import Cell
 from vit.tasks.label_text import PRESENT, label_text, parse_labels
 
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run_labels.html", "label_evaluation.html", ("table.js",)
 WORST_TITLE = "Validation images with the most surely wrong label, and its probability"
 MOST_LABELS = 1000
-
-
-@dataclass(frozen=True)
-class LabelRow:
-    """A label: its images, how well they are found, and its rule."""
-
-    name: str
-    training_images: int | None
-    num_known: int
-    num_positives: int
-    ap: Cell
-    threshold: float
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    ece: str
-    temperature: float
 
 
 def measure(
@@ -91,7 +73,7 @@ def evaluation_content(
         **_measured_content(scored, measurement, images.rules, mistakes, cards),
         "judged": _judged_text(scored),
         "has_pictures": True,
-        "labels": _label_rows(measurement.per_label, None, measurement.temperatures)[:MOST_LABELS],
+        "labels": _label_rows(measurement.per_label, None, measurement.temperatures),
         "figures": {
             "precision_recall": drawn(precision_recall(scored, measurement.per_label)),
             "reliability": drawn(label_reliability(scored)),
@@ -131,7 +113,7 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
         "is_chosen": result.is_chosen,
         "judged": _judged_text(scored, f"{split} image"),
         "has_pictures": pixels is not None,
-        "labels": _label_rows(rows, sizes, temperatures)[:MOST_LABELS],
+        "labels": _label_rows(rows, sizes, temperatures),
         "figures": {name: drawn(figure) for name, figure in _figures(scored, result, sizes, rows).items()},
         "explained": [
             ("rightly given and sure", explained(sure[:EXPLAINED])),
@@ -211,26 +193,22 @@ def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:
     return count_words(int(judged.sum()), number_of(groups), kind)
 
 
-def _label_rows(rows: Sequence[LabelMetrics], sizes: Labels | None, temperatures: Sequence[float]) -> list[LabelRow]:
-    """A row for each label, lowest average precision first; labels that no image has at the top.
+def _label_rows(
+    rows: Sequence[LabelMetrics], sizes: Labels | None, temperatures: Sequence[float]
+) -> list[dict[str, object]]:
+    """The values of each label, lowest average precision first; labels that no image has at the top.
 
     Args:
         sizes: (K,) number of training images with each label; None if not known.
     """
     order = sorted(range(len(rows)), key=lambda k: -1.0 if (ap := rows[k].ap) is None else ap.value)
     return [
-        LabelRow(
-            name=rows[k].label,
-            training_images=None if sizes is None else int(sizes[k]),
-            num_known=rows[k].num_known,
-            num_positives=rows[k].num_positives,
-            ap=cell_of(rows[k].ap),
-            threshold=rows[k].threshold,
-            precision=rows[k].precision,
-            recall=rows[k].recall,
-            f1=rows[k].f1,
-            ece="" if (ece := rows[k].ece) is None else f"{100 * ece.value:.2f}",
-            temperature=temperatures[k],
-        )
-        for k in order
+        {
+            **vars(rows[k]),
+            "training_images": None if sizes is None else int(sizes[k]),
+            "ap": cell_of(rows[k].ap),
+            "ece": "" if (ece := rows[k].ece) is None else f"{100 * ece.value:.2f}",
+            "temperature": temperatures[k],
+        }
+        for k in order[:MOST_LABELS]
     ]

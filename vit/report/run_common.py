@@ -18,7 +18,7 @@ from vit.data.split import SplitRow
 from vit.plain_files import parse_yaml, read_text
 from vit.report.figures import curves
 from vit.report.inline_figure import drawn
-from vit.report.loss_words import LossWords
+from vit.report.loss_text import LossText
 from vit.report.run_pictures import Pixels
 from vit.report.run_tables import facts
 from vit.tasks.task import Task, task_with
@@ -44,7 +44,7 @@ class CommonContent:
     first_weights: str
     warnings: list[str]
     curves: Markup
-    loss_words: str
+    loss_text: str
     validation_name: str
     best_epoch: int
     best_rule: str
@@ -124,7 +124,7 @@ def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
 def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     """The common parts of the page of a finished run."""
     config = read_text(run.config_path)
-    losses = LossWords.of(config, result.task)
+    losses = LossText.of(config, result.task)
     return CommonContent(
         network=result.spec.name,
         data=result.data,
@@ -135,7 +135,7 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
             *([f"{result.tested_words}; accuracy and macro figures are about these"] if result.tested_words else ()),
         ],
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
-        loss_words=losses.caption,
+        loss_text=losses.caption,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
         best_rule=rule_words(result.best_metric),

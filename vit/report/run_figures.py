@@ -16,7 +16,7 @@ from vit.data.sampler import Key
 from vit.plain_files import read_text
 from vit.report.figures import curves, save
 from vit.report.image_grid import displayable, image_grid
-from vit.report.loss_words import LossWords
+from vit.report.loss_text import LossText
 from vit.report.task_report import report_of
 from vit.training.planning.plan import Plan
 from vit.training.result import FitResult
@@ -41,7 +41,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names, result = plan.source.class_names, fitted.result
     report = report_of(result.task)
-    axis = LossWords.of(read_text(run.config_path), result.task).axis
+    axis = LossText.of(read_text(run.config_path), result.task).axis
     figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
     split = _measured_split(fitted)
     if split is not None:
@@ -57,7 +57,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
         dataset = fitted.data.dataset("validation")
         indices = {path: index for index, path in enumerate(dataset.samples.paths)}
         images = [_picture(dataset, indices[row.path]) for row in worst]
-        figures["worst"] = image_grid(images, [row.words for row in worst], report.WORST_TITLE)
+        figures["worst"] = image_grid(images, [row.text for row in worst], report.WORST_TITLE)
     for name, figure in figures.items():
         path = run.figure_path(name)
         save(figure, path)

@@ -13,7 +13,7 @@ from vit.layout import EvaluationLayout
 from vit.plain_files import read_json
 from vit.report.page import write_page
 from vit.report.run_common import EvaluatedImages, MeasuredRun, common_content
-from vit.report.run_pictures import changed_words
+from vit.report.run_pictures import describe_changed
 from vit.report.scripts import scripts
 from vit.report.task_report import report_of
 
@@ -42,7 +42,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
         content, num_changed = report.run_content(measured)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
-    others = {**scripts(*report.SCRIPTS), "changed": changed_words(num_changed)}
+    others = {**scripts(*report.SCRIPTS), "changed": describe_changed(num_changed)}
     write_page(run.report_path, report.RUN_TEMPLATE, {**vars(common), **content, **others})
     return num_changed
 

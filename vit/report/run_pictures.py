@@ -176,7 +176,7 @@ def num_changed(pixels: RunImages | None) -> int:
     return 0 if pixels is None else len(pixels.changed)
 
 
-def changed_words(num_changed: int) -> str:
+def describe_changed(num_changed: int) -> str:
     """How many images of a page have no picture because their files were replaced, without a full stop; "" for 0."""
     if num_changed <= 1:
         return "1 image has no picture, because its file has changed since the training" if num_changed else ""
@@ -186,9 +186,9 @@ def changed_words(num_changed: int) -> str:
 def _decoding(run: RunDirectory) -> Decoding:
     """How a run decodes its images."""
     config = parse_yaml(read_text(run.config_path))
-    told = (config.get("model") or {}).get("preprocess") or {}
-    window = told.get("window")
-    channels, converts = int(told.get("channels") or COLORS), told.get("color_profiles") == "convert"
+    preprocess = (config.get("model") or {}).get("preprocess") or {}
+    window = preprocess.get("window")
+    channels, converts = int(preprocess.get("channels") or COLORS), preprocess.get("color_profiles") == "convert"
     return Decoding(
         None if window is None else tuple(map(float, window)), channels, "convert" if converts else "ignore"
     )

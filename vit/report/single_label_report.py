@@ -49,7 +49,7 @@ class WorstImage:
     loss: float
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """True and predicted class, and the probability of the predicted one."""
         return f"{self.label} → {self.predicted}, {self.probability:.0%}"
 

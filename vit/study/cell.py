@@ -21,12 +21,10 @@ from vit.launch import forget_launcher
 from vit.layout import CELLS
 from vit.plain_files import read_text
 from vit.study.fold_table import FoldPredictions
-from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.features import SharedFeatures
-from vit.training.finish import TrackedRows, finish
-from vit.training.fit import fit
-from vit.training.micro_batches import as_begun
+from vit.training.fit import TrackedRows, check_unchanged, finish, fit, write_beginning
+from vit.training.oom_retry import as_begun
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain

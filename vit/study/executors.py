@@ -1,7 +1,7 @@
 """Where cells run: on this machine, as tasks of SLURM, or on a Ray cluster"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -10,8 +10,6 @@ from vit.registry import EXECUTORS
 from vit.study.cluster import ClusterOptions, Task
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from vit.study.grid import Cell
     from vit.study.runner import Event, Machine
 
@@ -44,7 +42,7 @@ class Cluster(Protocol):
 
     def started(
         self, folder: Path, tasks: Sequence[Task], options: ClusterOptions
-    ) -> "AbstractContextManager[tuple[list[str], Alive]]":
+    ) -> AbstractContextManager[tuple[list[str], Alive]]:
         """Start tasks; while entered: their names, and the function that says which of them wait or run.
 
         Args:
@@ -76,7 +74,7 @@ def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "
     return machine(jobs) if executor == "local" else Machine(jobs or 1, options.cpus, options.gpus)
 
 
-def share_words(executor: Executor, share: "Machine") -> str:
+def describe_share(executor: Executor, share: "Machine") -> str:
     """Where cells run, and what each of them gets."""
     where = f"{share.jobs} at a time" if executor == "local" else f"tasks of {cluster_of(executor).title}"
     gpus = f", {share.gpus} GPUs" if share.gpus else ""

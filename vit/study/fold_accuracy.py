@@ -24,9 +24,8 @@ from scipy.special import stdtrit
 
 from vit.data.samples import Labels
 from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, numbered, variance_of_sum
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, wilson
 from vit.study.findings import ALPHA, Interval
-from vit.study.variance_components import wilson
 
 Bools = npt.NDArray[np.bool_]
 

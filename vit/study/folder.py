@@ -12,7 +12,7 @@ from pathlib import Path
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
-from vit.data.copies import with_most_copies
+from vit.data.groups import with_most_copies
 from vit.data.samples import Labels
 from vit.errors import UsageError
 from vit.inference.image_groups import number_of

@@ -19,7 +19,7 @@ from vit.study.cells import ListedCell
 from vit.training.planning.batch_size import AUTO, automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
-from vit.training.recipes.values import deciding, plain
+from vit.training.recipes.values import plain, training_options
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _GROWING = re.compile(r"steps:(\d+)@(\d+)\^(\d*\.?\d+)")
@@ -203,6 +203,7 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("optim", "class_weights", "none"),
     ("optim", "logit_adjustment", 0.0),
     ("optim", "best_metric", "loss"),
+    ("optim", "loss", None),
     ("optim", "multilabel_loss", "bce"),
     ("optim", "min_precision", None),
     ("model", "init_head", "random"),
@@ -211,7 +212,7 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
 
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
-    values = deciding(plain(recipe))
+    values = training_options(plain(recipe))
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     values["trainer"] |= {"devices": "auto", "num_nodes": 1}  # as when keys of this version began
     for part, name, before in _LATER_OPTIONS:

@@ -14,7 +14,7 @@ from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
 from vit.study.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
 from vit.study.variance_components import Floats, mean_error
-from vit.training.recipes.values import deciding
+from vit.training.recipes.values import training_options
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _training(run: FinishedRun) -> str:
     """A text that is equal for runs that differ only in their seed; the name of a run without a recipe."""
     if not run.recipe:
         return run.name
-    values = deciding(run.recipe)
+    values = training_options(run.recipe)
     values.pop("seed", None)
     if isinstance(values.get("data"), dict):
         values["data"].pop("subset_seed", None)

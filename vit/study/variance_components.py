@@ -24,7 +24,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
 from vit.inference.image_groups import NORMAL_QUANTILE
-from vit.inference.intervals import wilson_ends
+from vit.inference.intervals import wilson
 from vit.study.findings import ALPHA, Interval
 
 Floats = npt.NDArray[np.float64]
@@ -185,11 +185,6 @@ def mean_error(wrong: Floats | Bools, num_units: float | None = None) -> Interva
         return wilson(share, share * (1 - share) / variance, reach / variance**0.5)
     # All seeds have all images right, or all wrong.
     return wilson(share, num_units or float(num_images), NORMAL_QUANTILE)
-
-
-def wilson(share: float, count: float, quantile: float) -> Interval:
-    """The interval with the ends of `wilson_ends`."""
-    return Interval(share, *wilson_ends(share, count, quantile))
 
 
 @lru_cache(maxsize=64)

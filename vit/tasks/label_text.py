@@ -7,7 +7,7 @@ cat|?indoors     whether the image shows the label `indoors` is unknown
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,14 @@ MISSING = frozenset(("nan", "none", "null", "na", "n/a", "<na>", "nat"))  # how 
 def clean_label(text: str) -> str:
     """The name of a class: without space around it, and in the Unicode form NFC, wherever it was written."""
     return unicodedata.normalize("NFC", text.strip()) or text
+
+
+def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
+    """Class names in order; class numbers are sorted as numbers."""
+    known = set(names)
+    if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in known):
+        return tuple(sorted(known, key=lambda name: (int(name), name)))
+    return tuple(sorted(known))
 
 
 def alike_key(name: str) -> str:

@@ -18,6 +18,7 @@ class MultiLabel:
     """See `Task`. Labels are (n, K) int8: 1 present, 0 absent, -1 unknown."""
 
     kind, kinds, of = "label", "labels", "with"
+    kinds_text, example = "labels, of which an image may have several", "LABELS.csv"
     described = "images with several labels"
     is_exclusive = False
     column = "labels"

@@ -16,6 +16,7 @@ class SingleLabel:
     """See `Task`. Labels are (n,) class numbers, -1 where unknown."""
 
     kind, kinds, of = "class", "classes", "of"
+    kinds_text, example = "classes", "LABELED_FOLDER"
     described = "images with one class each"
     is_exclusive = True
     column = "label"
@@ -30,7 +31,7 @@ class SingleLabel:
     plain_loss = "cross-entropy"
     other_options: Mapping[str, object] = {"optim.multilabel_loss": "bce", "optim.min_precision": None}
     other_problem = "is for images with several labels, and {data} has one class for each"
-    other_fix = "leave it out: the loss is cross-entropy, and vit predict --reject_below takes a probability"
+    other_fix = "leave it out; vit predict --reject_below sets the smallest probability of a class"
     layout = "give class folders, or a CSV with the columns path and label"
     missing_fit = "no temperature"
 

@@ -27,6 +27,8 @@ class Task(Protocol):
 
     Attributes:
         kind, kinds: what an image has, in one word: "class", "classes".
+        kinds_text: the same in a list of facts.
+        example: labeled images in an example of a command.
         of: word between images and a class: 3 images "of" it, or "with" it.
         described: the images in words.
         is_exclusive: whether an image has exactly one class, so that a class can be taken for another one.
@@ -46,6 +48,8 @@ class Task(Protocol):
 
     kind: str
     kinds: str
+    kinds_text: str
+    example: str
     of: str
     described: str
     is_exclusive: bool

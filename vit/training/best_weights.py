@@ -23,7 +23,7 @@ from vit.inference.image_groups import in_groups
 from vit.inference.label_fit import LabelTemperatures, LabelThresholds, fit_label_temperatures, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
-from vit.training.distributed.meeting import readable_by_all
+from vit.training.distributed.rendezvous import readable_by_all
 from vit.training.planning.plan import Plan
 
 
@@ -58,7 +58,7 @@ class MeasuredCheckpoint:
 
     def words(self) -> list[str]:
         """What was fitted, for people."""
-        return [] if self.fitted is None else [f"temperature {self.fitted.words()}"]
+        return [] if self.fitted is None else [f"temperature {self.fitted.describe()}"]
 
     def store(self, path: Path, keep_state: bool) -> None:
         """Write what was fitted into the checkpoint, as `store_calibration`."""
@@ -91,7 +91,7 @@ class MeasuredLabels:
     def words(self) -> list[str]:
         """What was fitted, for people."""
         names = self.description.class_names
-        return [f"temperatures {self.temperatures.words(names)}", *self.thresholds.words(names)]
+        return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
 
     def store(self, path: Path, keep_state: bool) -> None:
         """Write what was fitted into the checkpoint, as `store_label_rules`."""

@@ -9,7 +9,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.run import RunDirectory
 from vit.errors import CheckpointError
-from vit.training.distributed.meeting import readable_by_all
+from vit.training.distributed.rendezvous import readable_by_all
 
 
 class DurableCheckpointIO(TorchCheckpointIO):

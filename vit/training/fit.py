@@ -1,21 +1,48 @@
-"""Trains a plan into a run folder"""
+"""One training, from a plan to a result, in the order of its steps
 
-from collections.abc import Sequence
+    fit(plan, run)                  retries with smaller micro-batches where memory runs out (oom_retry.py)
+      1. data                       loaders of training and validation images (vit/data/module.py)
+      2. network                    its first weights, adapters, last layer (initial_network.py, head_start.py, lora.py)
+      3. loop                       every optimizer step, and what is saved in between (loop.py)
+         or linear probe            the last layer alone, on features (probe.py)
+      4. best weights               best.ckpt (callbacks/checkpoints.py)
+      5. calibration, 6. scores     temperatures, thresholds, validation and test images (best_weights.py)
+      7. measurement                metrics with intervals, as result.json holds them (result.py)
+
+`write_beginning` comes before it, and `finish` after it. planning/plan.py decides everything that a plan holds.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 from lightning.pytorch import seed_everything
 
+from vit.atomic_files import write_json, write_text
 from vit.checkpoints.run import RunDirectory
+from vit.data.contents import Contents
 from vit.data.module import ImageDataModule
-from vit.training.attempts import in_attempts
-from vit.training.best_weights import measure_checkpoint
-from vit.training.callbacks.listener import Listener
+from vit.data.samples import Source
+from vit.data.split import SplitRow, read_splits, split_rows, write_splits
+from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
+from vit.training.best_weights import Measured, measure_checkpoint
+from vit.training.callbacks.checkpoints import BestCheckpoint
+from vit.training.callbacks.listener import Listener, Observers
+from vit.training.callbacks.metrics_csv import columns_with
+from vit.training.distillation.distillation import Distillation, TeachingLoss
+from vit.training.distillation.teacher_logits import TeacherLogits
+from vit.training.distributed.processes import lost_process_explained
 from vit.training.features import SharedFeatures
-from vit.training.initial_network import initial_network
-from vit.training.loop import Watch
-from vit.training.optimize import optimize
+from vit.training.initial_network import InitialNetwork, describe, initial_network
+from vit.training.loop import Classifier, Loop
+from vit.training.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.planning.plan import Plan
-from vit.training.probe import measure_probe, probe
-from vit.training.result import FitResult, run_result
+from vit.training.probe import probe
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import dump, plain
+from vit.training.result import FitResult, TrainingStats, run_result
+from vit.training.signals import Signals, Stop
+from vit.training.tracking.tracker import Tracker
 
 
 def fit(
@@ -36,34 +63,200 @@ def fit(
         shared: features of a frozen backbone that the cells of a study share; None: they are computed here.
 
     Raises:
-        VitError: as `in_attempts`.
+        CheckpointError: neither the last checkpoint nor the previous one is readable.
+        ResourceError: a checkpoint could not be written, or memory is not sufficient.
+        VitError: as `signals_and_errors`.
     """
-
-    def attempt(plan: Plan, data: ImageDataModule, watch: Watch) -> FitResult:
-        return _fit(plan, run, watch, resume, data, shared)
-
-    return in_attempts(plan, run, listeners, data or plan.data_module(), attempt, reads_images=shared is None)
+    data = data or plan.data_module()
+    with signals_and_errors(plan, run) as signals:
+        if plan.world_size == 1 and shared is None:
+            data.dataset("train")  # memory that the images need is not a matter of micro-batches
+        attempt = partial(
+            _fit, run=run, observers=Observers(signals, listeners), resume=resume, data=data, shared=shared
+        )
+        again = partial(start_again, run=run, listeners=listeners)
+        return until_it_fits(plan, attempt, again, may_divide=not run.can_resume)
 
 
 def _fit(
-    plan: Plan, run: RunDirectory, watch: Watch, resume: bool, data: ImageDataModule, shared: SharedFeatures | None
+    plan: Plan,
+    count: StepCount,
+    *,
+    run: RunDirectory,
+    observers: Observers,
+    resume: bool,
+    data: ImageDataModule,
+    shared: SharedFeatures | None,
 ) -> FitResult:
-    """One attempt."""
+    """One attempt: the numbered steps of the map above."""
+    observers = observers.also(count)
     seed_everything(plan.recipe.seed, verbose=False)
-    start = initial_network(plan, resume, watch.notice)
-    if plan.recipe.model.freeze == "backbone":
-        stats, features = probe(start, data, plan, run, watch.listeners, shared)
-        if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
-            best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
-        else:
-            best = measure_probe(run.best_path, data, plan, shared, features)
+    data = data.renewed(plan.loader_options)  # 1
+    start = initial_network(plan, resume, observers.notice)  # 2
+    if plan.recipe.model.freeze == "backbone":  # 3 to 6
+        stats, best = probe(start, data, plan, run, observers.listeners, shared)
     else:
-        stats, best = optimize(start, data, plan, run, watch, resume)
+        stats, best = train_network(start, data, plan, run, observers, resume)
     for text in best.words():
-        watch.notice(text)
+        observers.notice(text)
     if stats.is_first_process:
         best.store(run.best_path, plan.recipe.trainer.keep_state)
-    result = run_result(plan, stats, best)
+    result = run_result(plan, stats, best)  # 7
     if stats.is_first_process:
         run.previous_path.unlink(missing_ok=True)
     return FitResult(result, best.scored, data, stats.is_first_process)
+
+
+def train_network(
+    start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, observers: Observers, resume: bool
+) -> tuple[TrainingStats, Measured]:
+    """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt.
+
+    Args:
+        start: network with the weights to start from.
+        resume: whether to continue from last.ckpt.
+    """
+    classifier = Classifier.of(plan, start.network, _distillation(plan, data))
+    best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
+    columns, description = columns_with(plan.source.task.validation_columns), describe(plan, start.licence)
+    loop = Loop(classifier, plan, run, observers, columns, description, [best_checkpoint])
+    loop.recorder.count_before(start.seconds)
+    with lost_process_explained(loop.trainer):
+        loop.trainer.fit(classifier, datamodule=data, ckpt_path=run.last_path if resume else None)  # 3
+        best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)  # 5, 6
+    return loop.stats, best
+
+
+def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
+    """What the network learns from its teacher. The teacher computes each image once where it can."""
+    config = plan.recipe.distill
+    if plan.teacher is None or config.weight is None:
+        return None
+    logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
+    if plan.teacher_remembers:
+        logits.remember(data.dataset("train"), data.options.num_workers)
+    return Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
+
+
+@contextmanager
+def signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
+    """While entered: signals end the training at a step, and a failure says what was saved and how to resume.
+
+    Raises:
+        DivergedError: a loss, gradient or weight is not finite.
+        DataError: the images cannot be read any more.
+        ResourceError: torch.compile fails.
+        ProcessesError: another process of the same training has ended, or differs from this one.
+        StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
+    """
+    resume = f"to go on: {run.how_to_resume}"
+    with Signals(resume) as signals:
+        try:
+            yield signals
+        except Stop as stop:
+            raise StoppedError(
+                128 + stop.number, stop.words, resume if run.last_path.is_file() else "start it again"
+            ) from stop
+        except DivergedError as error:
+            if not run.last_path.is_file():
+                raise
+            kept = f"{run.last_path} holds the last good weights (--init_from starts from them)"
+            raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
+        except (DataError, ProcessesError) as error:
+            fix = f"{error.fix}; {resume}" if run.last_path.is_file() else error.fix
+            raise type(error)(error.problem, fix) from error
+        except RuntimeError as error:
+            if plan.recipe.trainer.compile and _is_of_compiler(error):
+                raise ResourceError(
+                    f"--trainer.compile true: torch.compile cannot compile {plan.spec.name} on this machine: "
+                    f"{' '.join(str(error).split())[:200]}",
+                    "leave --trainer.compile out, or install a C++ compiler (on a GPU also Triton)",
+                ) from error
+            raise
+
+
+def _is_of_compiler(error: Exception) -> bool:
+    from torch._dynamo.exc import TorchDynamoException  # loaded by then, and slow to load
+
+    return isinstance(error, TorchDynamoException)
+
+
+def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: Contents) -> None:
+    """Write the options, the class names, and the split and content hash of every image."""
+    write_text(run.config_path, dump(recipe))
+    write_json(run.class_names_path, {"classes": list(source.class_names)})
+    write_splits(source, run.splits_path, contents.hashes)
+
+
+def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_have_moved: bool = False) -> None:
+    """Raise DataError if the images of a run have changed, because the order of images would change too.
+
+    Args:
+        may_have_moved: whether equal contents in the same order are enough, wherever the files lie.
+    """
+    before, now = read_splits(run.splits_path), split_rows(source, contents.hashes)
+    if before.keys() == now.keys() and all(_same(before[split], now[split], may_have_moved) for split in now):
+        return
+    images = [[(split, row) for split, rows in listed.items() for row in rows] for listed in (before, now)]
+    known, here = ({tuple(row[:3]) for _, row in rows} for rows in images)
+    if known == here:  # else other splits and groups follow from the other images
+        known, here = ({(split, *map(str, row)) for split, row in rows} for rows in images)
+    gone, new = len(known - here), len(here - known)
+    raise DataError(
+        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are missing, changed, "
+        f"or in another class or split; {new:,} are new",
+        "restore them, or start a new run",
+    )
+
+
+def _same(before: Sequence[SplitRow], now: Sequence[SplitRow], may_have_moved: bool) -> bool:
+    """Whether two lists hold the same images. Images without a content hash count as the same."""
+    return len(before) == len(now) and all(
+        (old.path == new.path or (may_have_moved and old.content_hash != ""))
+        and old.label == new.label
+        and old.content_hash in ("", new.content_hash)
+        for old, new in zip(before, now, strict=True)
+    )
+
+
+class TrackedRows(Listener):
+    """Hands the rows of metrics.csv to a tracker, which gets rows but no steps."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None: ...
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
+
+    def replanned(self, recipe: Recipe) -> None:
+        self.tracker.configure(plain(recipe))
+
+
+def finish(
+    run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others: Callable[[], None], keep_state: bool
+) -> None:
+    """Write predictions, then what `write_others` writes, then result.json, and close the tracker.
+
+    Only the first process calls this. A run with a result.json is complete. A run that ends earlier has a checkpoint.
+    `vit train --resume`, or its study, continues it and comes here again.
+
+    Args:
+        keep_state: whether last.ckpt stays, from which a training would resume.
+
+    Raises:
+        ResourceError: the run folder is gone.
+    """
+    if not run.config_path.is_file():
+        raise run.gone()
+    names = fitted.data.source.class_names
+    for split, scored in fitted.scored.items():
+        scored.write(run.scored_path(split), names, fitted.result.rules)
+    write_others()
+    if not run.config_path.is_file():
+        raise run.gone()
+    fitted.result.write(run.result_path)
+    if not keep_state:
+        run.last_path.unlink(missing_ok=True)
+    tracker.finish()

@@ -1,67 +1,214 @@
-"""The training loop of everything that is trained by gradient descent, with its callbacks, its files and its counts"""
+"""The loop: everything that one training by gradient descent does between its first and its last step
 
+    Loop                        Lightning's Trainer for a plan, with our callbacks and files
+      trainer.fit(module)       for each micro-batch: `training_step`, backward pass, optimizer, schedule, callbacks
+        TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py, muon.py)
+          Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation/)
+      callbacks/, in this order
+        consistency_check.py    all processes train the same network on the same images
+        checkpoints.py          best.ckpt, last.ckpt, and what they hold beside Lightning's state
+        non_finite.py           a loss or weight that is not finite stops the training, or its step is skipped
+        metrics_csv.py          rows of metrics.csv, which the listeners get too
+        unreadable.py           training images that cannot be read
+        averaging.py            the moving average of the weights (EMA)
+      checkpoint_io.py          files that are written whole, with the previous last.ckpt as a reserve
+
+fit.py says what happens before and after. `Classifier` also works in a Trainer of your own: docs/guides/change_it.md.
+"""
+
+import logging
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
-from lightning.pytorch import Callback
-from torch import nn
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torchmetrics import MeanMetric
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.run import RunDirectory
-from vit.data.module import ImageDataModule
+from vit.data.batch import Batch
+from vit.data.draws import seed_of
+from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
-from vit.training.callbacks.agreement import Agreement, deciding_facts
-from vit.training.callbacks.checkpoint_contents import CountConsumed, DescribeCheckpoint, KeepEpochLoss
-from vit.training.callbacks.last_checkpoint import LastCheckpoint
-from vit.training.callbacks.listener import Listener
+from vit.models.network import Network
+from vit.tasks.loss import Loss
+from vit.training.callbacks.averaging import Averaging
+from vit.training.callbacks.checkpoints import CountConsumed, DescribeCheckpoint, KeepEpochLoss, LastCheckpoint
+from vit.training.callbacks.consistency_check import ConsistencyCheck, facts_to_compare
+from vit.training.callbacks.listener import Observers
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.callbacks.non_finite import NonFinite
-from vit.training.callbacks.sharded_averaging import averaging
 from vit.training.callbacks.unreadable import Unreadable
 from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.distillation.distillation import Distillation
+from vit.training.distributed.devices import lightning_devices, lightning_environment
+from vit.training.distributed.processes import observe_patiently
+from vit.training.distributed.sharding import shard, strategy_for
+from vit.training.lora import PARTS, merged
+from vit.training.losses import EpochLoss, OwnLoss, own_loss
+from vit.training.optim import Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
+from vit.training.recipes.recipe import OptimConfig
 from vit.training.result import TrainingStats
-from vit.training.signals import Signals
-from vit.training.trainer import make_trainer
-from vit.training.training_module import TrainingModule
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Whoever watches a training.
+class TrainingModule(LightningModule, ABC):
+    """Trains some weights by gradient descent on the loss of batches.
 
-    Attributes:
-        signals: signals that end the training at its next step.
-        listeners: receivers of steps, rows and notices.
-        callbacks: callbacks beside those that every training has.
+    Args:
+        config: how weights are found.
+        total_steps: number of optimizer steps of the whole training, for the schedule.
+        seed: seed of dropout, hashed with batch and process, so that a resumed training draws the same numbers.
     """
 
-    signals: Signals
-    listeners: Sequence[Listener] = ()
-    callbacks: Sequence[Callback] = ()
+    def __init__(self, config: OptimConfig, total_steps: int, seed: int) -> None:
+        super().__init__()
+        self.config, self.total_steps, self.seed = config, total_steps, seed
+        self.train_loss = EpochLoss()
 
-    def notice(self, text: str) -> None:
-        """Pass a message for the user to the listeners."""
-        for listener in self.listeners:
-            listener.notice(text)
+    @property
+    @abstractmethod
+    def trained(self) -> Trainable:
+        """The module whose weights are found."""
+
+    @abstractmethod
+    def batch_loss(self, batch: Batch) -> Tensor:
+        """The training loss of a batch."""
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        torch.manual_seed(seed_of(self.seed, self.trainer.fit_loop.total_batch_idx, self.global_rank))
+        loss = self.batch_loss(batch)
+        self.train_loss.update(loss.detach())
+        return loss
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        optimizer = make_optimizer(self.trained, self.config, fused=self.trainer.precision != "16-mixed")
+        schedule = make_schedule(optimizer, self.config, self.total_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(
+        self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clip by global norm. Lightning's own clipping refuses fused optimizers, though only float16 excludes them."""
+        if gradient_clip_val:
+            nn.utils.clip_grad_norm_(self.trained.parameters(), gradient_clip_val)
+
+
+class Classifier(TrainingModule):
+    """Trains a network on labels, and on the answers of a teacher if there is one.
+
+    It logs val/loss, the unweighted cross-entropy, and the metrics of the loss. They count each image once
+    on any number of processes: torchmetrics adds the counts, and rows that only fill a batch are left out.
+
+    Args:
+        network: images (B, 3, S, S) -> logits (B, C).
+        config, total_steps, seed: as for `TrainingModule`.
+        loss: loss of a training batch by its labels.
+        distillation: loss by labels and by a teacher; None: labels alone.
+        lora: rank of the network's adapters; None: there are none.
+        own_loss: loss of a training batch in the place of `loss`, which validation keeps; None: `loss`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        config: OptimConfig,
+        total_steps: int,
+        seed: int,
+        loss: Loss,
+        distillation: Distillation | None = None,
+        lora: int | None = None,
+        own_loss: OwnLoss | None = None,
+    ) -> None:
+        super().__init__(config, total_steps, seed)
+        self.network = network
+        self.distillation = distillation
+        self.training_loss = loss
+        self.lora, self.own_loss = lora, own_loss
+        self.val_loss = MeanMetric(nan_strategy="disable")  # "disable" ignores weights: it takes each image's loss
+        self.val_metrics = loss.metrics(network.num_classes)
+
+    @classmethod
+    def of(cls, plan: Plan, network: Network, distillation: Distillation | None) -> "Classifier":
+        """The module of a plan: its loss, its teacher and its optimizer around the network."""
+        optim, train = plan.recipe.optim, plan.source.splits["train"]
+        smoothing, balance = optim.label_smoothing, plan.class_balance
+        loss = train.task.loss(
+            train.labels, optim.multilabel_loss, smoothing, plan.augment.mixes, balance.weights, balance.adjustment
+        )
+        seed, lora = plan.recipe.seed, plan.recipe.model.lora
+        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, own_loss(optim.loss))
+
+    @property
+    def trained(self) -> Network:
+        """The network."""
+        return self.network
+
+    def configure_model(self) -> None:
+        if self.device_mesh is not None:  # of FSDP alone
+            shard(self.network, self.device_mesh)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(images)
+
+    def batch_loss(self, batch: Batch) -> Tensor:
+        label_loss = self.training_loss if self.own_loss is None else self.own_loss
+        if self.distillation is not None:
+            return self.distillation.of(self.network, batch, label_loss)
+        return label_loss(self.network(batch.image).float(), batch.label)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        valid = batch.valid
+        logits, labels = self.network(batch.image).float()[valid], batch.label[valid]
+        if len(labels):
+            self.val_loss.update(self.training_loss.validation_losses(logits, labels))
+            self.val_metrics.update(self.training_loss.probabilities(logits), labels.long())
+
+    def on_validation_epoch_end(self) -> None:
+        loss = self.val_loss.compute()
+        # the decision is joint, and so is the loss
+        if loss.isnan() and not self.trainer.strategy.reduce_boolean_decision(self.val_loss.update_called, all=False):
+            raise DataError("no validation image can be read any more", "make the images readable again")
+        self.log("val/loss", loss)
+        self.log_dict({f"val/{name}": value for name, value in self.val_metrics.compute().items()})
+        self.val_loss.reset()
+        self.val_metrics.reset()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.lora is not None:  # the weights are the sums, and the parts stand beside them
+            checkpoint[PARTS] = parts = checkpoint["state_dict"]
+            kept = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
+            checkpoint["state_dict"] = merged({**parts, **kept}, self.lora)  # the average of equal values is rounded
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.lora is not None:
+            checkpoint["state_dict"] = checkpoint[PARTS]
 
 
 class Loop:
-    """Trains a module into a run folder: metrics.csv, last.ckpt, exact resume, signals, several processes.
+    """Lightning's Trainer for a plan. It trains a module into a run folder: `loop.trainer.fit(module, ...)`.
 
     Args:
         module: the weights to find, with their loss.
         plan: the training.
         run: its folder.
-        watch: whoever watches.
+        observers: its observers.
         columns: columns of metrics.csv.
         description: description of every checkpoint.
         callbacks: callbacks that act before a checkpoint is saved.
 
     Attributes:
-        trainer: Lightning's trainer.
+        trainer: Lightning's Trainer, which shows nothing and leaves signals to us.
         recorder: writer of metrics.csv.
+
+    Raises:
+        UsageError: Lightning does not accept the settings.
     """
 
     def __init__(
@@ -69,43 +216,33 @@ class Loop:
         module: TrainingModule,
         plan: Plan,
         run: RunDirectory,
-        watch: Watch,
+        observers: Observers,
         columns: Sequence[str],
         description: Description,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        optim = plan.recipe.optim
-        self.module, self.plan, self.run = module, plan, run
-        self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners, columns)
+        optim, network = plan.recipe.optim, cast(nn.Module, module.trained)
+        self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, observers.listeners, columns)
         self._unreadable = Unreadable(self.recorder.notice)
         self._describe = DescribeCheckpoint(description, plan.rounds if plan.validation_name == "epoch" else None)
-        self._non_finite = NonFinite(cast(nn.Module, module.trained), skip=optim.on_nan == "skip")
+        self._non_finite = NonFinite(network, skip=optim.on_nan == "skip")
         every = [
-            Agreement(deciding_facts(plan)),
+            ConsistencyCheck(facts_to_compare(plan)),
             CountConsumed(),
             self._describe,
             KeepEpochLoss(),
             self._non_finite,
             self.recorder,
             self._unreadable,
-            *averaging(plan.ema_decay, self._non_finite, plan.is_sharded),
-            *watch.callbacks,
+            *([Averaging(plan.ema_decay, self._non_finite)] if plan.ema_decay else []),
+            *observers.callbacks,
             *callbacks,
-            LastCheckpoint(run.last_path, plan.checkpoint_seconds, watch.signals, saved=self.recorder.exclude_time),
+            LastCheckpoint(run.last_path, plan.checkpoint_seconds, observers.signals, self.recorder.exclude_time),
         ]
         files = DurableCheckpointIO(run.last_path, run.previous_path, self.recorder.notice)
-        self.trainer = make_trainer(plan, run, every, files)
-
-    def fit(self, data: ImageDataModule, resume: bool) -> None:
-        """Train to the last step.
-
-        Args:
-            resume: whether to continue from last.ckpt.
-        """
-        if self.plan.recipe.trainer.compile:
-            # in place, so that names in checkpoints stay; compiled again for validation
-            compile_in_place(cast(nn.Module, self.module.trained), self.plan.device)
-        self.trainer.fit(self.module, datamodule=data, ckpt_path=self.run.last_path if resume else None)
+        if plan.recipe.trainer.compile:
+            compile_in_place(network, plan.device)  # in place, so that names in checkpoints stay
+        self.trainer = _make_trainer(plan, run, every, files)
 
     @property
     def stats(self) -> TrainingStats:
@@ -123,3 +260,36 @@ class Loop:
             {name: value for name, value in metrics.items() if name.startswith("val/")},
             self.recorder.image_wait,
         )
+
+
+def _make_trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:
+    for name in ("lightning.pytorch", "lightning.fabric"):  # notices for developers, not about the user's run
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"lightning\.(pytorch|fabric)\..*")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    observe_patiently()
+    devices, machines = lightning_devices(plan.recipe.trainer, plan.device)
+    try:
+        trainer = Trainer(
+            accelerator=plan.recipe.trainer.accelerator,
+            devices=devices,
+            num_nodes=machines,
+            strategy=strategy_for(plan.world_size, plan.is_sharded),
+            precision=plan.precision,  # type: ignore[arg-type]
+            max_epochs=plan.rounds,
+            accumulate_grad_batches=plan.recipe.optim.accumulate,
+            gradient_clip_val=plan.recipe.optim.clip_norm or None,
+            callbacks=callbacks,
+            plugins=[files, lightning_environment()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            default_root_dir=run.path,
+        )
+    except (ValueError, MisconfigurationException) as error:
+        problem = " ".join(str(error).split())
+        raise UsageError(f"Lightning refuses the trainer's settings: {problem[:300]}", "change trainer.*") from error
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]  # see Signals
+    return trainer

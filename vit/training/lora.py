@@ -8,19 +8,13 @@ The weights of a checkpoint are the sums, so its readers do not need LoRA. The p
 resumed training reads them.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.errors import UsageError
 from vit.models.network import Network
-from vit.tasks.loss import Loss
-from vit.training.classifier import Classifier
-from vit.training.distillation.distillation import Distillation
 from vit.training.distributed.batch_norm import has_batch_norm
-from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)
@@ -97,32 +91,3 @@ def merged(parts: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
         if inside or ".lora_" not in name:
             whole[f"{layer}.{last}" if inside else name] = value
     return whole
-
-
-class LoraClassifier(Classifier):
-    """A classifier around a network with adapters.
-
-    Args:
-        rank: rank of the adapters.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        config: OptimConfig,
-        total_steps: int,
-        seed: int,
-        loss: Loss,
-        distillation: Distillation | None,
-        rank: int,
-    ) -> None:
-        super().__init__(network, config, total_steps, seed, loss, distillation)
-        self.rank = rank
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[PARTS] = parts = checkpoint["state_dict"]
-        kept = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
-        checkpoint["state_dict"] = merged({**parts, **kept}, self.rank)  # the average of equal values is rounded
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["state_dict"] = checkpoint[PARTS]

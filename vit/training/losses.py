@@ -1,10 +1,13 @@
 """The two training losses that a run shows: the mean of an epoch, and the average of the last steps"""
 
 import math
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
+
+from vit.models.own_code import load
 
 DECAY = 0.95  # of the smoothed loss at every step: its memory is about 20 steps
 
@@ -30,6 +33,29 @@ class EpochLoss(Metric):
     def compute(self) -> Tensor:
         """The mean. NaN without a finite loss."""
         return self.total / self.batches
+
+
+def epoch_loss(module: nn.Module) -> EpochLoss:
+    """The `train_loss` of one of our training modules."""
+    loss = module.train_loss
+    assert isinstance(loss, EpochLoss)
+    return loss
+
+
+class OwnLoss(Protocol):
+    """A training loss of the user's: `optim.loss` names it by its import path."""
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss of logits (B, C) float32 and labels: (B,) class numbers, or (B, C) shares of classes."""
+
+
+def own_loss(path: str | None) -> OwnLoss | None:
+    """The loss at an import path: a function, or a class that is made without arguments."""
+    if path is None:
+        return None
+    loss: Any = load(path, "--optim.loss")
+    made: OwnLoss = loss() if isinstance(loss, type) else loss
+    return made
 
 
 class SmoothedLoss:

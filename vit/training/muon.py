@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim import Muon
 
 from vit.inference.devices import is_faster_in_bf16
@@ -23,7 +22,7 @@ from vit.inference.devices import is_faster_in_bf16
 class BatchedMuon(Muon):
     """Muon (Jordan et al. 2024) whose steps have the size of AdamW's (Moonshot 2025, arXiv 2502.16982).
 
-    State, groups and state dict are those of `torch.optim.Muon`. Sharded matrices take PyTorch's own step.
+    State, groups and state dict are those of `torch.optim.Muon`.
 
     Args:
         groups: groups of matrices, each with its learning rate and weight decay.
@@ -35,8 +34,6 @@ class BatchedMuon(Muon):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Move every matrix that has a gradient."""
-        if any(isinstance(matrix, DTensor) for group in self.param_groups for matrix in group["params"]):
-            return super().step(closure)  # type: ignore[no-untyped-call]
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -13,6 +13,7 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
+from vit.models.own_code import is_path, load
 from vit.training.muon import BatchedMuon
 from vit.training.recipes.recipe import OptimConfig
 
@@ -84,6 +85,13 @@ def matrices_of_blocks(named: Iterable[tuple[str, nn.Parameter]]) -> Named:
     return [(name, parameter) for name, parameter in found if not _TABLE.search(name)]
 
 
+class OwnOptimizer(Protocol):
+    """An optimizer of the user's: `optim.optimizer` as an import path names it."""
+
+    def __call__(self, groups: list[dict[str, Any]], config: OptimConfig) -> Optimizer:
+        """The optimizer for groups of parameters, each with its `lr` and `weight_decay`."""
+
+
 def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) -> Optimizer:
     """The optimizer of a recipe.
 
@@ -103,6 +111,9 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
         rest = [(name, parameter) for name, parameter in named if id(parameter) not in chosen]
         return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)
     groups = parameter_groups(network, named, config)
+    if is_path(config.optimizer):
+        make: OwnOptimizer = load(config.optimizer, "--optim.optimizer")
+        return make(groups, config)
     if config.optimizer == "sgd":
         return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
     return AdamW(groups, lr=config.lr, fused=fused)

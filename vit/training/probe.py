@@ -32,7 +32,7 @@ from vit.inference.scored_images import ScoredImages
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.backbone import Backbone, labeled
-from vit.training.best_weights import MeasuredCheckpoint
+from vit.training.best_weights import Measured, MeasuredCheckpoint, measure_checkpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.features import SharedFeatures, computed
@@ -50,15 +50,12 @@ def probe(
     run: RunDirectory,
     listeners: Sequence[Listener],
     shared: SharedFeatures | None = None,
-) -> tuple[TrainingStats, Tensor]:
-    """Fit the head of a network, and write best.ckpt and metrics.csv.
+) -> tuple[TrainingStats, Measured]:
+    """Fit the head of a network, write best.ckpt and metrics.csv, and measure best.ckpt.
 
     Args:
         start: network with the weights to start from. Its last linear layer gets new weights.
         shared: features that the cells of a study share; None: none.
-
-    Returns:
-        the statistics, and the features (n, D) of the training images.
 
     Raises:
         UsageError: the network does not end in one linear layer.
@@ -92,10 +89,12 @@ def probe(
                 _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
-    return stats, features
+    if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
+        return stats, measure_checkpoint(run.best_path, plan, data, plan.device, features)
+    return stats, _measure(run.best_path, data, plan, shared, features)
 
 
-def measure_probe(
+def _measure(
     path: Path, data: ImageDataModule, plan: Plan, shared: SharedFeatures, features: Tensor
 ) -> MeasuredCheckpoint:
     """Calibrate and score a checkpoint of `probe` by its head and the shared features: no image is computed twice.

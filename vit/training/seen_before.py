@@ -13,7 +13,7 @@ import numpy as np
 from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
-from vit.data.copies import copied_words
+from vit.data.groups import copies_note
 from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, split_rows
 from vit.plain_files import parse_yaml, read_text
@@ -47,7 +47,7 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | N
     """
     measured = {split: source.splits[split] for split in MEASURED if split in source.splits}
     rows = split_rows(replace(source, splits=measured), contents.hashes)
-    found = [words for words in (copied_words(contents.hashes),) if words]
+    found = [words for words in (copies_note(contents.hashes),) if words]
     for weights, is_teacher in ((recipe.distill.teacher, True), (recipe.model.init_from, False)):
         for who, run in _earlier_runs(weights, is_teacher):
             words = _words(run, rows)

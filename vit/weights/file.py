@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,10 +19,11 @@ from typing import Any, cast
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from vit.checkpoints.format import KEY
+from vit.atomic_files import atomic_write
+from vit.checkpoints.format import KEY, Description
 from vit.checkpoints.io import are_weights, load_plain
 from vit.errors import CheckpointError, first_line
 from vit.weights.formats.weight_format import Config, Weights
@@ -108,6 +110,18 @@ def read_metadata(path: Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except Exception as error:  # as above
         raise CheckpointError(f"{path} is not a whole safetensors file: {first_line(error)}", _FIX) from error
+
+
+def write_backbone(description: Description, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without classes.
+
+    Args:
+        description: description without classes.
+        weights: weights of the network but those of its head.
+    """
+    metadata = {KEY: json.dumps(description.to_dict())}  # a single key, because safetensors writes keys in any order
+    with atomic_write(path) as partial:
+        save_file({name: value.contiguous() for name, value in weights.items()}, partial, metadata=metadata)
 
 
 def read_config(path: Path) -> Config:

@@ -27,7 +27,7 @@ _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # 
 
 
 @dataclass(frozen=True)
-class FolderConfig:
+class StatedFacts:
     """Facts about weights that stand beside them.
 
     Attributes:
@@ -51,7 +51,7 @@ class FolderConfig:
     licence: str = UNKNOWN
 
 
-def read_folder(folder: Path) -> FolderConfig:
+def read_folder(folder: Path) -> StatedFacts:
     """The configs of a folder with weights.
 
     Raises:
@@ -74,7 +74,7 @@ def read_folder(folder: Path) -> FolderConfig:
             f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
         ) from error
     model = _model(folder, config, open_clip)
-    return FolderConfig(
+    return StatedFacts(
         {**config, **open_clip},
         model,
         "config.json",

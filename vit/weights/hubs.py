@@ -1,33 +1,30 @@
-"""Pretrained weights by name, fetched by timm, torchvision or the Hugging Face hub"""
+"""Pretrained weights by name: found in the cache, or fetched by timm, torchvision or the Hugging Face hub"""
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from torch import Tensor
 
 from vit.data.hub_errors import advice, why_not
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError, UsageError, first_line, nearest
 from vit.models.timm_import import import_timm
-from vit.weights.hub_cache import cached_file
+from vit.weights.folder import StatedFacts
 from vit.weights.licence import CARD
-from vit.weights.named_model import of_torchvision
-from vit.weights.preprocess_config import PreprocessValues
+from vit.weights.named_model import licence_of_torchvision, named_model, of_torchvision
+from vit.weights.preprocess_config import StatedPreprocess
+from vit.weights.torchvision_networks import timm_name, timm_weights
 
+FILE = "model.safetensors"
+PATIENCE = 5.0  # seconds until the hub must have answered
+_OFFLINE = "they are not in the cache, and HF_HUB_OFFLINE is set"
+_NO_ANSWER = "no answer within"
 _HF_FILES = ("*.json", CARD, "model*.safetensors", "open_clip_model.safetensors")
 _HF_FILES_PICKLED = ("*.json", CARD, "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """Weights of torchvision, with their preprocessing and class names."""
-
-    weights: dict[str, Tensor]
-    preprocess: PreprocessValues
-    class_names: tuple[str, ...]
 
 
 def from_timm(name: str) -> dict[str, Tensor]:
@@ -48,22 +45,34 @@ def from_timm(name: str) -> dict[str, Tensor]:
     return _fetch(f"timm:{name}", fetch)
 
 
-def from_torchvision(name: str) -> Fetched:
-    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1)."""
+def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
+    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1).
+
+    Those of a network that is not a ViT are in timm's names.
+    """
     from torchvision import models
 
     model_name, _, chosen = name.partition(".")
-    known = models.list_models(module=models)
-    by_weights = {models.get_model_weights(model).__name__: model for model in known if model.startswith("vit")}
-    model_name = by_weights.get(model_name, model_name)
-    if not model_name.startswith("vit") or model_name not in known:
-        raise UsageError(f"torchvision has no ViT {name!r}", nearest(name, [n for n in known if n.startswith("vit")]))
+    known = [model for model in models.list_models(module=models) if model.startswith("vit") or timm_name(model)]
+    model_name = {models.get_model_weights(model).__name__: model for model in known}.get(model_name, model_name)
+    if model_name not in known:
+        raise UsageError(f"torchvision has no network {name!r} that can be read here", nearest(name, known))
     choices = models.get_model_weights(model_name)
     if chosen and chosen not in choices.__members__:
         raise UsageError(f"torchvision's {model_name} has no weights {chosen!r}", nearest(chosen, choices.__members__))
     weights = choices[chosen] if chosen else choices.DEFAULT
-    state = _fetch(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True))
-    return Fetched(dict(state), of_torchvision(weights), tuple(weights.meta["categories"]))
+    state = dict(_fetch(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True)))
+    (image_size,) = weights.transforms().crop_size
+    model = None
+    if timm_name(model_name):
+        state, model = timm_weights(model_name, state, image_size), named_model(timm_name(model_name), image_size)
+    return state, StatedFacts(
+        model=model,
+        is_exact=True,
+        preprocess=StatedPreprocess(of_torchvision(weights), "torchvision's weights"),
+        class_names=tuple(weights.meta["categories"]),
+        licence=licence_of_torchvision(weights),
+    )
 
 
 def from_hugging_face(name: str) -> Path:
@@ -92,3 +101,95 @@ def _fetch(source: str, fetch: Callable[[], T]) -> T:
         fix = "check the name and the network connection, or download the weights and give the file"
         problem = f"{source} cannot be fetched: {why_not(error, 'model')}"
         raise ResourceError(problem, advice(error, "model", fix)) from error
+
+
+def cached_file(name: str) -> Path | None:
+    """The cached file of a model of timm, such as "deit_tiny_patch16_224.fb_in1k"; None: the cache has none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    repository = repository_of(name)
+    found = try_to_load_from_cache(repository, FILE) if repository else None
+    return Path(found) if isinstance(found, str) else None
+
+
+def published(network: str) -> str:
+    """The weights that timm takes for a network by default, as "timm:NAME"; empty: timm publishes none on the hub."""
+    import_timm()
+    import timm
+
+    config = timm.get_pretrained_cfg(network)
+    name = "" if config is None else ".".join(filter(None, (config.architecture, config.tag)))
+    return f"timm:{name}" if name and repository_of(name) else ""
+
+
+def fetch(name: str, notice: Callable[[str], None]) -> str:
+    """Have the weights of a model of timm in the cache. Returns why that is not possible, or an empty text.
+
+    A hub that does not answer costs `PATIENCE` seconds. huggingface_hub itself tries for about a minute.
+
+    Args:
+        name: name of the model and its weights.
+        notice: receives a line before a download.
+    """
+    if cached_file(name) is not None:
+        return ""
+    from huggingface_hub import constants, hf_hub_download
+
+    if constants.HF_HUB_OFFLINE:
+        return _OFFLINE
+    repository = repository_of(name)
+    size, obstacle = _asked(repository)
+    host = urlsplit(constants.ENDPOINT).hostname
+    if obstacle:
+        return f"{host}: {obstacle}"
+    notice(f"Fetching {repository} from {host}" + (f" ({size / 1e6:.0f} MB)" if size else ""))
+    try:
+        hf_hub_download(repository, FILE)
+    except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
+        return f"{host}: {first_line(error)}"
+    return ""
+
+
+def sure_obstacle(name: str) -> str:
+    """Why weights of timm on the hub are surely not available, found within a second and without timm; else empty.
+
+    Args:
+        name: name of the model and its weights, whose repository is timm/NAME.
+    """
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(f"timm/{name}", FILE), str):
+        return ""
+    if constants.HF_HUB_OFFLINE:
+        return _OFFLINE
+    _, obstacle = _asked(f"timm/{name}", patience=1.0)
+    return (
+        "" if obstacle.startswith(_NO_ANSWER) else obstacle and f"{urlsplit(constants.ENDPOINT).hostname}: {obstacle}"
+    )
+
+
+def repository_of(name: str) -> str:
+    """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
+    import_timm()
+    import timm
+
+    config = timm.get_pretrained_cfg(name)
+    return str(config.hf_hub_id) if config is not None and config.hf_hub_id and not config.custom_load else ""
+
+
+def _asked(repository: str, patience: float = PATIENCE) -> tuple[int | None, str]:
+    """(bytes of the file, obstacle) as the hub says within `patience` seconds; an empty obstacle: the file is there."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    answers: list[tuple[int | None, str]] = []
+
+    def ask() -> None:
+        try:
+            answers.append((get_hf_file_metadata(hf_hub_url(repository, FILE), timeout=patience).size, ""))
+        except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
+            answers.append((None, first_line(error)))
+
+    thread = threading.Thread(target=ask, daemon=True)  # looking up a name ignores the timeout
+    thread.start()
+    thread.join(patience)
+    return answers[0] if answers else (None, f"{_NO_ANSWER} {patience:.0f} seconds")

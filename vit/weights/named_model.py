@@ -3,14 +3,16 @@
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from vit.models.network_names import timm_names
 from vit.models.timm_import import import_timm
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Weights
+from vit.weights.licence import UNKNOWN
 from vit.weights.preprocess_config import PreprocessValues
 
-LICENCE = "bsd-3-clause"  # of torchvision and its weights, as timm states it of the same files
+_TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licences of torchvision's weights, and of those of SWAG
 _USUAL = {  # end of a tensor's name: usual networks that have it
     "layer1.0.conv1.weight": ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d"),
     "blocks.0.0.conv_dw.weight": ("efficientnet_b0", "efficientnet_b3", "mobilenetv2_100", "mobilenetv3_large_100"),
@@ -30,12 +32,14 @@ class PublishedFile:
         library: "timm" or "torchvision".
         preprocess: torchvision's preprocessing of these weights; {}: timm's configuration has it.
         class_names: names of the classes; None: unknown.
+        licence: licence of the weights; "not stated": timm's configuration has it.
     """
 
     model: str
     library: str
     preprocess: PreprocessValues
     class_names: tuple[str, ...] | None = None
+    licence: str = UNKNOWN
 
 
 def named_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:
@@ -105,7 +109,8 @@ def published_file(file_name: str) -> PublishedFile | None:
     for model in models.list_models(module=models):
         for weights in models.get_model_weights(model):
             if weights.url.rpartition("/")[2].rpartition(".")[0] == stem:
-                return PublishedFile(model, "torchvision", of_torchvision(weights), tuple(weights.meta["categories"]))
+                names, licence = tuple(weights.meta["categories"]), licence_of_torchvision(weights)
+                return PublishedFile(model, "torchvision", of_torchvision(weights), names, licence)
     import_timm()
     import timm
 
@@ -116,9 +121,14 @@ def published_file(file_name: str) -> PublishedFile | None:
     return None
 
 
-def of_torchvision(weights: object) -> PreprocessValues:
+def licence_of_torchvision(weights: Any) -> str:
+    """The licence of a set of torchvision's weights. Those with a licence of their own are all of SWAG."""
+    return _SWAG if "license" in weights.meta else _TORCHVISION
+
+
+def of_torchvision(weights: Any) -> PreprocessValues:
     """The preprocessing of a set of torchvision's weights."""
-    seen = weights.transforms()  # type: ignore[attr-defined]
+    seen = weights.transforms()
     return {
         "mean": tuple(seen.mean),
         "std": tuple(seen.std),

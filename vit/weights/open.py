@@ -15,7 +15,7 @@ from vit.errors import CheckpointError, first_line
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
-from vit.weights.folder import FolderConfig, read_folder
+from vit.weights.folder import StatedFacts, read_folder
 from vit.weights.formats import eva
 from vit.weights.formats.detect import NetworkOfTimmError, convert_weights, describe_names
 from vit.weights.formats.shapes import published_heads
@@ -24,7 +24,6 @@ from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.licence import UNKNOWN, licence_of
 from vit.weights.named_model import (
-    LICENCE,
     is_of_timm,
     is_published,
     named_model,
@@ -33,14 +32,14 @@ from vit.weights.named_model import (
     usual_networks,
 )
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_settings, from_timm_config
-from vit.weights.pretrained import PREPROCESSING, OwnNetwork, Pretrained, imagenet_classes
+from vit.weights.pretrained import PREPROCESSING, OwnNetwork, PretrainedWeights, imagenet_classes
 from vit.weights.trainer_file import State, check_state, describe_choice
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
 _OTHER_NETWORK = "give the name of its own network: --network NAME ('vit models' lists all)"
 
 
-def open_pretrained(source: str, network: str | None = None, state: State | None = None) -> Pretrained:
+def open_pretrained(source: str, network: str | None = None, state: State | None = None) -> PretrainedWeights:
     """Weights of a file, a folder, a run, or a library's model by its name.
 
     Args:
@@ -55,12 +54,10 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
     """
     library, _, name = source.partition(":")
     if library == "timm":
-        return _foreign(source, WeightsFile(from_timm(name)), FolderConfig(model=named_model(name), is_exact=True))
+        return _foreign(source, WeightsFile(from_timm(name)), StatedFacts(model=named_model(name), is_exact=True))
     if library == "torchvision":
-        fetched = from_torchvision(name)
-        stated = StatedPreprocess(fetched.preprocess, "torchvision's weights")
-        told = FolderConfig(is_exact=True, preprocess=stated, class_names=fetched.class_names)
-        return _foreign(source, WeightsFile(fetched.weights), told)
+        weights, facts = from_torchvision(name)
+        return _foreign(source, WeightsFile(weights), facts)
     path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
     if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
         found = _foreign(source, read_weights_file(path, state), read_folder(path), state)
@@ -72,10 +69,10 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
     if path.suffix == ".safetensors" and path.is_file() and KEY in (metadata := read_metadata(path)):
         return _exported(source, path, metadata[KEY])
     file = read_weights_file(path, state)
-    return _foreign(source, file, _told_of(path, file, network), state)
+    return _foreign(source, file, _facts_of(path, file, network), state)
 
 
-def _told_of(path: Path, file: WeightsFile, network: str | None) -> FolderConfig:
+def _facts_of(path: Path, file: WeightsFile, network: str | None) -> StatedFacts:
     """What a file, its name and the user say of its weights."""
     published, stated = published_file(path.name), file.stated
     candidates = [(published.model, "")] if published is not None else []
@@ -93,25 +90,24 @@ def _told_of(path: Path, file: WeightsFile, network: str | None) -> FolderConfig
     if preprocess is None and published is not None and published.preprocess:
         preprocess = StatedPreprocess(published.preprocess, "torchvision's weights")
     names = stated.class_names or (None if published is None else published.class_names)
-    licence = LICENCE if published is not None and published.library == "torchvision" else UNKNOWN
-    return FolderConfig(
+    return StatedFacts(
         model=model,
         named_by=named_by,
         is_exact=is_exact,
         preprocess=preprocess,
         class_names=names,
-        licence=licence,
+        licence=UNKNOWN if published is None else published.licence,
     )
 
 
-def _checkpoint(source: str, path: Path) -> Pretrained:
+def _checkpoint(source: str, path: Path) -> PretrainedWeights:
     """A checkpoint of ours: its description says everything."""
     description, weights = read_described(path)
     expected_weights(description, len(weights), path)
     return _described(source, "vit", weights, description, "the checkpoint")
 
 
-def _exported(source: str, path: Path, words: str) -> Pretrained:
+def _exported(source: str, path: Path, words: str) -> PretrainedWeights:
     """A file of `vit export`: its description says everything but how tensors are held."""
     description, weights = _description(path, words), read_weights_file(path).weights
     expected_weights(description, len(weights), path)
@@ -130,7 +126,7 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     return replace(found, network=network)
 
 
-def _with_own_rules(found: Pretrained, path: Path) -> Pretrained:
+def _with_own_rules(found: PretrainedWeights, path: Path) -> PretrainedWeights:
     """The weights of a folder with the thresholds and scores that `vit export` wrote into their file, if it did."""
     if not path.is_file() or KEY not in (metadata := read_metadata(path)):
         return found
@@ -154,7 +150,9 @@ def _description(path: Path, words: str) -> Description:
     return read_description(plain, path, "export it again")
 
 
-def _described(source: str, format: str, weights: Weights, description: Description, told_by: str) -> Pretrained:
+def _described(
+    source: str, format: str, weights: Weights, description: Description, stated_by: str
+) -> PretrainedWeights:
     preprocess, class_names = description.preprocess, description.class_names
     values: PreprocessValues = {
         "crop_fraction": preprocess.crop_fraction,
@@ -168,20 +166,20 @@ def _described(source: str, format: str, weights: Weights, description: Descript
     if preprocess.channels != COLORS:
         values["channels"] = preprocess.channels
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
-    return Pretrained(
-        source, format, weights, len(class_names), class_names, values, told_by, network=network,
+    return PretrainedWeights(
+        source, format, weights, len(class_names), class_names, values, stated_by, network=network,
         multilabel=description.multilabel, temperature=description.temperature,
         validation_scores=description.validation_scores, licence=description.licence or UNKNOWN,
     )  # fmt: skip
 
 
-def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | None = None) -> Pretrained:
+def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | None = None) -> PretrainedWeights:
     """Foreign weights with what a library or a config says of them, else with the defaults of their format."""
-    model = told.model
+    model = facts.model
     if model is not None and model.options is None:
-        return _of_timm(source, file, model, told, state)
+        return _of_timm(source, file, model, facts, state)
     try:
-        matched = convert_weights(file.weights, told.config, state)
+        matched = convert_weights(file.weights, facts.config, state)
     except NetworkOfTimmError as error:
         raise CheckpointError(f"{source}: {error}", error.fix) from error
     except ValueError as error:
@@ -199,25 +197,25 @@ def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | 
     found, converted, prefix = matched
     check_state((file.place, prefix), state, source)
     named = _options_of_model(model, converted)
-    if model is not None and named is None and told.named_by:
+    if model is not None and named is None and facts.named_by:
         raise CheckpointError(
-            f"{source}: its tensors are not those of {model.name}, which {told.named_by} names", _OTHER_NETWORK
+            f"{source}: its tensors are not those of {model.name}, which {facts.named_by} names", _OTHER_NETWORK
         )
-    if converted.doubt and named is None and not told.is_exact:
+    if converted.doubt and named is None and not facts.is_exact:
         raise CheckpointError(
             f"{source}: names and shapes fit a plain ViT, and {converted.doubt} as well",
             "rename the file as timm names the model, or give --network NAME, a folder with timm's config.json, or "
             "timm:NAME",
         )
     about = model if named is not None else None
-    stated, guessed = _preprocess(told, about, StatedPreprocess(converted.preprocess, f"usual for {found.name} files"))
+    stated, guessed = _preprocess(facts, about, StatedPreprocess(converted.preprocess, f"usual for {found.name} files"))
     head = converted.weights.get("head.weight")
     num_classes = 0 if head is None else len(head)
-    class_names, assumed = _class_names(told, num_classes)
+    class_names, assumed = _class_names(facts, num_classes)
     options: dict[str, Value] = {**converted.options, **(named or {})}
-    if told.is_exact and model is None:
+    if facts.is_exact and model is None:
         options.setdefault("num_heads", published_heads(converted.weights["blocks.0.attn.qkv.weight"].shape[-1]))
-    return Pretrained(
+    return PretrainedWeights(
         source,
         found.name,
         converted.weights,
@@ -229,8 +227,8 @@ def _foreign(source: str, file: WeightsFile, told: FolderConfig, state: State | 
         options=options,
         image_size=about.image_size if about is not None else None,
         undecided=converted.undecided,
-        multilabel=unfitted_rules(told.task, num_classes) if num_classes else None,
-        licence=_licence(told, about),
+        multilabel=unfitted_rules(facts.task, num_classes) if num_classes else None,
+        licence=_licence(facts, about),
         choice=file.choice or describe_choice(prefix, ()),
         guessed=(*guessed, *assumed),
     )
@@ -247,22 +245,24 @@ def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str
     return {**named, "activation": named.get("activation", converted.options.get("activation", "gelu"))}
 
 
-def _of_timm(source: str, file: WeightsFile, model: TimmModel, told: FolderConfig, state: State | None) -> Pretrained:
+def _of_timm(
+    source: str, file: WeightsFile, model: TimmModel, facts: StatedFacts, state: State | None
+) -> PretrainedWeights:
     """Weights of a model of timm that is not a plain ViT: timm's own network computes with them."""
     try:
         own = model.weights_of(file.weights, state)
     except ValueError as error:
-        if told.named_by:
-            problem = f"{source}: its tensors are not those of {model.name}, which {told.named_by} names: {error}"
+        if facts.named_by:
+            problem = f"{source}: its tensors are not those of {model.name}, which {facts.named_by} names: {error}"
             raise CheckpointError(problem, _OTHER_NETWORK) from error
         raise CheckpointError(
             f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
             f"rename the file if it is another network, or give timm:{model.name}",
         ) from error
     check_state((file.place, own.prefix), state, source)
-    stated, guessed = _preprocess(told, model, None)
-    class_names, assumed = _class_names(told, own.num_classes)
-    return Pretrained(
+    stated, guessed = _preprocess(facts, model, None)
+    class_names, assumed = _class_names(facts, own.num_classes)
+    return PretrainedWeights(
         source,
         "timm",
         {f"{_PREFIX}{key}": value for key, value in own.weights.items()},
@@ -272,14 +272,14 @@ def _of_timm(source: str, file: WeightsFile, model: TimmModel, told: FolderConfi
         stated.source,
         own.dropped,
         network=OwnNetwork(model.name, model.image_size),
-        licence=_licence(told, model),
+        licence=_licence(facts, model),
         choice=file.choice or describe_choice(own.prefix, ()),
         guessed=(*guessed, *assumed),
     )
 
 
 def _preprocess(
-    told: FolderConfig, model: TimmModel | None, usual: StatedPreprocess | None
+    facts: StatedFacts, model: TimmModel | None, usual: StatedPreprocess | None
 ) -> tuple[StatedPreprocess, tuple[str, ...]]:
     """(the preprocessing, names of its values that are guesses).
 
@@ -287,40 +287,40 @@ def _preprocess(
         model: model of timm whose configuration has values where nothing else states them.
         usual: preprocessing of the format; None: `model` is not None.
     """
-    if told.preprocess is not None and told.preprocess.values.keys() >= set(PREPROCESSING):
-        return told.preprocess, ()
+    if facts.preprocess is not None and facts.preprocess.values.keys() >= set(PREPROCESSING):
+        return facts.preprocess, ()
     if model is not None:
-        usual = StatedPreprocess(from_timm_config(model.config), _told_by(model))
+        usual = StatedPreprocess(from_timm_config(model.config), _timm_source(model))
     assert usual is not None
-    if model is not None and told.is_exact and told.preprocess is None:
+    if model is not None and facts.is_exact and facts.preprocess is None:
         return usual, ()
-    if told.preprocess is None:
+    if facts.preprocess is None:
         return usual, PREPROCESSING
-    stated, values = told.preprocess, {**usual.values, **told.preprocess.values}
+    stated, values = facts.preprocess, {**usual.values, **facts.preprocess.values}
     guessed = tuple(name for name in PREPROCESSING if name not in stated.values)
     return StatedPreprocess(cast(PreprocessValues, values), f"{stated.source}, else {usual.source}"), guessed
 
 
-def _told_by(model: TimmModel) -> str:
+def _timm_source(model: TimmModel) -> str:
     """timm's words for a preprocessing, with the tag of the weights: timm has one where a file's name has none."""
     tag = model.config.get("tag")
     return f"timm's configuration of {model.name}" + f".{tag}" * bool(tag)
 
 
-def _licence(told: FolderConfig, model: TimmModel | None) -> str:
+def _licence(facts: StatedFacts, model: TimmModel | None) -> str:
     """The licence on the card beside the weights; of published weights without a card, the one that timm states."""
-    return licence_of(model) if told.licence == UNKNOWN and told.is_exact else told.licence
+    return licence_of(model) if facts.licence == UNKNOWN and facts.is_exact else facts.licence
 
 
-def _class_names(told: FolderConfig, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """(class names, ("class_names",) where they are a guess).
 
     A list of another length than the classifier is not used. Without a list, 1,000 outputs are taken for ImageNet's.
     """
-    names = told.class_names
+    names = facts.class_names
     if names and len(names) == num_classes:
         return names, ()
     if names and num_classes:
         return None, ("class_names",)
     names = imagenet_classes(num_classes)
-    return names, () if names is None or told.is_exact else ("class_names",)
+    return names, () if names is None or facts.is_exact else ("class_names",)

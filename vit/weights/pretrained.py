@@ -61,7 +61,7 @@ class FilledNetwork:
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedWeights:
     """Weights to start from.
 
     Attributes:
@@ -110,13 +110,13 @@ class Pretrained:
         Args:
             given: names that the user has given values for: "num_heads", "mean", "class_names", ...
         """
-        told: list[str] = []
+        guesses: list[str] = []
         if self.network is None and "num_heads" not in given:
             with suppress(CheckpointError):
-                told += [guess] if (guess := self._shown({}).guess) else []
+                guesses += [guess] if (guess := self._shown({}).guess) else []
         words = {"class_names": f"class names ({'of ImageNet' if self.class_names else 'numbers: the list differs'})"}
-        told += [words.get(name, name) for name in self.guessed if name not in given]
-        return ", ".join(told)
+        guesses += [words.get(name, name) for name in self.guessed if name not in given]
+        return ", ".join(guesses)
 
     def guesses_of_training(self, network: Network, used: Preprocess) -> str:
         """`guesses` of a training from these weights, without what the user has replaced."""
@@ -127,7 +127,7 @@ class Pretrained:
                 given |= set() if is_usual else {"num_heads"}
         return self.guesses(given)
 
-    def with_preprocess(self, given: Mapping[str, object]) -> "Pretrained":
+    def with_preprocess(self, given: Mapping[str, object]) -> "PretrainedWeights":
         """The same weights with values of `Preprocess` that the user gives.
 
         Raises:

@@ -97,7 +97,7 @@ def test_a_refusal_is_not_tried_again(server, fault, said):
 def test_a_lasting_fault_is_an_error(server):
     train = images(server)
     server.fault = lambda path, number: "503"
-    with pytest.raises(DataError, match=r"t\.parquet does not come after 5 attempts.*503"):
+    with pytest.raises(DataError, match=r"t\.parquet cannot be read \(5 attempts\).*503"):
         train.encoded(0)
 
 

@@ -2,8 +2,6 @@
 
 import os
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -92,40 +90,8 @@ def test_the_environment_names_folder_and_size(tmp_path, monkeypatch):
         PartCache.of_machine()
 
 
-def test_processes_divide_what_they_fetch(tmp_path):
-    """Each content is fetched once, by one of four threads that stand for processes and want all of it."""
-    fetched = []
-
-    def work():
-        cache = PartCache(tmp_path, 10**6)
-
-        def fetch(numbers):
-            time.sleep(0.01)
-            fetched.extend(numbers)
-            for number in numbers:
-                cache.put(key(number), bytes([number]))
-
-        cache.fill({key(number): number for number in range(40)}, fetch)
-        assert all(cache.get(key(number)) == bytes([number]) for number in range(40))
-
-    with ThreadPoolExecutor(4) as pool:
-        for worker in [pool.submit(work) for _ in range(4)]:
-            worker.result()
-    assert sorted(fetched) == list(range(40)) and not list(tmp_path.glob("*/.*"))
-
-
-def test_the_claim_of_a_killed_process_ends(tmp_path, monkeypatch):
+def test_only_what_is_missing_is_fetched(tmp_path):
     cache, fetched = PartCache(tmp_path, 10**6), []
-    assert cache._claim(key(1)) and not cache._claim(key(1))
-    monkeypatch.setattr("vit.extras.s3.cache._CLAIM_SECONDS", 0.1)
-    cache.fill({key(1): 1}, fetched.append)
-    assert fetched == [[1]] and not list(tmp_path.glob("*/.*"))
-
-
-def test_a_fetch_that_fails_ends_its_claims(tmp_path):
-    def fail(numbers):
-        raise ConnectionError
-
-    with pytest.raises(ConnectionError):
-        PartCache(tmp_path, 10**6).fill({key(1): 1, key(2): 2}, fail)
-    assert not list(tmp_path.glob("*/.*"))
+    cache.put(key(3), b"abc")
+    cache.fill({key(number): number for number in range(20)}, fetched.extend)
+    assert fetched == [number for number in range(20) if number != 3]

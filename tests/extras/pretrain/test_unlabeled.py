@@ -37,9 +37,9 @@ def test_images_lie_at_any_depth_and_pictures_of_runs_are_none(albums):
 
 
 def test_class_folders_are_labels_unless_they_are_not_wanted(colors):
-    labeled, unlabelled = open_images(str(colors)), open_images(str(colors), labels="none")
-    assert labeled.class_names == ("blue", "green", "red") and unlabelled.class_names == ()
-    assert sorted(labeled.splits["train"].paths) == list(unlabelled.splits["train"].paths)
+    labeled, unlabeled = open_images(str(colors)), open_images(str(colors), labels="none")
+    assert labeled.class_names == ("blue", "green", "red") and unlabeled.class_names == ()
+    assert sorted(labeled.splits["train"].paths) == list(unlabeled.splits["train"].paths)
 
 
 def test_a_table_of_paths_needs_no_labels(colors):
@@ -117,7 +117,7 @@ def test_a_folder_without_images_is_refused(tmp_path):
 
 @pytest.mark.faults("L2")
 def test_a_folder_of_further_images_that_does_not_exist_is_refused(colors, tmp_path):
-    with pytest.raises(DataError, match=r"--data.unlabelled .*nowhere: there is no such folder"):
+    with pytest.raises(DataError, match=r"--data.unlabeled .*nowhere: there is no such folder"):
         with_more_images(open_images(str(colors)), str(tmp_path / "nowhere"))
 
 

@@ -1,7 +1,9 @@
 """The queue of a service: bounded, in order, and an error reaches everyone who waits."""
 
+import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +26,12 @@ def test_sets_with_a_random_step_are_those_of_predict_in_any_order(digits_run, d
     files = sorted(map(str, folder.glob("*/*.png")))
     expected = {row.path: row.labels for row in model.predict_files(files)}
     assert len(set(map(len, expected.values()))) > 1
-    batcher = Batcher(model, 1, max_batch, 0.05, 100, on_failure=lambda: None)
-    answers = [batcher.submit([path], [Path(path).read_bytes()]) for path in reversed(files)]
-    found = [answer.result(60)[0] for answer in answers]
+    batcher = Batcher(model, 1, max_batch, 100, on_failure=lambda: None)
+
+    async def ask():
+        return await asyncio.gather(*(batcher.rows([path], [Path(path).read_bytes()]) for path in reversed(files)))
+
+    found = [rows[0] for rows in asyncio.run(ask())]
     batcher.close()
     assert {row.path: row.labels for row in found} == expected
     in_memory = [next(model.predict(np.asarray(Image.open(path)))).labels for path in files]
@@ -56,88 +61,114 @@ def slow(monkeypatch):
     return Slow()
 
 
-def batcher_of(slow, on_failure=lambda: None, **options):
-    return Batcher(slow, 1, **{"max_batch": 4, "window": 0.2, "max_waiting": 3, **options}, on_failure=on_failure)
+def run(slow, ask, on_failure=lambda: None, **options):
+    """Let a coroutine ask a batcher."""
+    batcher = Batcher(slow, 1, **{"max_batch": 4, "max_waiting": 4, **options}, on_failure=on_failure)
+    try:
+        return asyncio.run(asyncio.wait_for(ask(batcher), 60))
+    finally:
+        slow.go.set()
+        batcher.close()
 
 
-def test_requests_are_computed_together_and_each_gets_its_own_rows(slow):
-    slow.go.set()
-    batcher = batcher_of(slow)
-    first, second = batcher.submit(["a", "b"], [b"1", b"2"]), batcher.submit(["c"], [b"3"])
-    assert [(row.path, row.label) for row in first.result(20)] == [("a", "1"), ("b", "2")]
-    assert [(row.path, row.label) for row in second.result(20)] == [("c", "3")]
-    assert len(slow.batches) == 1 and sorted(slow.batches[0]) == [b"1", b"2", b"3"]
-    batcher.close()
+def started(batcher, name, images, pixels=0):
+    """A request of equal images, which has begun."""
+    return asyncio.ensure_future(batcher.rows([name] * len(images), images, pixels))
+
+
+def test_what_is_decoded_meanwhile_is_computed_together_and_each_gets_its_own_rows(slow):
+    async def ask(batcher):
+        tasks = [started(batcher, "0", [b"0"])]
+        await asyncio.sleep(0.3)  # the first is being computed
+        tasks += [started(batcher, "a", [b"1", b"2"]), started(batcher, "c", [b"3"])]
+        await asyncio.sleep(0.3)
+        slow.go.set()
+        return await asyncio.gather(*tasks)
+
+    _, first, second = run(slow, ask)
+    assert [(row.path, row.label) for row in (*first, *second)] == [("a", "1"), ("a", "2"), ("c", "3")]
+    assert slow.batches[0] == [b"0"] and sorted(slow.batches[1]) == [b"1", b"2", b"3"]
 
 
 @pytest.mark.faults("V6")
 def test_a_full_queue_refuses_and_a_cancelled_request_is_not_computed(slow):
-    batcher = batcher_of(slow, max_batch=1)
-    answers = [batcher.submit(["0"], [b"0"])]
-    time.sleep(0.2)  # the first is being computed
-    answers += [batcher.submit([f"{number}"], [f"{number}".encode()]) for number in (1, 2, 3)]
-    with pytest.raises(FullError):
-        batcher.submit(["4"], [b"4"])
-    assert batcher.num_waiting == 3
-    answers[2].cancel()
-    slow.go.set()
-    assert [answer.result(20)[0].label for answer in answers if not answer.cancelled()] == ["0", "1", "3"]
-    batcher.close()
+    async def ask(batcher):
+        tasks = [started(batcher, "0", [b"0"])]
+        await asyncio.sleep(0.3)
+        tasks += [started(batcher, number, [number.encode()]) for number in "123"]
+        await asyncio.sleep(0.3)
+        with pytest.raises(FullError):
+            await batcher.rows(["4"], [b"4"])
+        assert batcher.num_waiting == 4
+        tasks.pop(2).cancel()
+        await asyncio.sleep(0)
+        slow.go.set()
+        return [rows[0].label for rows in await asyncio.gather(*tasks)]
+
+    assert run(slow, ask, max_batch=1) == ["0", "1", "3"]
     assert [b"2"] not in slow.batches
 
 
 @pytest.mark.faults("V6")
 def test_a_full_service_says_when_to_come_again(slow):
-    batcher = batcher_of(slow, max_batch=1, max_waiting=1)
-    client = TestClient(create_app(batcher, Limits(1000, 0.3)))
-    assert client.post("/predict", content=b"a").status_code == 504, "no answer in time"
-    waiting = batcher.submit(["b"], [b"b"])
-    answer = client.post("/predict", content=b"a")
-    assert answer.status_code == 503 and answer.headers["Retry-After"] == "1"
-    waiting.cancel()
-    assert batcher.num_waiting == 0, "whoever has gone leaves room"
-    slow.go.set()
+    batcher = Batcher(slow, 1, 1, 1, on_failure=lambda: None)
+    with TestClient(create_app(batcher, Limits(1000, 1))) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/predict", content=b"a")
+        until = time.monotonic() + 20
+        while not batcher.num_waiting and time.monotonic() < until:
+            time.sleep(0.01)
+        answer = client.post("/predict", content=b"b")
+        assert answer.status_code == 503 and answer.headers["Retry-After"] == "1"
+        assert first.result(20).status_code == 504, "no answer in time"
+        while batcher.num_waiting and time.monotonic() < until:
+            time.sleep(0.01)
+        assert batcher.num_waiting == 0, "whoever has gone leaves room"
+        slow.go.set()
     batcher.close()
 
 
 @pytest.mark.faults("V7")
 def test_a_model_that_fails_ends_the_service_and_tells_everyone(slow):
     ended = threading.Event()
-    batcher = batcher_of(slow, ended.set, max_batch=1)
-    client = TestClient(create_app(batcher, Limits(1000, 20)))
-    assert client.get("/health").status_code == 200
-    failing, waiting = batcher.submit(["a"], [b"bad"]), batcher.submit(["b"], [b"1"])
-    slow.go.set()
-    for answer in (failing, waiting):
-        with pytest.raises(RuntimeError, match="out of order"):
-            answer.result(20)
-    assert ended.wait(20) and client.get("/health").status_code == 503
-    answer = client.post("/predict", content=b"1")
-    assert answer.status_code == 503 and "the model has failed" in answer.json()["error"]
+    batcher = Batcher(slow, 1, 1, 4, on_failure=ended.set)
+    with TestClient(create_app(batcher, Limits(1000, 20))) as client, ThreadPoolExecutor(2) as pool:
+        assert client.get("/health").status_code == 200
+        tasks = [pool.submit(client.post, "/predict", content=content) for content in (b"bad", b"bad")]
+        until = time.monotonic() + 20
+        while batcher.num_waiting < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        slow.go.set()
+        for task in tasks:
+            answer = task.result(20)
+            assert answer.status_code == 503 and "the model has failed: RuntimeError" in answer.json()["error"]
+        assert ended.is_set() and client.get("/health").status_code == 503
+        assert client.post("/predict", content=b"1").status_code == 503
+    batcher.close()
 
 
 @pytest.mark.faults("V8")
 def test_a_client_that_has_gone_is_not_decoded_for_and_holds_no_one(slow, monkeypatch):
     """One request of many slow images, and a small one behind it."""
-    begun, go = [], threading.Event()
+    begun = []
 
     def read(key, preprocess, name, reader):
         begun.append(reader.read(key))
-        go.wait(0 if reader.read(key) == b"small" else 0.2)
+        time.sleep(0 if reader.read(key) == b"small" else 0.2)
         return reader.read(key)
+
+    async def ask(batcher):
+        large = started(batcher, "l", [b"large"] * 500)
+        rows = await batcher.rows(["s"], [b"small"])
+        assert rows[0].label == "small" and begun.count(b"large") < 50
+        large.cancel()
+        await asyncio.sleep(0.5)
+        count = begun.count(b"large")
+        await asyncio.sleep(1)
+        assert begun.count(b"large") == count < 60 and batcher.num_waiting == 0
 
     monkeypatch.setattr("vit.extras.serve.batching.read_input", read)
     slow.go.set()
-    batcher = batcher_of(slow)
-    large = batcher.submit(["l"] * 500, [b"large"] * 500)
-    small = batcher.submit(["s"], [b"small"])
-    assert small.result(10)[0].label == "small" and begun.count(b"large") < 50
-    large.cancel()
-    time.sleep(0.5)
-    count = begun.count(b"large")
-    time.sleep(1)
-    assert begun.count(b"large") == count < 60 and batcher.num_waiting == 0
-    batcher.close()
+    run(slow, ask)
 
 
 @pytest.mark.faults("V8")
@@ -148,15 +179,18 @@ def test_pixels_that_wait_are_bounded(slow, monkeypatch):
         may_decode.wait(20)
         return reader.read(key)
 
+    async def ask(batcher):
+        half = MAX_WAITING_PIXELS // 2 + 1
+        first = started(batcher, "a", [b"a"], half)
+        await asyncio.sleep(0.1)
+        with pytest.raises(FullError):
+            await batcher.rows(["b"], [b"b"], half)
+        first.cancel()
+        await asyncio.sleep(0)
+        second = started(batcher, "b", [b"b"], half)
+        may_decode.set()
+        slow.go.set()
+        assert (await second)[0].label == "b"
+
     monkeypatch.setattr("vit.extras.serve.batching.read_input", read)
-    batcher = batcher_of(slow, max_batch=1, max_waiting=100)
-    half = MAX_WAITING_PIXELS // 2 + 1
-    first = batcher.submit(["a"], [b"a"], half)
-    with pytest.raises(FullError):
-        batcher.submit(["b"], [b"b"], half)
-    first.cancel()
-    second = batcher.submit(["b"], [b"b"], half)
-    may_decode.set()
-    slow.go.set()
-    assert second.result(20)[0].label == "b"
-    batcher.close()
+    run(slow, ask)

@@ -14,7 +14,7 @@ from tests.export.conftest import make
 from tests.processes import environment
 from vit.checkpoints.format import checkpoint_content
 from vit.errors import CheckpointError, UsageError
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Engine
 from vit.inference.engines import openvino_library, openvino_model
 from vit.inference.engines.openvino_engine import OpenVinoEngine
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def made() -> Trained:
+def made() -> LoadedModel:
     return make("vit", temperature=2.0)
 
 

@@ -9,7 +9,7 @@ from vit.models.spec import create_network
 from vit.tasks.single_label_loss import TrainingLoss
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.non_finite import NonFinite
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 from vit.training.recipes.recipe import OptimConfig
 
 

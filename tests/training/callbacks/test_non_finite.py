@@ -11,9 +11,9 @@ from tests.runs import run_folder
 from vit.checkpoints.run import RunDirectory
 from vit.errors import DivergedError
 from vit.models.spec import create_network
-from vit.training import trainer
+from vit.training import loop
 from vit.training.callbacks.non_finite import NonFinite
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 from vit.training.optim import make_optimizer
 from vit.training.recipes.recipe import OptimConfig
 
@@ -52,7 +52,7 @@ def test_the_error_names_the_rate_of_the_recipe_not_that_of_the_lowest_layer():
 def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, colors, tmp_path, monkeypatch):
     """float16 and its scaler are PyTorch's own, on a CPU, where the command line refuses float16."""
     scaler = torch.amp.GradScaler("cpu")
-    make, configure = trainer._checked_trainer, Classifier.configure_optimizers
+    make, configure = loop.Trainer, Classifier.configure_optimizers
 
     def in_float16(plugins, precision, **settings):
         return make(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler)], **settings)
@@ -62,7 +62,7 @@ def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, co
             weight.register_hook(lambda gradient: torch.full_like(gradient, float("inf")))
         return configure(classifier)
 
-    monkeypatch.setattr(trainer, "_checked_trainer", in_float16)
+    monkeypatch.setattr(loop, "Trainer", in_float16)
     monkeypatch.setattr(Classifier, "configure_optimizers", overflowing)
     options = ("--network", "vit_nano_patch2_8", "--epochs", 11, "--batch_size", 6, "--augment", "none")
     command = ("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
@@ -76,13 +76,13 @@ def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, co
 
 @pytest.mark.faults("N3", simulated="the first scale is high; float16 and its scaler are PyTorch's own, on a CPU")
 def test_steps_that_float16_leaves_out_are_in_the_result(vit, colors, tmp_path, monkeypatch):
-    make = trainer._checked_trainer
+    make = loop.Trainer
 
     def in_float16(plugins, precision, **settings):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**28)  # too high at first
         return make(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler)], **settings)
 
-    monkeypatch.setattr(trainer, "_checked_trainer", in_float16)
+    monkeypatch.setattr(loop, "Trainer", in_float16)
     options = ("--network", "vit_nano_patch2_8", "--epochs", 8, "--batch_size", 6, "--augment", "none")
     answer = vit("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
     assert answer.code == 0, answer.err

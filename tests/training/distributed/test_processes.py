@@ -8,7 +8,7 @@ import torch
 
 from vit.errors import ProcessesError
 from vit.training.distributed import processes
-from vit.training.distributed.processes import together
+from vit.training.distributed.processes import lost_process_explained
 from vit.training.signals import Stop
 
 
@@ -26,7 +26,10 @@ def trainer(*children):
     (RuntimeError("a bug"), (143,)),
 ])  # fmt: skip
 def test_the_loss_of_another_process_is_one_error(error, children):
-    with pytest.raises(ProcessesError, match="has ended, or cannot be reached") as caught, together(trainer(*children)):
+    with (
+        pytest.raises(ProcessesError, match="has ended, or cannot be reached") as caught,
+        lost_process_explained(trainer(*children)),
+    ):
         raise error
     assert caught.value.code == 8
 
@@ -39,7 +42,7 @@ def test_the_loss_of_another_process_is_one_error(error, children):
     (Stop(2, step=7), (8,)),  # the child had agreed to end, too
 ])  # fmt: skip
 def test_other_errors_stay_what_they_are(error, children):
-    with pytest.raises(type(error)) as caught, together(trainer(*children)):
+    with pytest.raises(type(error)) as caught, lost_process_explained(trainer(*children)):
         raise error
     assert caught.value is error
 

@@ -9,7 +9,7 @@ from vit.commands.train import run_trials
 from vit.commands.train_options import read_words
 from vit.console import Reporter
 from vit.errors import ResourceError
-from vit.training.classifier import Classifier
+from vit.training.loop import Classifier
 from vit.training.planning.plan import make_plan
 
 OPTIONS = ("--network", "vit_nano_patch2_8", "--precision", "32-true", "--batch_size", "auto", "--epochs", "2",

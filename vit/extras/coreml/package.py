@@ -20,7 +20,7 @@ from vit.errors import CheckpointError, UsageError, first_line
 from vit.export.format import Classify, Format, check_pictures, description_text
 from vit.export.quiet import quiet
 from vit.inference.activation import probabilities_of
-from vit.inference.deployed import Trained, input_words, notes
+from vit.inference.deployment import LoadedModel, describe_input, notes
 
 if TYPE_CHECKING:
     from coremltools.models import MLModel
@@ -35,10 +35,12 @@ class CoreMlPackage(Format):
     """An ML program in float32 with an image as input, as Xcode and the Vision framework expect one."""
 
     ending = ".mlpackage"
+    imports = "import coremltools"
+    library = "coreml"
     packages = ("coremltools",)
     extra = "coreml"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "Core ML")
         with quiet(), contextlib.redirect_stderr(io.StringIO()):  # its bars of progress ignore what was asked for
             model = _converted(trained)
@@ -46,13 +48,13 @@ class CoreMlPackage(Format):
             for key, text in {
                 "vit": description_text(trained.description),
                 **notes(trained),
-                "input": _picture_words(trained),
+                "input": _describe_picture(trained),
             }.items():
                 model.user_defined_metadata[key] = text
             model.save(str(path))
         (path / _DEBUG_FILE).unlink(missing_ok=True)
 
-    def structure(self, trained: Trained, path: Path) -> str:
+    def structure(self, trained: LoadedModel, path: Path) -> str:
         with quiet():
             import coremltools
 
@@ -60,9 +62,9 @@ class CoreMlPackage(Format):
             arrays = _arrays(spec, path)
         side, names = trained.network.image_size, trained.description.class_names
         (image,) = spec.description.input
-        found = image.type.imageType
-        if (image.name, found.width, found.height) != (INPUT, side, side):
-            raise CheckpointError(f"the input is {image.name}, {found.width} x {found.height}", _OTHERS)
+        image_type = image.type.imageType
+        if (image.name, image_type.width, image_type.height) != (INPUT, side, side):
+            raise CheckpointError(f"the input is {image.name}, {image_type.width} x {image_type.height}", _OTHERS)
         if trained.description.multilabel is None and _class_names(spec) != list(names):
             raise CheckpointError("the package has other class names, or in another order", _OTHERS)
         layers = [layer for layer in trained.network.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
@@ -77,19 +79,19 @@ class CoreMlPackage(Format):
             "and the converter merged the others with their neighbors"
         )
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         raise UsageError("Core ML computes on Apple's systems alone", _OTHERS)
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return (
             f"model = coremltools.models.MLModel({str(path)!r})  # on macOS; or drag the package into Xcode\n"
-            f'answer = model.predict({{"{INPUT}": picture}})  # {_picture_words(trained)}'
+            f'answer = model.predict({{"{INPUT}": picture}})  # {_describe_picture(trained)}'
         )
 
 
-def _picture_words(trained: Trained) -> str:
+def _describe_picture(trained: LoadedModel) -> str:
     """The input in words: Core ML takes a picture where other formats take a tensor."""
-    _, _, words = input_words(trained).partition(": ")  # behind the dtype and the shape
+    _, _, words = describe_input(trained).partition(": ")  # behind the dtype and the shape
     return f"picture of {trained.network.image_size} x {trained.network.image_size}: {words}"
 
 
@@ -99,7 +101,7 @@ class _Picture(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: LoadedModel) -> None:
         super().__init__()
         self.network, self.description = trained.network, trained.description
         plain = trained.description.preprocess
@@ -111,7 +113,7 @@ class _Picture(nn.Module):
         return probabilities_of(logits, self.description.temperature, self.description.multilabel)
 
 
-def _converted(trained: Trained) -> "MLModel":
+def _converted(trained: LoadedModel) -> "MLModel":
     """The network as a model of coremltools."""
     import coremltools
     from coremltools.converters.mil.frontend.torch.torch_op_registry import register_torch_op

@@ -13,12 +13,12 @@ from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Model, PositiveInt, trusted_hosts, warn_of_unfinished
 from vit.console import Reporter, count_of, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
-from vit.extras.demo.facts import Example, Heading, examples_of, heading_of
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from vit.extras.demo.facts import Example, Heading
     from vit.inference.prediction import Prediction
     from vit.inference.predictor import Predictor
 
@@ -61,6 +61,7 @@ def demo(
     if find_spec("gradio") is None:
         raise UsageError("the page needs gradio", install("demo"))
 
+    from vit.extras.demo.facts import examples_of, heading_of
     from vit.inference.predictor import load
 
     predictor = load(model, device, unfinished=unfinished)
@@ -93,11 +94,11 @@ class Page(NamedTuple):
 
     predictor: "Predictor"
     top_k: int
-    heading: Heading
-    examples: Sequence[Example] = ()
+    heading: "Heading"
+    examples: "Sequence[Example]" = ()
 
 
-def launch(what: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
+def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
     """Start to serve in a separate thread; returns the page of gradio and its address.
 
     Raises:
@@ -112,123 +113,109 @@ def launch(what: Page, host: str, port: int | None, uploads: Path) -> tuple[Any,
 
     from vit.data.image_bytes import MAX_BYTES
 
-    page = build(what)
-    theme = gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1])
-    options = {"share": False, "quiet": True, "ssr_mode": False, "footer_links": [], "max_file_size": MAX_BYTES}
+    page = build(content)
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
     try:
         _, address, _ = page.launch(
             server_name=host,
             server_port=port,
             prevent_thread_lock=True,
-            theme=theme,
+            share=False,
+            quiet=True,
+            ssr_mode=False,
+            footer_links=[],
+            max_file_size=MAX_BYTES,
+            theme=gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1]),
             app_kwargs={"middleware": [guard]},
-            **options,
         )
     except OSError as error:
         raise ResourceError(f"cannot serve on {host}, port {port or '7860 and up'}: {error}", "give --port") from error
     return page, address
 
 
-def build(what: Page) -> Any:
+def build(content: Page) -> Any:
     """The page of gradio: dropped files become a gallery, classes and a map of one image, and a list of problems.
 
-    Labels show before the map, because the map takes one more backward pass.
+    Labels show before the map, because the map takes one more backward pass. Among several labels of an image, none
+    stands above the others.
     """
     import gradio
 
-    predictor, top_k = what.predictor, what.top_k
+    predictor, task = content.predictor, content.predictor.task
 
     def predict(paths: list[str] | None) -> tuple[Any, ...]:
-        rows = list(predictor.predict_files(paths or [], top_k))
+        rows = list(predictor.predict_files(paths or [], content.top_k))
         good = [row for row in rows if row.status == "ok"]
         bad = [f"{harmless(Path(row.path).name)}: {harmless(row.error)}" for row in rows if row.status != "ok"]
-        shown = [(_picture(row.path, predictor), _caption(row)) for row in good]
-        return shown, _chosen(good, 0), gradio.update(value="\n".join(bad), visible=bool(bad)), good
+        gallery = [(_picture(row.path, predictor), _caption(row)) for row in good]
+        return gallery, _classes(good, 0), gradio.update(value="\n".join(bad), visible=bool(bad)), good
 
-    def try_example(event: gradio.SelectData) -> tuple[Any, ...]:
-        return predict([example.path for place, example in enumerate(what.examples) if place == event.index])
+    def predict_example(event: gradio.SelectData) -> tuple[Any, ...]:
+        return predict([content.examples[event.index].path])
 
     def choose(rows: list[Any], event: gradio.SelectData) -> dict[str, float] | None:
-        return _chosen(rows, event.index)
+        return _classes(rows, event.index)
 
-    def look(rows: list[Any], place: int = 0) -> tuple[Any, Any]:
-        picture, words = look_at(predictor, rows[place].path) if place < len(rows) else (None, "")
-        return gradio.update(value=picture, visible=picture is not None), gradio.update(
-            value=words, visible=bool(words)
-        )
+    def explain(rows: list[Any], place: int = 0) -> tuple[Any, Any]:
+        picture, text = look_at(predictor, rows[place].path) if place < len(rows) else (None, "")
+        return tuple(gradio.update(value=value, visible=bool(text) and value is not None) for value in (picture, text))
 
-    def look_again(rows: list[Any], event: gradio.SelectData) -> tuple[Any, Any]:
-        return look(rows, event.index)
+    def explain_chosen(rows: list[Any], event: gradio.SelectData) -> tuple[Any, Any]:
+        return explain(rows, event.index)
 
-    with gradio.Blocks(title=f"vit demo: {harmless(what.heading.title)}", analytics_enabled=False) as page:
-        shown = _widgets(what)
+    with gradio.Blocks(title=f"vit demo: {harmless(content.heading.title)}", analytics_enabled=False) as page:
+        gradio.HTML(content.heading.html)
+        files = gradio.File(label="Drop images here", file_count="multiple", type="filepath", height=DROP_HEIGHT)
+        examples = _examples(content) if content.examples else None
+        rows = gradio.State([])
+        with gradio.Row():
+            pictures = gradio.Gallery(
+                label="Choose one to see its classes",
+                columns=2,
+                fit_columns=False,
+                object_fit="contain",
+                scale=2,
+                buttons=["download", "fullscreen"],  # gradio's own include one that sends pictures to Hugging Face
+            )
+            with gradio.Column(scale=1):
+                class_names = gradio.Label(
+                    label=task.kinds.capitalize(),
+                    num_top_classes=content.top_k if task.is_exclusive else None,  # an image may have more labels
+                    show_heading=task.is_exclusive,
+                )
+                picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
+                text = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
+        problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
+
         one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
         private = {**one_by_one, "api_visibility": "private"}
-        answers = [shown.pictures, shown.class_names, shown.problems, shown.rows]
-        dropped = shown.files.change(predict, shown.files, answers, api_name="predict", **one_by_one)
-        dropped.then(look, shown.rows, [shown.map, shown.words], **private)
-        if shown.examples is not None:
-            tried = shown.examples.select(try_example, None, answers, **private)
-            tried.then(look, shown.rows, [shown.map, shown.words], **private)
-        shown.pictures.select(choose, shown.rows, shown.class_names, **private)
-        shown.pictures.select(look_again, shown.rows, [shown.map, shown.words], **private)
+        answers, explained = [pictures, class_names, problems, rows], [picture, text]
+        files.change(predict, files, answers, api_name="predict", **one_by_one).then(
+            explain, rows, explained, **private
+        )
+        if examples is not None:
+            examples.select(predict_example, None, answers, **private).then(explain, rows, explained, **private)
+        pictures.select(choose, rows, class_names, **private)
+        pictures.select(explain_chosen, rows, explained, **private)
     return page
 
 
-class _Widgets(NamedTuple):
-    """The parts of the page, which are gradio's components."""
-
-    files: Any
-    examples: Any
-    rows: Any
-    pictures: Any
-    class_names: Any
-    map: Any
-    words: Any
-    problems: Any
-
-
-def _widgets(what: Page) -> _Widgets:
-    """Lay out the page that is being built. Among several labels of an image, none stands above the others."""
+def _examples(content: Page) -> Any:
+    """The images to choose from, as a part of the page that is being built."""
     import gradio
 
-    task = what.predictor.task
-    gradio.HTML(what.heading.html)
-    files = gradio.File(label="Drop images here", file_count="multiple", type="filepath", height=DROP_HEIGHT)
-    examples = None
-    if what.examples:
-        gradio.HTML("<p>Or choose a validation image, shown with its label in the data set:</p>")
-        examples = gradio.Gallery(
-            [(_picture(example.path, what.predictor), harmless(example.label)) for example in what.examples],
-            label="Validation images",
-            show_label=False,
-            columns=len(what.examples),
-            height=EXAMPLE_HEIGHT,
-            object_fit="contain",
-            allow_preview=False,
-            interactive=False,
-            buttons=["fullscreen"],
-        )
-    rows = gradio.State([])
-    with gradio.Row():
-        pictures = gradio.Gallery(
-            label="Choose one to see its classes",
-            columns=2,
-            fit_columns=False,
-            object_fit="contain",
-            scale=2,
-            buttons=["download", "fullscreen"],  # gradio's own buttons include one that sends pictures to Hugging Face
-        )
-        with gradio.Column(scale=1):
-            num_shown = what.top_k if task.is_exclusive else None  # of several labels, an image may have more
-            class_names = gradio.Label(
-                label=task.kinds.capitalize(), num_top_classes=num_shown, show_heading=task.is_exclusive
-            )
-            picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
-            words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
-    problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
-    return _Widgets(files, examples, rows, pictures, class_names, picture, words, problems)
+    gradio.HTML("<p>Or choose a validation image, shown with its label in the data set:</p>")
+    return gradio.Gallery(
+        [(_picture(example.path, content.predictor), harmless(example.label)) for example in content.examples],
+        label="Validation images",
+        show_label=False,
+        columns=len(content.examples),
+        height=EXAMPLE_HEIGHT,
+        object_fit="contain",
+        allow_preview=False,
+        interactive=False,
+        buttons=["fullscreen"],
+    )
 
 
 def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":
@@ -238,12 +225,12 @@ def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] |
     from vit.report.overlay import overlay
 
     try:
-        found = Explainer(predictor, "best", with_faithfulness=False).explain(path)
+        explanation = Explainer(predictor, "best", with_faithfulness=False).explain(path)
     except (ImageError, VitError) as error:
         return None, f"No map: {error}"
-    ((method, importance),) = found.maps.items()
-    words = f"Yellow spoke for {harmless(found.explained)} ({method}); each map has a scale of its own."
-    return overlay(found.image, importance).permute(1, 2, 0).numpy(), words
+    ((method, importance),) = explanation.maps.items()
+    text = f"Yellow spoke for {harmless(explanation.explained)} ({method}); each map has a scale of its own."
+    return overlay(explanation.image, importance).permute(1, 2, 0).numpy(), text
 
 
 def _caption(row: "Prediction") -> str:
@@ -263,6 +250,6 @@ def _picture(path: str, predictor: "Predictor") -> Any:
     return shrunk(shown(pixels), PICTURE).permute(1, 2, 0).numpy()
 
 
-def _chosen(rows: "Sequence[Prediction]", place: int) -> dict[str, float] | None:
+def _classes(rows: "Sequence[Prediction]", place: int) -> dict[str, float] | None:
     """The most probable classes of one image with their probabilities; None without an image."""
     return dict(rows[place].top) if place < len(rows) else None

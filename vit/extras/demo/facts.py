@@ -4,31 +4,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import yaml
+from PIL import Image
 
+from vit.checkpoints.format import Description
+from vit.checkpoints.load import read_described
+from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_words
 from vit.commands.model_card import origin_of
 from vit.commands.recipe_options import read_recipe
 from vit.console import harmless, interval, percent
 from vit.data.dataset_names import KNOWN
+from vit.data.image_bytes import ImageError, content_hash, read_bytes
+from vit.data.samples import label_names
+from vit.data.split import SplitRow, read_splits
 from vit.errors import VitError
-
-if TYPE_CHECKING:
-    from vit.checkpoints.format import Description
-    from vit.checkpoints.run import RunDirectory
-    from vit.data.split import SplitRow
-    from vit.inference.predictor import Predictor
+from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.predictor import Predictor
+from vit.training.run_images import images_of_run
 
 NUM_EXAMPLES = 8
-_DAMAGED = (
-    VitError,
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    yaml.YAMLError,
-)  # of the files of a run: the page goes on without them
+_DAMAGED = (VitError, OSError, ValueError, KeyError, TypeError, yaml.YAMLError)  # files: the page goes on without them
 _ACCURACIES = {"acc1": "accuracy", "exact_match": "exact match"}
 _VALIDATED = {"acc1": "accuracy", "map": "mAP"}  # the exact match of a validation is not at the thresholds of the model
 
@@ -63,7 +61,7 @@ class Heading(NamedTuple):
         return f"<h1>{escape(harmless(self.title))}</h1>{lines}"
 
 
-def heading_of(model: Path, predictor: "Predictor") -> Heading:
+def heading_of(model: Path, predictor: Predictor) -> Heading:
     """Name, network, data and accuracy of a model, as far as its file and its run folder say.
 
     Args:
@@ -73,8 +71,6 @@ def heading_of(model: Path, predictor: "Predictor") -> Heading:
     network, size = description.spec.name, description.preprocess.image_size
     facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
     if predictor.lacks:
-        from vit.checkpoints.run import unfinished_words
-
         facts += f"; {unfinished_words(predictor.lacks)}"
     try:
         origin = origin_of(model)
@@ -88,7 +84,7 @@ def heading_of(model: Path, predictor: "Predictor") -> Heading:
 
 
 def _accuracy(
-    description: "Description", metrics: Mapping[str, Mapping[str, float]], num_images: Mapping[str, int]
+    description: Description, metrics: Mapping[str, Mapping[str, float]], num_images: Mapping[str, int]
 ) -> str:
     """The test accuracy with its interval; without a test the validation accuracy, or mAP; "" without both."""
     for name, words in _ACCURACIES.items():
@@ -101,12 +97,7 @@ def _accuracy(
     return ""
 
 
-def _description(model: Path, predictor: "Predictor") -> "Description":
-    from vit.checkpoints.load import read_described
-    from vit.checkpoints.run import checkpoint_of
-    from vit.inference.engines.onnx_engine import OnnxEngine
-    from vit.inference.engines.openvino_engine import OpenVinoEngine
-
+def _description(model: Path, predictor: Predictor) -> Description:
     if isinstance(predictor.engine, OnnxEngine | OpenVinoEngine):
         return predictor.engine.description
     return read_described(checkpoint_of(model))[0]
@@ -123,8 +114,6 @@ def examples_of(model: Path, folder: Path) -> list[Example]:
     Returns:
         at most eight images; [] without a run folder, or where its images are no longer there, or have changed.
     """
-    from vit.checkpoints.run import RunDirectory
-
     run = RunDirectory.around(model)
     if run is None or not run.splits_path.is_file():
         return []
@@ -134,30 +123,21 @@ def examples_of(model: Path, folder: Path) -> list[Example]:
         return []
 
 
-def _files(run: "RunDirectory") -> Iterator[Example]:
-    from vit.data.split import read_splits
-
+def _files(run: RunDirectory) -> Iterator[Example]:
     rows = [row for row in read_splits(run.splits_path).get("validation", ()) if Path(row.path).is_absolute()]
     mixed = (rows[place] for place in _mixed([row.label for row in rows]))
-    return islice((Example(row.path, row.label) for row in mixed if _is_as_it_was(row)), NUM_EXAMPLES)
+    return islice((Example(row.path, row.label) for row in mixed if _is_unchanged(row)), NUM_EXAMPLES)
 
 
-def _is_as_it_was(row: "SplitRow") -> bool:
-    """Whether the file of an image is there, with the content that it had in the training, as far as that is known."""
-    from vit.data.image_bytes import ImageError, content_hash, read_bytes
-
+def _is_unchanged(row: SplitRow) -> bool:
+    """Whether the file of an image is there, with the content of the training, as far as that is known."""
     try:
         return content_hash(read_bytes(row.path)) == row.content_hash or not row.content_hash
     except ImageError:
         return False
 
 
-def _written(run: "RunDirectory", folder: Path) -> Iterator[Example]:
-    from PIL import Image
-
-    from vit.data.samples import label_names
-    from vit.training.run_images import images_of_run
-
+def _written(run: RunDirectory, folder: Path) -> Iterator[Example]:
     source = images_of_run(run, read_recipe(run.config_path))
     samples = source.splits["validation"]
     labels = label_names(samples, source.class_names)

@@ -11,7 +11,7 @@ from vit.checkpoints.format import KEY
 from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text
 from vit.export.quiet import quiet
-from vit.inference.deployed import Trained, input_words, notes, traced
+from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
 
@@ -23,23 +23,26 @@ class OnnxFile(Format):
     """A graph that `vit predict` accepts, too."""
 
     ending = ONNX
+    imports = "import onnxruntime"
+    library = "onnx"
+    next_command = "vit predict {path} FOLDER_OF_IMAGES"
     packages = ("onnx", "onnxscript", "onnxruntime")
     extra = "export"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         path.write_bytes(described(graph_of(trained), trained).SerializeToString())
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         return OnnxEngine(path).probabilities
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return (
             f"session = onnxruntime.InferenceSession({str(path)!r})\n"
-            f'(probabilities,) = session.run(None, {{"{INPUT}": images}})  # {input_words(trained)}'
+            f'(probabilities,) = session.run(None, {{"{INPUT}": images}})  # {describe_input(trained)}'
         )
 
 
-def graph_of(trained: Trained) -> "ModelProto":
+def graph_of(trained: LoadedModel) -> "ModelProto":
     """The network as ONNX, without paths of this machine."""
     if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
         raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
@@ -48,7 +51,7 @@ def graph_of(trained: Trained) -> "ModelProto":
     return model
 
 
-def described(model: "ModelProto", trained: Trained, more: Mapping[str, str] | None = None) -> "ModelProto":
+def described(model: "ModelProto", trained: LoadedModel, more: Mapping[str, str] | None = None) -> "ModelProto":
     """The same graph with what it says about itself, and nothing else."""
     import onnx
 
@@ -57,7 +60,7 @@ def described(model: "ModelProto", trained: Trained, more: Mapping[str, str] | N
     return model
 
 
-def _converted(trained: Trained) -> "ModelProto":
+def _converted(trained: LoadedModel) -> "ModelProto":
     """The graph as ONNX, without the messages of the exporters, which do not help the user."""
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with quiet():

@@ -1,1 +1,1 @@
-"""The Hugging Face hub: uploads, and exports for transformers"""
+"""The Hugging Face hub: data sets from their parquet files, uploads, and exports for transformers"""

@@ -13,7 +13,7 @@ from vit.console import Reporter, count_of
 from vit.errors import UsageError
 
 if TYPE_CHECKING:
-    from vit.inference.deployed import Trained
+    from vit.inference.deployment import LoadedModel
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _HUB = "hf:"
@@ -102,7 +102,7 @@ def _checked(target: str) -> str:
     return name
 
 
-def _export(model: Path, trained: "Trained", format: str, name: str, folder: Path) -> None:
+def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder: Path) -> None:
     """Write the export and its card into a folder that does not exist yet."""
     from vit.commands.model_card import card_of, origin_of
     from vit.export.exporting import export, export_format
@@ -112,8 +112,8 @@ def _export(model: Path, trained: "Trained", format: str, name: str, folder: Pat
     file = folder if not chosen.ending else folder / f"model{chosen.ending}"
     export(trained, format, file)
     shown = Path(name) if format == "hf" else Path(file.name if chosen.ending else ".")
-    code = chosen.how_to_load(trained, shown)
-    text = card_of(trained, format, title, code, origin_of(model))
+    code = f"{chosen.imports}\n{chosen.how_to_load(trained, shown)}"
+    text = card_of(trained, chosen.library, title, code, origin_of(model))
     (folder / CARD).write_text(text, encoding="utf-8")
 
 

@@ -13,12 +13,11 @@ from PIL import Image
 from torch import Tensor
 
 from vit.errors import UsageError
-from vit.export.calibrated import calibrated_weights
-from vit.export.format import Peer, PeerFormat, check_pictures, use_words
+from vit.export.format import Peer, PeerFormat, check_pictures, code_for_labels
 from vit.export.timm_file import is_in_timm
-from vit.export.weights import folded_metadata, save_weights
+from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
 
@@ -29,10 +28,12 @@ class TransformersFolder(PeerFormat):
     """config.json, model.safetensors and preprocessor_config.json, with the temperature folded into the classifier."""
 
     ending = ""
+    imports = "from transformers import AutoImageProcessor, AutoModelForImageClassification"
+    library = "transformers"
     packages = ("transformers",)
     extra = "hub"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "transformers")
         network = trained.network
         if not isinstance(network, VisionTransformer):
@@ -58,7 +59,7 @@ class TransformersFolder(PeerFormat):
         for name, content in (("config.json", config), ("preprocessor_config.json", _processor(trained))):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
-    def peer(self, trained: Trained, path: Path) -> Peer:
+    def peer(self, trained: LoadedModel, path: Path) -> Peer:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
         from transformers.utils import logging
 
@@ -76,22 +77,22 @@ class TransformersFolder(PeerFormat):
 
         return Peer("transformers", transform, probabilities, rounds_down=True)
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return (
             f"model = AutoModelForImageClassification.from_pretrained({str(path)!r})\n"
             f"processor = AutoImageProcessor.from_pretrained({str(path)!r})"
-            + use_words(trained, "model(images).logits")
+            + code_for_labels(trained, "model(images).logits")
         )
 
 
-def _others(trained: Trained) -> str:
+def _others(trained: LoadedModel) -> str:
     """The formats that hold a network which this one does not."""
     if is_in_timm(trained):
         return "give --format onnx, pt2, safetensors or timm"
     return "give --format onnx, pt2 or safetensors"
 
 
-def _processor(trained: Trained) -> dict[str, object]:
+def _processor(trained: LoadedModel) -> dict[str, object]:
     """The config of the transformers processor that resizes and crops as `Preprocess` does."""
     plain = trained.description.preprocess
     side = plain.resize_side

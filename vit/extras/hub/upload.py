@@ -11,12 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vit.errors import ResourceError, UsageError, first_line
-
-if TYPE_CHECKING:
-    pass
 
 _OF_THE_HUB = ".gitattributes"  # which the hub itself puts into a new repository
 _SHOWN = 5
@@ -47,9 +43,9 @@ class Repository:
 
     def holds(self, folder: Path) -> bool:
         """Whether the repository has exactly the files of a folder, with the same content."""
-        found = {path: digest for path, digest in self.hashes if path != _OF_THE_HUB}
+        remote = {path: digest for path, digest in self.hashes if path != _OF_THE_HUB}
         local = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-        return found.keys() == local.keys() and all(found[name] in _digests(path) for name, path in local.items())
+        return remote.keys() == local.keys() and all(remote[name] in _digests(path) for name, path in local.items())
 
 
 def check_login(name: str) -> str:
@@ -167,12 +163,12 @@ def _failures(name: str) -> Iterator[None]:
         raise
     except Exception as error:  # of httpx, sockets and the libraries of uploads: each has classes of its own
         raise ResourceError(
-            f"hf:{name}: the connection to the hub failed: {_words(error)}",
+            f"hf:{name}: the connection to the hub failed: {_describe(error)}",
             "push again: a commit holds all files or does not exist",
         ) from error
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """An error and its cause: huggingface_hub names the file in one, and the reason in the other."""
     cause = error.__cause__
     words = f"{type(error).__name__}: {first_line(error)}"

@@ -8,7 +8,7 @@ from vit.export.format import Quantized
 from vit.extras.int8.export import Int8Answers, export_int8
 from vit.extras.int8.formats import format_of
 from vit.extras.int8.images import calibration_images, labeled_samples, scorer
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric
 from vit.study.paired import mcnemar, paired_gap
@@ -22,7 +22,7 @@ class Int8Export:
 
     def write(
         self,
-        trained: Trained,
+        trained: LoadedModel,
         format: str,
         path: Path,
         model: Path,

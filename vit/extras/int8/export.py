@@ -20,7 +20,8 @@ from vit.errors import CheckpointError, DataError
 from vit.export.exporting import new_output
 from vit.export.format import Progress
 from vit.extras.int8.formats import format_of
-from vit.inference.deployed import Trained
+from vit.inference.calibration import fit_temperature
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies, trained_engine
 from vit.inference.scored_images import Scored, ScoredImages
 from vit.inference.scored_labels import ScoredLabels
@@ -81,7 +82,7 @@ class Int8Answers:
 
 
 def export_int8(
-    trained: Trained,
+    trained: LoadedModel,
     name: str,
     output: Path,
     images: Tensor,
@@ -110,27 +111,27 @@ def export_int8(
         CheckpointError: the file loses more than `MAX_LOSS` of the accuracy, or gives NaN. It is removed.
         ResourceError: the output cannot be written.
     """
-    chosen = format_of(name)
-    chosen.check_int8_installed(name)
+    int8_format = format_of(name)
+    int8_format.check_int8_installed(name)
     if not len(images):
         raise DataError("there are no images to calibrate int8 on", "give --calibration other images")
     with new_output(name, output) as written:
         expected = measure(trained_engine(trained, torch.device("cpu"), "32-true"))
         exported = replace(trained, description=_without_scores(trained.description))
-        chosen.write_int8(exported, written, images, progress)
-        found = measure(chosen.engine(written))
-        factor = _temperature_factor(found)
+        int8_format.write_int8(exported, written, images, progress)
+        scored = measure(int8_format.engine(written))
+        factor = _temperature_factor(scored)
         if factor != 1.0:
             temperature = exported.description.temperature * factor
             exported = replace(exported, description=replace(exported.description, temperature=temperature))
             _remove(written)
-            chosen.write_int8(exported, written, images, progress)  # the same ranges, and another last division
-            found = measure(chosen.engine(written))
-        if fitted_on is not None and isinstance(found, ScoredImages):
-            scores = ValidationScores.of(found.labels, found.probabilities, found.groups, fitted_on)
+            int8_format.write_int8(exported, written, images, progress)  # the same ranges, and another last division
+            scored = measure(int8_format.engine(written))
+        if fitted_on is not None and isinstance(scored, ScoredImages):
+            scores = ValidationScores.of(scored.labels, scored.probabilities, scored.groups, fitted_on)
             exported = replace(exported, description=replace(exported.description, validation_scores=scores))
-            chosen.describe(exported, written)
-        answers = _answers(expected, found, trained.description, exported.description, len(images))
+            int8_format.describe(exported, written)
+        answers = _answers(expected, scored, trained.description, exported.description, len(images))
         if not answers.loss <= MAX_LOSS:
             raise CheckpointError(
                 f"{answers.losses}; at most {100 * MAX_LOSS:g} points may be lost; nothing was written",
@@ -148,8 +149,6 @@ def _temperature_factor(found: Scored) -> float:
     """By what the temperature of int8 should be multiplied; 1 where the images do not tell, and with several labels."""
     if not isinstance(found, ScoredImages):
         return 1.0
-    from vit.inference.calibration import fit_temperature
-
     return fit_temperature(replace(found, temperature=1.0)).value
 
 

@@ -18,7 +18,7 @@ from vit.export.format import Format, Progress, check_packages, description_text
 from vit.export.quiet import quiet
 from vit.extras.export.onnx_file import OnnxFile, described, graph_of
 from vit.extras.openvino.files import OpenVinoFiles
-from vit.inference.deployed import Trained
+from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
 from vit.inference.engines.onnx_engine import INPUT, OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
@@ -41,7 +41,7 @@ class Int8Format(Format):
     int8_packages: tuple[str, ...] = ()
 
     @abstractmethod
-    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+    def write_int8(self, trained: LoadedModel, path: Path, images: Tensor, progress: Progress) -> None:
         """Write the network in int8.
 
         Args:
@@ -54,7 +54,7 @@ class Int8Format(Format):
         """
 
     @abstractmethod
-    def describe(self, trained: Trained, path: Path) -> None:
+    def describe(self, trained: LoadedModel, path: Path) -> None:
         """Change the description in a written file. The graph stays as it is."""
 
     @abstractmethod
@@ -70,11 +70,11 @@ class Int8Format(Format):
 class OnnxInt8(OnnxFile, Int8Format):
     """A graph of ONNX in int8."""
 
-    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+    def write_int8(self, trained: LoadedModel, path: Path, images: Tensor, progress: Progress) -> None:
         model = onnx_int8(graph_of(trained), images, progress)
         path.write_bytes(described(model, trained, INT8).SerializeToString())
 
-    def describe(self, trained: Trained, path: Path) -> None:
+    def describe(self, trained: LoadedModel, path: Path) -> None:
         import onnx
 
         model = onnx.ModelProto.FromString(path.read_bytes())
@@ -89,11 +89,11 @@ class OpenVinoInt8(OpenVinoFiles, Int8Format):
 
     int8_packages = ("nncf",)
 
-    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+    def write_int8(self, trained: LoadedModel, path: Path, images: Tensor, progress: Progress) -> None:
         path.mkdir()
         save(openvino_int8(convert(trained, "--format openvino"), images, progress), path / OPENVINO_GRAPH)
 
-    def describe(self, trained: Trained, path: Path) -> None:
+    def describe(self, trained: LoadedModel, path: Path) -> None:
         model = read(path / OPENVINO_GRAPH)
         model.graph.set_rt_info(description_text(trained.description), [KEY])
         with TemporaryDirectory(dir=path.parent) as folder:  # the weights of the graph are still mapped

@@ -2,41 +2,54 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from vit.checkpoints.format import Description
+from vit.checkpoints.run import RunDirectory
+from vit.checkpoints.validation_scores import fitted_split
+from vit.commands.measured_images import (
+    check_own_images,
+    choose_split,
+    describe_images,
+    in_groups_of_run,
+    of_same_task,
+    say_notes,
+    shown_split,
+    unseen_images,
+    with_model_classes,
+)
+from vit.commands.model_card import hub_data, origin_of
+from vit.commands.recipe_options import read_recipe
 from vit.console import Reporter
+from vit.data.dataset_names import TableColumns
+from vit.data.image_bytes import ImageError
+from vit.data.loader import labeled_images
 from vit.data.preprocess import Preprocess
+from vit.data.samples import Samples, Source
+from vit.data.sources import columns_for, open_source
 from vit.errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from vit.checkpoints.format import Description
-    from vit.data.samples import Samples, Source
-    from vit.export.card_facts import MeasuredImages
-    from vit.inference.engine import Classifies
-    from vit.inference.scored_images import Scored
+from vit.export.card_facts import MeasuredImages
+from vit.inference.engine import Classifies, score
+from vit.inference.files import list_images
+from vit.inference.image_groups import in_groups
+from vit.inference.prediction import read_input
+from vit.inference.scored_images import Scored
+from vit.training.run_images import images_of_run
 
 NUM_CALIBRATED = 256  # images that give the ranges of activations; 64 were too few for NNCF (docs/guides/export.md)
 MOST_MEASURED = 5_000  # labeled images: an accuracy is then known to 1.4 points, and a paired drop far better
 
 
-def calibration_images(model: Path, preprocess: Preprocess, calibration: str | None) -> "Tensor":
+def calibration_images(model: Path, preprocess: Preprocess, calibration: str | None) -> Tensor:
     """(n, 3, S, S) uint8: training images of the run, or images of a folder, prepared as in `vit predict`.
 
     Raises:
         UsageError: the model is not in a run folder, and no images are given.
         DataError: none of the images can be read.
     """
-    import torch
-
-    from vit.data.image_bytes import ImageError
-    from vit.data.loader import labeled_images
-    from vit.inference.files import list_images
-    from vit.inference.prediction import read_input
-
     if calibration is None:
         samples = _of_run(model, "--calibration IMAGES").splits["train"]
         batches = labeled_images(samples.select(_some(len(samples), NUM_CALIBRATED)), preprocess)
@@ -58,8 +71,8 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
 
 
 def labeled_samples(
-    model: Path, description: "Description", data: str | None, reporter: Reporter
-) -> tuple["Samples", "MeasuredImages"]:
+    model: Path, description: Description, data: str | None, reporter: Reporter
+) -> tuple[Samples, MeasuredImages]:
     """(images with class numbers of the model, what they are): of DATA, or of the run.
 
     Those of the run are its calibration images, or else its validation images: the temperature of int8 is fitted on
@@ -69,25 +82,6 @@ def labeled_samples(
         UsageError: the model is not in a run folder, and no DATA is given.
         DataError: the images cannot be used, or are images of the training.
     """
-    from vit.checkpoints.run import RunDirectory
-    from vit.checkpoints.validation_scores import fitted_split
-    from vit.commands.measured_images import (
-        check_own_images,
-        choose_split,
-        images_words,
-        in_groups_of_run,
-        of_same_task,
-        say_notes,
-        shown_split,
-        unseen_images,
-        with_model_classes,
-    )
-    from vit.commands.model_card import hub_data, origin_of
-    from vit.commands.recipe_options import read_recipe
-    from vit.data.dataset_names import TableColumns
-    from vit.data.sources import columns_for, open_source
-    from vit.export.card_facts import MeasuredImages
-
     run = RunDirectory.around(model)
     of_run = TableColumns() if run is None else read_recipe(run.config_path).data.columns
     if data is None:
@@ -112,26 +106,18 @@ def labeled_samples(
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))
     samples = with_model_classes(samples, source, description.class_names, reporter)
-    of_data = images_words(source.name, shown_split(source, split))
+    of_data = describe_images(source.name, shown_split(source, split))
     words = f"{split} images of the run" if data is None else of_data
     on_hub = origin_of(model).hub_data if data is None else hub_data(data)
     return samples, MeasuredImages(words, source.name, on_hub, split)
 
 
-def scorer(samples: "Samples", preprocess: Preprocess) -> "Callable[[Classifies], Scored]":
+def scorer(samples: Samples, preprocess: Preprocess) -> Callable[[Classifies], Scored]:
     """A function that scores these images, from the bytes of their files, with any engine."""
-    from vit.data.loader import labeled_images
-    from vit.inference.engine import score
-    from vit.inference.image_groups import in_groups
-
     return lambda engine: in_groups(score(engine, labeled_images(samples, preprocess)), samples)
 
 
-def _of_run(model: Path, instead: str) -> "Source":
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.recipe_options import read_recipe
-    from vit.training.run_images import images_of_run
-
+def _of_run(model: Path, instead: str) -> Source:
     run = RunDirectory.around(model)
     if run is None:
         raise UsageError(f"{model} is not in a run folder, so its images are not known", f"give {instead}")

@@ -47,14 +47,14 @@ class MlflowModel:
 
         images = [bytes(data) for data in model_input[COLUMN]]
         names = [str(number) for number in range(len(images))]
-        found = list(self._predictor.predict_files(names, reader=BytesReader(images)))
+        rows = list(self._predictor.predict_files(names, reader=BytesReader(images)))
         return pd.DataFrame(
             {
-                "label": [one.label for one in found],
-                "labels": ["; ".join(one.labels) for one in found],
-                "probability": [float("nan") if one.probability is None else one.probability for one in found],
-                "status": [one.status for one in found],
-                "error": [one.error for one in found],
+                "label": [one.label for one in rows],
+                "labels": ["; ".join(one.labels) for one in rows],
+                "probability": [float("nan") if one.probability is None else one.probability for one in rows],
+                "status": [one.status for one in rows],
+                "error": [one.error for one in rows],
             }
         )
 

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from vit.atomic_files import write_text
-from vit.csv_files import Cell, TableWriter
+from vit.csv_files import CsvValue, TableWriter
 from vit.extras.mlflow.address import MlflowAddress
 from vit.extras.mlflow.background import Background
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
@@ -164,9 +164,9 @@ class MlflowTracker:
 
     def _new_run(self, name: str, group: str | None) -> str:
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vit"
-        found = self._client.get_experiment_by_name(title)
-        if found is not None:
-            experiment = found.experiment_id
+        known = self._client.get_experiment_by_name(title)
+        if known is not None:
+            experiment = known.experiment_id
         else:
             try:
                 experiment = self._client.create_experiment(title, artifact_location=self._address.artifacts)
@@ -246,5 +246,5 @@ def _text(value: object) -> str:
     return (value if isinstance(value, str) else json.dumps(value))[:_MOST_CHARACTERS]
 
 
-def _cell(value: object) -> Cell:
+def _cell(value: object) -> CsvValue:
     return value if isinstance(value, str | int | float) or value is None else str(value)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vit.export.format import Classify, Format
-from vit.inference.deployed import Trained, input_words
+from vit.inference.deployment import LoadedModel, describe_input
 from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import INPUT, OUTPUT, convert, read, save
 from vit.layout import OPENVINO_GRAPH
@@ -13,19 +13,22 @@ class OpenVinoFiles(Format):
     """A graph that `vit predict` accepts, too. A folder, because a graph without its weights is worth nothing."""
 
     ending = ""
+    imports = "import openvino"
+    library = "openvino"
+    next_command = f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES"
     packages = ("openvino",)
     extra = "openvino"
 
-    def write(self, trained: Trained, path: Path) -> None:
+    def write(self, trained: LoadedModel, path: Path) -> None:
         path.mkdir()
         save(convert(trained, "--format openvino"), path / OPENVINO_GRAPH)
 
-    def read(self, trained: Trained, path: Path) -> Classify:
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
         graph = path / OPENVINO_GRAPH
         return OpenVinoEngine(read(graph), "32-true", graph).probabilities
 
-    def how_to_load(self, trained: Trained, path: Path) -> str:
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return (
             f"model = openvino.Core().compile_model({str(path / OPENVINO_GRAPH)!r})\n"
-            f'probabilities = model({{"{INPUT}": images}})["{OUTPUT}"]  # {input_words(trained)}'
+            f'probabilities = model({{"{INPUT}": images}})["{OUTPUT}"]  # {describe_input(trained)}'
         )

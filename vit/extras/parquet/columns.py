@@ -11,6 +11,7 @@ from typing import Any
 from vit.data.dataset_names import TableColumns
 from vit.data.image_csv import NAMES, plain_name
 from vit.errors import DataError, UsageError, nearest
+from vit.tasks.label_text import SEPARATOR
 
 IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
 LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")
@@ -93,6 +94,46 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
 def is_index_schema(names: list[str]) -> bool:
     """Whether columns of these names are those of an index of shards."""
     return {"key", "shard", "offset", "length"} <= set(names)
+
+
+def check_bars(columns: ChosenColumns, class_names: Sequence[str], is_given: bool, where: str) -> None:
+    """Raise DataError for cat|indoors in a column `labels`, which are several labels in a CSV.
+
+    Args:
+        is_given: whether the user has named the column.
+    """
+    with_bar, column = _with_bar(columns, class_names), columns.label or ""
+    if with_bar and plain_name(column) == "labels" and not is_given:
+        raise DataError(
+            f"the column {column!r} of {where} has {with_bar!r}, and a table has one class for each image",
+            f"give several labels as a CSV; --data.label_column {column} takes each text for one class",
+        )
+
+
+def _with_bar(columns: ChosenColumns, class_names: Sequence[str]) -> str:
+    """A text of the column of labels with a bar; "" where no text has one, or the table has class names."""
+    if columns.class_names is not None:
+        return ""
+    return next((name for name in class_names if SEPARATOR in name), "")
+
+
+def column_notes(columns: ChosenColumns, class_names: Sequence[str], has_named_splits: bool) -> list[str]:
+    """What a user should know of the columns that were read."""
+    notes = []
+    if columns.other_labels:
+        others = " and ".join(map(repr, columns.other_labels))
+        notes.append(f"labels are the column {columns.label!r}, not {others} (--data.label_column chooses)")
+    if columns.split is not None and has_named_splits:
+        notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
+    if columns.like_split and not has_named_splits:
+        unread = " and ".join(map(repr, columns.like_split))
+        notes.append(f"the column {unread} is not read; name it split if it says which images are train and test")
+    if columns.group is not None:
+        notes.append(f"groups are the column {columns.group!r}")
+    if with_bar := _with_bar(columns, class_names):
+        column = columns.label
+        notes.append(f"each text of the column {column!r} is one class, also {with_bar!r}; several labels need a CSV")
+    return notes
 
 
 def _image_column(fields: dict[str, Any], features: dict[str, Any], where: str) -> str:

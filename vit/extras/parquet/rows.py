@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.image_bytes import MAX_BYTES, ImageError
+from vit.data.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.errors import DataError
 from vit.extras.parquet.files import TableFile, opened
 from vit.extras.s3.cache import PartCache
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
     row: int
 
 
-class TableReader:
+class TableReader(ImageReader):
     """Reads the images of parquet tables.
 
     Args:
@@ -83,16 +83,9 @@ class TableReader:
 
     @property
     def shares_prepared(self) -> bool:
-        """Whether parts are kept in the cache of this machine."""
         return self._cache is not None and self._cache.max_bytes > 0
 
     def read(self, path: str) -> bytes:
-        """The encoded image with a key.
-
-        Raises:
-            ImageError: the row has no image, or one that is too large.
-            DataError: the table cannot be read, or has changed.
-        """
         place = self._place(self._numbers[path])
         data = self._part(place)[place.row]
         if data is None:
@@ -104,11 +97,7 @@ class TableReader:
         return data
 
     def prepare(self, paths: Sequence[str]) -> None:
-        """Read several row groups at the same time, where the images that are read next are not at hand.
-
-        Raises:
-            DataError: a table cannot be read, or has changed.
-        """
+        """Read several row groups at the same time, where the images that are read next are not at hand."""
         if self._cache is None or not self.shares_prepared:
             return
         missing: dict[tuple[int, int], _Place] = {}
@@ -121,16 +110,24 @@ class TableReader:
                 for _ in pool.map(self._part, missing.values()):
                     pass
 
-    def content_hash(self, path: str) -> str:
-        """Only the bytes of an image tell."""
-        return ""
-
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
         """(n,) number of the row group of each image; None for small tables, which need no order of their own."""
         if self.is_small:
             return None
         numbers = np.fromiter((self._numbers[path] for path in paths), dtype=np.int64, count=len(paths))
         return np.searchsorted(self._group_starts, numbers, side="right") - 1
+
+    @property
+    def size_notes(self) -> list[str]:
+        """A warning where the cache on the disk is smaller than the images of large tables."""
+        limit = PartCache.of_machine().max_bytes
+        if self.is_small or self.num_bytes <= limit:
+            return []
+        return [
+            f"{self.num_bytes / 1e9:,.1f} GB of images, and a cache of {limit / 1e9:g} GB on the disk: row groups are "
+            f"read again and again; set VIT_CACHE_GB to {self.num_bytes / 1e9 * 1.1:,.0f}, or make shards with "
+            "'vit data pack'"
+        ]
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_memory": None}

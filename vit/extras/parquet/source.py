@@ -1,21 +1,19 @@
 """Parquet tables with images -> a source"""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
 from vit.data.samples import Samples, Source, label_files
 from vit.errors import DataError, nearest
-from vit.extras.parquet.columns import ChosenColumns, choose_columns
+from vit.extras.parquet.columns import ChosenColumns, check_bars, choose_columns, column_notes
 from vit.extras.parquet.files import TableFile, column_ranges, opened
-from vit.extras.parquet.notes import check_bars, table_notes
 from vit.extras.parquet.rows import ImageTable, TableReader
-from vit.tasks.label_text import clean_label
+from vit.tasks.label_text import clean_label, sorted_classes
 
 _NAME_CHARACTERS = 255  # of an image's own name in its key
 _NO_CLASS = -1  # that Hugging Face writes for a ClassLabel that is not known
@@ -45,16 +43,23 @@ class ParquetFiles:
     origin: str | None = None
 
 
+class _Row(NamedTuple):
+    """One row: its key, its place for errors, its label, split and group; None or "" where it has none."""
+
+    key: str
+    where: str
+    label: str | None
+    split: str
+    group: str | None
+
+
 @dataclass(frozen=True)
-class _Rows:
-    """What a table says of its images, without the images; labels are None where they are not known."""
+class _Table:
+    """A table without its images: how it is read, and its rows."""
 
     columns: ChosenColumns
-    table: ImageTable
-    keys: list[str]
-    labels: list[str | None]
-    splits: list[str]
-    groups: list[str | None]
+    images: ImageTable
+    rows: list[_Row]
 
 
 def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = True) -> Source:
@@ -80,7 +85,7 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     defining = listed["train"] if needs_train else [row for part in listed.values() for row in part]
     class_names = every[0].columns.class_names or _class_names(defining, files.where, needs_train)
     check_bars(every[0].columns, class_names, columns.label is not None, files.where)
-    notes = [*files.notes, *table_notes(every[0].columns, class_names, files.has_named_splits, reader)]
+    notes = [*files.notes, *column_notes(every[0].columns, class_names, files.has_named_splits), *reader.size_notes]
     splits = {}
     for split, part in listed.items():
         unlabeled = [row.where for row in part if row.label is None]
@@ -111,22 +116,12 @@ def list_tables(files: ParquetFiles, columns: TableColumns) -> Source:
     reader = _reader(every, files.are_far)
     splits = {}
     for split, tables in rows.items():
-        keys = [key for one in tables for key in one.keys]
+        keys = [row.key for one in tables for row in one.rows]
         splits[split] = Samples(keys, np.full(len(keys), -1, dtype=np.int64), reader=reader)
     return Source(files.name, (), splits, list(files.notes), files.origin)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One row: its key, its place for errors, its label and its group."""
-
-    key: str
-    where: str
-    label: str | None
-    group: str | None
-
-
-def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -> _Rows:
+def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -> _Table:
     """Read the footer of a table, and all columns but the images."""
     with opened(file) as table:
         metadata, schema = table.metadata, table.schema_arrow
@@ -141,17 +136,21 @@ def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -
             read = table.read(columns=small, use_threads=False)
             for path in small:
                 found[path] = _values(read, path)
-    own_names = found.get(columns.name_path or "", [None] * num_rows)
-    keys = [_key(name, row, own) for row, own in enumerate(own_names)]
-    labels = found.get(columns.label or "", [None] * num_rows)
-    return _Rows(
-        columns,
-        ImageTable(file, columns.bytes_path, group_rows, group_bytes),
-        keys,
-        _label_names(labels, columns, file.where),
-        [_split_name(value) for value in found.get(columns.split or "", [None] * num_rows)],
-        [_group_name(value) for value in found.get(columns.group or "", [None] * num_rows)],
+    nothing: list[Any] = [None] * num_rows
+    names, labels, splits, groups = (
+        found.get(path or "", nothing) for path in (columns.name_path, columns.label, columns.split, columns.group)
     )
+    rows = [
+        _Row(
+            _key(name, row, names[row]),
+            f"{file.where}, row {row}",
+            _label_name(labels[row], columns, f"{file.where}, row {row}"),
+            "" if splits[row] is None else str(splits[row]).casefold(),
+            _group_name(groups[row]),
+        )
+        for row in range(num_rows)
+    ]
+    return _Table(columns, ImageTable(file, columns.bytes_path, group_rows, group_bytes), rows)
 
 
 def _group_name(value: object) -> str | None:
@@ -190,32 +189,26 @@ def _key(name: str, row: int, own: str | None) -> str:
     return f"{name}/{row:0{_DIGITS}d}" + (f"/{last}" if last else "")
 
 
-def _label_names(values: list[Any], columns: ChosenColumns, where: str) -> list[str | None]:
-    """The class name of each row; None where it has none."""
+def _label_name(value: Any, columns: ChosenColumns, where: str) -> str | None:
+    """The class name in a cell; None where it has none."""
     names = columns.class_names
-    found: list[str | None] = []
-    for row, value in enumerate(values):
-        if value is None or (isinstance(value, str) and not value.strip()):
-            found.append(None)
-        elif names is None or isinstance(value, str):
-            found.append(str(value) if names else clean_label(str(value)))
-        elif value == _NO_CLASS:
-            found.append(None)
-        elif 0 <= value < len(names):
-            found.append(names[value])
-        else:
-            raise DataError(
-                f"{where}, row {row}: the label is {value}, and {columns.label!r} has {len(names)} class names",
-                "correct the row, or get the file again",
-            )
-    return found
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if names is None:
+        return clean_label(str(value))
+    if isinstance(value, str):
+        return value
+    if value == _NO_CLASS:
+        return None
+    if not 0 <= value < len(names):
+        raise DataError(
+            f"{where}: the label is {value}, and {columns.label!r} has {len(names)} class names",
+            "correct the row, or get the file again",
+        )
+    return names[value]
 
 
-def _split_name(value: Any) -> str:
-    return "" if value is None else str(value).casefold()
-
-
-def _check_alike(tables: Sequence[_Rows]) -> None:
+def _check_alike(tables: Sequence[_Table]) -> None:
     """Raise DataError where two tables of a data set have other columns or class names."""
     first = tables[0]
     for other in tables[1:]:
@@ -226,29 +219,25 @@ def _check_alike(tables: Sequence[_Rows]) -> None:
         ):
             if one != two:
                 raise DataError(
-                    f"{first.table.file.where} and {other.table.file.where} have another {what}",
+                    f"{first.images.file.where} and {other.images.file.where} have another {what}",
                     "give tables of one data set",
                 )
 
 
-def _reader(tables: Sequence[_Rows], are_far: bool) -> TableReader:
-    keys = [key for one in tables for key in one.keys]
-    return TableReader([one.table for one in tables], keys, are_far)
+def _reader(tables: Sequence[_Table], are_far: bool) -> TableReader:
+    keys = [row.key for one in tables for row in one.rows]
+    return TableReader([one.images for one in tables], keys, are_far)
 
 
-def _listed(by_split: dict[str, list[_Rows]], has_named_splits: bool) -> dict[str, list[_Row]]:
+def _listed(by_split: dict[str, list[_Table]], has_named_splits: bool) -> dict[str, list[_Row]]:
     """The rows of each split: of the files that are named so, or by the column `split`."""
     known = SPLIT_OF_NAME | {"": "train"}
     listed: dict[str, list[_Row]] = {split: [] for split in by_split}
     for split, tables in by_split.items():
-        for one in tables:
-            for row, key in enumerate(one.keys):
-                where = f"{one.table.file.where}, row {row}"
-                said = "" if has_named_splits else one.splits[row]
-                if said not in known:
-                    raise DataError(f"{where}: split is {said!r}", nearest(said, known.keys() - {""}))
-                target = split if has_named_splits else known[said]
-                listed.setdefault(target, []).append(_Row(key, where, one.labels[row], one.groups[row]))
+        for row in (row for one in tables for row in one.rows):
+            if not has_named_splits and row.split not in known:
+                raise DataError(f"{row.where}: split is {row.split!r}", nearest(row.split, known.keys() - {""}))
+            listed.setdefault(split if has_named_splits else known[row.split], []).append(row)
     return listed
 
 
@@ -259,9 +248,7 @@ def _class_names(rows: Sequence[_Row], where: str, are_training: bool) -> tuple[
         if not are_training:
             raise DataError(f"{where} has no images with labels", "give a table with labels")
         raise DataError(f"{where} has no training images with labels", "write train into the column split")
-    if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in known):
-        return tuple(sorted(known, key=lambda name: (int(name), name)))
-    return tuple(sorted(known))
+    return sorted_classes(known)
 
 
 def _groups(rows: Sequence[_Row]) -> list[str] | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.reading import read_together
+from vit.commands.reading import read_on_first
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
@@ -16,8 +16,7 @@ from vit.commands.train_plan import warn_of_space
 from vit.commands.train_progress import Estimate
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
-from vit.extras.pretrain.shown_plan import show_pretrain_plan
-from vit.extras.pretrain.shown_progress import PretrainProgress, show_pretrain_result
+from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
 from vit.launch import is_first
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.values import dump
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from vit.data.samples import Source
     from vit.extras.pretrain.fit import Pretrained
     from vit.extras.pretrain.plan import PretrainPlan
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
     from vit.training.tracking.tracker import Tracker
 
 
@@ -48,7 +47,7 @@ def pretrain(
         resume: unfinished pretraining to resume; "auto": the newest one below `out` that has these options, else a new
             run.
         options: options of the recipe by their names on the command line: method="diet", init_from="weights.pth",
-            epochs=100. A name with dots is given as `**{"data.unlabelled": "more_photos/"}`. One device trains, unless
+            epochs=100. A name with dots is given as `**{"data.unlabeled": "more_photos/"}`. One device trains, unless
             torchrun has started the program.
 
     Returns:
@@ -84,9 +83,9 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
         print(dump(options.layers.recipe()), end="")
         return None
     reporter = Reporter(quiet=not is_first())
-    recipe, meeting = options.layers.recipe(), None
+    recipe, rendezvous = options.layers.recipe(), None
     if options.run is not None:
-        recipe, meeting = recipe_for_all(options.run, options.layers)
+        recipe, rendezvous = recipe_for_all(options.run, options.layers)
     assert isinstance(recipe, PretrainRecipe)
     check_names(recipe)
 
@@ -94,7 +93,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     from vit.extras.pretrain.images import only_used
     from vit.extras.pretrain.plan import make_pretrain_plan, pretraining_images
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.meeting import Meeting
+    from vit.training.distributed.rendezvous import Rendezvous
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are learned from, which come with the installation")
@@ -104,19 +103,19 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
         plan = make_pretrain_plan(recipe, only_used(images))
         show_pretrain_plan(reporter, plan, "none: a dry run learns nothing")
         return None
-    meeting = meeting or Meeting(world_size)
-    images, contents = _without_copies(images, recipe, meeting, reporter)
+    rendezvous = rendezvous or Rendezvous(world_size)
+    images, contents = _without_copies(images, recipe, rendezvous, reporter)
     plan = make_pretrain_plan(recipe, images)
     resumed = options.run
     if options.resume is not None and resumed is None:
-        resumed, plan = newest_for_all(plan, meeting, images, reporter)
+        resumed, plan = newest_for_all(plan, rendezvous, images, reporter)
     with ExitStack() as lock:
 
         def decide() -> str:
             assert contents is not None
             return str(open_run(plan, resumed, contents, lock, plan.recipe.name or plan.recipe.method).path)
 
-        run = RunDirectory(Path(meeting.decided("run", decide)))
+        run = RunDirectory(Path(rendezvous.decided("run", decide)))
         show_pretrain_plan(reporter, plan, str(run.path))
         if is_first():
             warn_of_space(reporter, plan, run)
@@ -125,7 +124,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
 
 
 def _without_copies(
-    images: "Source", recipe: PretrainRecipe, meeting: "Meeting", reporter: Reporter
+    images: "Source", recipe: PretrainRecipe, rendezvous: "Rendezvous", reporter: Reporter
 ) -> "tuple[Source, Contents | None]":
     """The images without copies of unseen images, and on the first process the contents of those that are used.
 
@@ -133,41 +132,41 @@ def _without_copies(
     """
     from vit.extras.pretrain.images import copies_of_unseen, only_used, without_rows
 
-    if recipe.data.unlabelled is None:
+    if recipe.data.unlabeled is None:
         used = only_used(images)
-        return used, read_together(used, reporter, meeting)
-    contents = read_together(images, reporter, meeting)
+        return used, read_on_first(used, reporter, rendezvous)
+    contents = read_on_first(images, reporter, rendezvous)
 
     def decide() -> str:
         assert contents is not None
         return json.dumps(copies_of_unseen(images, contents))
 
-    rows = set(json.loads(meeting.decided("copies", decide)))
+    rows = set(json.loads(rendezvous.decided("copies", decide)))
     return without_rows(images, contents, rows)
 
 
 def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Pretrain into a run folder, and on the first process write and show the result."""
     from vit.extras.pretrain.fit import fit_pretraining
-    from vit.training.finish import TrackedRows, finish
+    from vit.training.fit import TrackedRows, finish
     from vit.training.tracking.tracker import tracked
 
     tracker = tracker_of(plan, run, reporter)
     progress = PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         progress.close()
-    if not found.fit.is_first_process:
+    if not pretrained.fit.is_first_process:
         return
     keep_state = plan.recipe.trainer.keep_state
-    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker), keep_state)
-    show_pretrain_result(reporter, run, found.fit.result, plan)
+    finish(run, pretrained.fit, tracker, lambda: _draw(reporter, run, plan, pretrained, tracker), keep_state)
+    show_pretrain_result(reporter, run, pretrained.fit.result, plan)
 
 
 def _draw(
@@ -176,8 +175,7 @@ def _draw(
     """Draw figures and page."""
 
     def draw() -> None:
-        from vit.extras.pretrain.figures import draw_pretraining
-        from vit.extras.pretrain.page import write_pretrain_report
+        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
         draw_pretraining(run, plan, found, tracker)
         write_pretrain_report(run, found.fit.result)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lightning.pytorch import seed_everything
 
@@ -12,18 +13,17 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.extras.pretrain.images import has_progress
 from vit.extras.pretrain.objective import Objective
-from vit.extras.pretrain.objectives import make_objective
 from vit.extras.pretrain.plan import PretrainPlan
-from vit.extras.pretrain.pretrainer import KNN, Pretrainer
-from vit.extras.pretrain.starting_accuracy import StartingAccuracy
-from vit.training.attempts import in_attempts
-from vit.training.callbacks.listener import Listener
+from vit.extras.pretrain.pretrainer import KNN, Pretrainer, StartingAccuracy, make_objective
+from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
-from vit.training.distributed.processes import together
+from vit.training.distributed.processes import lost_process_explained
+from vit.training.fit import signals_and_errors
 from vit.training.initial_network import initial_network
-from vit.training.loop import Loop, Watch
+from vit.training.loop import Loop
+from vit.training.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.result import FitResult, pretrain_result
-from vit.weights.backbone_file import write_backbone
+from vit.weights.file import write_backbone
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,37 @@ def fit_pretraining(
         resume: whether to continue from the last checkpoint.
 
     Raises:
-        VitError: as `in_attempts`.
+        VitError: as `fit`.
     """
+    data = plan.data_module()
+    with signals_and_errors(plan, run) as signals:
+        if plan.world_size == 1:
+            data.dataset("train")  # memory that the images need is not a matter of micro-batches
+        attempt = partial(_fit, run=run, observers=Observers(signals, listeners), resume=resume, data=data)
+        again = partial(start_again, run=run, listeners=listeners)
+        return until_it_fits(plan, attempt, again, may_divide=not run.can_resume)
 
-    def attempt(plan: PretrainPlan, data: ImageDataModule, watch: Watch) -> Pretrained:
-        return _fit(plan, run, data, watch, resume)
 
-    return in_attempts(plan, run, listeners, plan.data_module(), attempt)
-
-
-def _fit(plan: PretrainPlan, run: RunDirectory, data: ImageDataModule, watch: Watch, resume: bool) -> Pretrained:
+def _fit(
+    plan: PretrainPlan,
+    count: StepCount,
+    *,
+    run: RunDirectory,
+    observers: Observers,
+    resume: bool,
+    data: ImageDataModule,
+) -> Pretrained:
     """One attempt."""
+    data = data.renewed(plan.loader_options)
     seed_everything(plan.recipe.seed, verbose=False)
-    start = initial_network(plan, resume, watch.notice, has_classes=False)
+    start = initial_network(plan, resume, observers.notice, has_classes=False)
     objective = make_objective(start.network, plan)
     module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     shows = has_progress(plan.source)
     columns, callbacks = (columns_with((KNN,)), [StartingAccuracy()]) if shows else (columns_with(()), [])
-    loop = Loop(module, plan, run, watch, columns, describe_backbone(plan, start.licence), callbacks)
-    with together(loop.trainer):
-        loop.fit(data, resume)
+    loop = Loop(module, plan, run, observers.also(count), columns, describe_backbone(plan, start.licence), callbacks)
+    with lost_process_explained(loop.trainer):
+        loop.trainer.fit(module, datamodule=data, ckpt_path=run.last_path if resume else None)
     stats = loop.stats
     metrics: dict[str, float] = {}
     licence = start.licence

@@ -86,8 +86,8 @@ def copies_of_unseen(source: Source, contents: Contents) -> list[int]:
     """Rows of training images without a label whose bytes are those of an image of another split."""
     unseen = {found for split, hashes in contents.hashes.items() if split != "train" for found in hashes} - {""}
     train = source.splits["train"]
-    unlabelled = (train.labels == UNKNOWN).reshape(len(train), -1).all(axis=1)
-    return [row for row, found in enumerate(contents.hashes["train"]) if unlabelled[row] and found in unseen]
+    unlabeled = (train.labels == UNKNOWN).reshape(len(train), -1).all(axis=1)
+    return [row for row, found in enumerate(contents.hashes["train"]) if unlabeled[row] and found in unseen]
 
 
 def without_rows(source: Source, contents: Contents | None, rows: set[int]) -> tuple[Source, Contents | None]:

@@ -1,18 +1,101 @@
-"""A pretraining as one self-contained HTML page"""
+"""A finished pretraining as figures, for its run folder and its tracker, and as one self-contained HTML page"""
 
+from pathlib import Path
+
+import numpy as np
+import torch
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
+from vit.checkpoints.io import file_hash
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import records
+from vit.data.sampler import Key
 from vit.errors import DataError
-from vit.extras.pretrain.figures import AUGMENTED, NEIGHBOR_PICTURES, RECONSTRUCTED, pretrain_curves
+from vit.extras.pretrain.fit import Pretrained
 from vit.extras.pretrain.neighbor_accuracy import NEIGHBORS
+from vit.extras.pretrain.plan import PretrainPlan
 from vit.extras.pretrain.pretrainer import KNN
+from vit.extras.pretrain.shown_images import neighbor_rows
 from vit.plain_files import read_text
+from vit.report.figures import save
+from vit.report.image_grid import displayable, image_grid
 from vit.report.inline_figure import drawn
 from vit.report.page import inline, write_page
 from vit.report.run_tables import facts
+from vit.training.tracking.tracker import Tracker
+
+CURVES, NEIGHBOR_PICTURES, AUGMENTED, RECONSTRUCTED = "curves", "neighbors", "augmented", "reconstructions"
+MOST_SAMPLES, MOST_RECONSTRUCTED = 24, 8
+_LOSS, _ACCURACY = "tab:blue", "tab:orange"
+
+
+def draw_pretraining(run: RunDirectory, plan: PretrainPlan, found: Pretrained, tracker: Tracker) -> None:
+    """Curves, augmented images, nearest neighbors, and the pictures that the objective makes."""
+    show_numbers, show_pictures = tracker.figure, tracker.media
+    figures = [(CURVES, pretrain_curves(run.metrics_path), show_numbers)]
+    figures.append((AUGMENTED, _augmented(plan, found), show_pictures))
+    rows = neighbor_rows(found.objective.network, plan)
+    if rows:
+        images = [image.pixels for row in rows for image in row]
+        captions = [image.caption for row in rows for image in row]
+        title = f"An image, and its {NEIGHBORS} nearest neighbors with their cosine similarity"
+        figures.append((NEIGHBOR_PICTURES, image_grid(images, captions, title, 1 + NEIGHBORS), show_pictures))
+    reconstructed = _reconstructions(plan, found)
+    if reconstructed is not None:
+        figures.append((RECONSTRUCTED, reconstructed, show_pictures))
+    for name, figure, show in figures:
+        save(figure, run.figure_path(name))
+        show(f"figures/{name}", run.figure_path(name))
+    tracker.summary({f"best/{name}": value for name, value in found.fit.result.validation.items()})
+    tracker.artifact(
+        run.backbone_path, f"{plan.source.name}-{plan.spec.name}", {"sha256": file_hash(run.backbone_path)}
+    )
+
+
+def pretrain_curves(metrics: Path) -> Figure:
+    """The loss over steps, and the accuracy of nearest neighbors where metrics.csv has it."""
+    table = records(metrics)
+    has_accuracy = bool(table) and KNN in table[0]
+    figure = Figure(figsize=(9 if has_accuracy else 5.4, 3.2), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, 1 + has_accuracy))
+    smoothed = [row for row in table if row["train/smoothed_loss"]]
+    losses = [float(row["train/smoothed_loss"]) for row in smoothed]
+    panels[0].plot([int(row["step"]) for row in smoothed], losses, color=_LOSS)
+    panels[0].set(xlabel="optimizer step", ylabel="loss", title="Training loss")
+    if has_accuracy:
+        measured = [row for row in table if row[KNN]]
+        steps, values = [int(row["step"]) for row in measured], [100 * float(row[KNN]) for row in measured]
+        panels[1].plot(steps, values, color=_ACCURACY, marker="o", markersize=3)
+        panels[1].axhline(values[0], color="gray", linestyle="--", label="before the first step")
+        panels[1].set(xlabel="optimizer step", ylabel="accuracy (%)", title="Nearest neighbors")
+        panels[1].legend(frameon=False)
+    return figure
+
+
+def _augmented(plan: PretrainPlan, found: Pretrained) -> Figure:
+    """The first training images as the network sees them in the first epoch."""
+    data = found.fit.data
+    count = min(MOST_SAMPLES, len(plan.source.splits["train"]))
+    batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
+    images = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
+    return image_grid(list(images), [""] * count, "Training images as the network sees them")
+
+
+@torch.no_grad()
+def _reconstructions(plan: PretrainPlan, found: Pretrained) -> Figure | None:
+    """Some images with what the objective makes of them; None for an objective that makes no pictures."""
+    data, objective = found.fit.data, found.objective
+    count = min(MOST_RECONSTRUCTED, len(plan.source.splits["train"]))
+    batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
+    made = objective.reconstructions(batch.image.to(next(objective.parameters()).device))
+    if not made:
+        return None
+    kinds = {"image": batch.image, **made}
+    shown = {title: displayable(some, plan.preprocess.mean, plan.preprocess.std) for title, some in kinds.items()}
+    pictures = [images[index] for index in range(count) for images in shown.values()]
+    return image_grid(pictures, [*shown] * count, "What the objective makes of training images", len(shown))
 
 
 def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) -> None:

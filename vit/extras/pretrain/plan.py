@@ -52,7 +52,7 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
         found = divided(found, data)
     if data.train_images is not None:
         found = chosen_part(found, with_subset(found, recipe))
-    return found if data.unlabelled is None else with_more_images(found, data.unlabelled)
+    return found if data.unlabeled is None else with_more_images(found, data.unlabeled)
 
 
 def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
@@ -73,11 +73,11 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
     network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
     if recipe.method == "mae":
         autoencoder_of(network.shapes)  # its errors come before a run folder is made
-    unlabelled = recipe.data.unlabelled
+    unlabeled = recipe.data.unlabeled
     recipe = replace(
         recipe,
         augment=replace(recipe.augment, mixup=0.0, cutmix=0.0),  # an image mixed of two has no number of its own
-        data=replace(recipe.data, unlabelled=unlabelled and absolute(unlabelled)),
+        data=replace(recipe.data, unlabeled=unlabeled and absolute(unlabeled)),
     )
     plan = decide(PretrainPlan, recipe, images, network, machine)
     if plan.rounds <= ROUNDS:

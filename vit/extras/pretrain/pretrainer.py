@@ -1,15 +1,23 @@
-"""The LightningModule around an objective, and the k-NN accuracy that shows its progress"""
+"""The objective of a recipe, the LightningModule around it, and the k-NN accuracy that shows its progress"""
 
 from typing import Any
 
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
 from vit.data.batch import Batch
+from vit.extras.pretrain.diet import Diet
+from vit.extras.pretrain.images import PretrainingData
+from vit.extras.pretrain.mae import Mae
 from vit.extras.pretrain.neighbor_accuracy import NeighborAccuracy
-from vit.extras.pretrain.objective import BACKBONE, Objective
+from vit.extras.pretrain.objective import BACKBONE, Objective, without_classes
+from vit.extras.pretrain.plan import PretrainPlan
+from vit.models.network import Network
+from vit.training.callbacks.metrics_csv import Recorder
+from vit.training.loop import TrainingModule
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.training_module import TrainingModule
 
 KNN = "val/knn_acc1"
 _OBJECTIVE = "objective."
@@ -66,3 +74,39 @@ class Pretrainer(TrainingModule):
         state = checkpoint["state_dict"]
         own = {name: _OBJECTIVE + name if name.startswith(BACKBONE) else name for name in state}
         checkpoint["state_dict"] = {own[name]: state[name] for name in state}
+
+
+class StartingAccuracy(Callback):
+    """Measures the weights before the first step. Without this row nothing would show what the pretraining adds."""
+
+    @torch.no_grad()
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Pretrainer)
+        if trainer.global_step:
+            return  # a resumed training has the row already
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        assert isinstance(data, PretrainingData)
+        pl_module.eval()
+        with trainer.precision_plugin.val_step_context():
+            for number, loader in enumerate(data.val_dataloader()):
+                for batch in loader:
+                    there = batch.to(pl_module.device)
+                    pl_module.add_neighbors(there, data.preprocess.normalize(there.image), number)
+        value = float(pl_module.neighbors.compute())
+        pl_module.neighbors.reset()
+        pl_module.train()
+        recorder = next(callback for callback in trainer.callbacks if isinstance(callback, Recorder))  # type: ignore[attr-defined]
+        recorder.write({KNN: value}, trainer)
+        recorder.exclude_time()
+
+
+def make_objective(network: Network, plan: PretrainPlan) -> Objective:
+    """The objective of a plan around a network, whose layers for classes are taken out.
+
+    Raises:
+        UsageError: the network does not fit the method.
+    """
+    backbone = without_classes(network, plan.spec.name)
+    if plan.recipe.method == "mae":
+        return Mae(backbone)
+    return Diet(backbone, len(plan.source.splits["train"]), plan.recipe.model.init_from is not None)

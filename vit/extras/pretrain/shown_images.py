@@ -50,15 +50,15 @@ def neighbor_rows(network: Network, plan: PretrainPlan) -> list[list[ShownImage]
     features, query_features = there.features(network), asked.features(network)
     count = NEIGHBORS if QUERIES in splits else NEIGHBORS + 1  # the image itself is the nearest one
     rows, similarities = nearest(features, query_features, count)
-    found = []
+    shown_rows = []
     for query in range(len(queries)):
         others = [
             there.image(int(row), class_names, f"{similarity:.2f} ")
             for row, similarity in zip(rows[query], similarities[query], strict=True)
             if QUERIES in splits or searched.paths[int(row)] != queries.paths[query]
         ]
-        found.append([asked.image(query, class_names), *others[:NEIGHBORS]])
-    return found
+        shown_rows.append([asked.image(query, class_names), *others[:NEIGHBORS]])
+    return shown_rows
 
 
 class _Shown:
@@ -73,8 +73,8 @@ class _Shown:
         """Features (n, D) of all images; an image that cannot be read is black."""
         device = next(network.parameters()).device
         loader = evaluation_loader(self.dataset, EVALUATION_BATCH_SIZE, num_workers=0)
-        found = [network(self.preprocess.normalize(batch.image.to(device))).flatten(1).float() for batch in loader]
-        return torch.cat(found).cpu().numpy()
+        batches = [network(self.preprocess.normalize(batch.image.to(device))).flatten(1).float() for batch in loader]
+        return torch.cat(batches).cpu().numpy()
 
     def image(self, index: int, class_names: Sequence[str], words: str = "") -> ShownImage:
         """One image with its class."""

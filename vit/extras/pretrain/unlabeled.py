@@ -48,10 +48,10 @@ def open_images(
         columns.refuse(data)
         if labels == "auto" and _has_classes(path):
             return open_source(data, root, download, allow_empty, columns)
-        return _unlabelled_folder(path)
+        return _unlabeled_folder(path)
     given, is_csv = given_columns(columns), path.is_file() and path.suffix.lower() in (".csv", ".tsv")
     if is_csv and (labels == "none" or not _has_labels(path, given)):
-        return _unlabelled_table(path, given, has_splits=labels == "auto")
+        return _unlabeled_table(path, given, has_splits=labels == "auto")
     if labels == "none" and is_parquet(data):
         return _without_labels(table_source(data).list_images(data, columns))
     source = open_source(data, root, download, allow_empty, columns)
@@ -71,21 +71,21 @@ def with_more_images(source: Source, folder: str) -> Source:
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise DataError(f"--data.unlabelled {folder}: there is no such folder", "give a folder of images")
+        raise DataError(f"--data.unlabeled {folder}: there is no such folder", "give a folder of images")
     train = source.splits["train"]
     if train.root is None:
         raise UsageError(
-            f"--data.unlabelled goes with images in files, and those of {source.name} are not files",
+            f"--data.unlabeled goes with images in files, and those of {source.name} are not files",
             "give a folder or a CSV as DATA",
         )
-    found = _unlabelled_folder(path).splits["train"]
+    found = _unlabeled_folder(path).splits["train"]
     known = {
         os.path.realpath(samples.file(index)) for samples in source.splits.values() for index in range(len(samples))
     }
     files = [str(found.file(index).absolute()) for index in range(len(found))]
     more = [file for file in files if os.path.realpath(file) not in known]
     if not more:
-        raise DataError(f"--data.unlabelled {folder} has no images that DATA lacks", "give another folder")
+        raise DataError(f"--data.unlabeled {folder} has no images that DATA lacks", "give another folder")
     labels = np.full((len(more), *train.labels.shape[1:]), UNKNOWN, dtype=train.labels.dtype)
     groups = None if train.groups is None else (*train.groups, *more)  # each image stands alone
     paths = [*train.paths, *more]  # an absolute path stays
@@ -128,7 +128,7 @@ def _without_labels(source: Source) -> Source:
     return replace(source, class_names=(), splits={"train": unknown})
 
 
-def _unlabelled_folder(folder: Path) -> Source:
+def _unlabeled_folder(folder: Path) -> Source:
     skipped: Counter[str] = Counter()
     paths = sorted(image_files(folder, skipped, without_outputs=True))
     if not paths:
@@ -136,10 +136,10 @@ def _unlabelled_folder(folder: Path) -> Source:
         fix = how_to_convert_skipped(skipped, folder) or "give a folder that holds images, at any depth"
         raise DataError(f"{folder} has no images{instead}", fix)
     notes = [f"skipped: {describe_skipped(skipped)}"] if skipped else []
-    return _unlabelled(folder.resolve().name, paths, folder, notes)
+    return _unlabeled(folder.resolve().name, paths, folder, notes)
 
 
-def _unlabelled_table(path: Path, given: Mapping[str, str], has_splits: bool) -> Source:
+def _unlabeled_table(path: Path, given: Mapping[str, str], has_splits: bool) -> Source:
     """The images of a table of paths; of one whose splits count, the training images."""
     table = read_image_csv(path, ("path",), ("split",) if has_splits else (), given)
     files, paths = ListedFiles(path), []
@@ -151,9 +151,9 @@ def _unlabelled_table(path: Path, given: Mapping[str, str], has_splits: bool) ->
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     if not paths:
         raise DataError(f"{path} has no images", "give a table with a row for each image")
-    return _unlabelled(path.stem, paths, path.parent, [table.note] * bool(table.note) + files.notes)
+    return _unlabeled(path.stem, paths, path.parent, [table.note] * bool(table.note) + files.notes)
 
 
-def _unlabelled(name: str, paths: list[str], root: Path, notes: list[str]) -> Source:
+def _unlabeled(name: str, paths: list[str], root: Path, notes: list[str]) -> Source:
     labels = np.full(len(paths), UNKNOWN, dtype=np.int64)
     return Source(name, (), {"train": Samples(paths, labels, root)}, notes)

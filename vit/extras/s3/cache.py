@@ -16,13 +16,12 @@ from typing import TypeVar
 
 from vit.atomic_files import ABANDONED_SECONDS, partial_name
 from vit.errors import UsageError
+from vit.layout import cache_folder
 
 DEFAULT_GIGABYTES = 20.0
 _KEPT = 0.9  # of the largest size, after files were removed
 _COUNT_AFTER, _LEAST = 1 / 8, 1 / 100  # of the free part, and of all, that a process writes between two counts
 FETCHED_AT_ONCE = 8  # requests of a process: small servers drop connections, if 50 come at the same time
-_CLAIM_SECONDS = 10.0  # after which the claim of a process to fetch a content counts no more
-_LOOK_SECONDS = 0.01
 _T = TypeVar("_T")
 
 
@@ -46,8 +45,7 @@ class PartCache:
         Raises:
             UsageError: VIT_CACHE_GB is not a number.
         """
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(os.environ.get("VIT_CACHE") or Path(home) / "vit-lightning" / "shards").expanduser()
+        folder = Path(os.environ.get("VIT_CACHE") or cache_folder("shards")).expanduser()
         given = os.environ.get("VIT_CACHE_GB") or str(DEFAULT_GIGABYTES)
         try:
             gigabytes = float(given)
@@ -74,57 +72,15 @@ class PartCache:
         return self._path(key).is_file()
 
     def fill(self, wanted: Mapping[str, _T], fetch: Callable[[list[_T]], object]) -> None:
-        """Have what is missing fetched, a few at a time. Processes that want the same divide it among themselves.
+        """Have what is missing fetched, a few at a time.
 
         Args:
             wanted: key of each content, and what `fetch` calls it.
             fetch: fetches some contents and puts them into the cache.
         """
-        missing = [key for key in wanted if not self.has(key)]
-        others: list[str] = []
+        missing = [name for key, name in wanted.items() if not self.has(key)]
         for first in range(0, len(missing), FETCHED_AT_ONCE):
-            part = missing[first : first + FETCHED_AT_ONCE]
-            ours = [key for key in part if self._claim(key)]
-            others += [key for key in part if key not in ours]
-            self._fetch_claimed(ours, wanted, fetch)
-        self._fetch_claimed([key for key in others if not self._comes(key)], wanted, fetch)
-
-    def _fetch_claimed(self, keys: list[str], wanted: Mapping[str, _T], fetch: Callable[[list[_T]], object]) -> None:
-        missing = [key for key in keys if not self.has(key)]  # another process may have put it before our claim
-        try:
-            if missing:
-                fetch([wanted[key] for key in missing])
-        finally:
-            for key in keys:
-                with suppress(OSError):
-                    self._claim_path(key).unlink()
-
-    def _claim(self, key: str) -> bool:
-        """Whether this process is now the one to fetch a content: no other has said so in the last seconds."""
-        claim = self._claim_path(key)
-        try:
-            claim.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                if time.time() - claim.stat().st_mtime >= _CLAIM_SECONDS:
-                    claim.unlink()  # of a process that was killed, or is slow: then both fetch
-            claim.touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        except OSError:  # nothing can be kept here, so no other process will
-            return True
-        return True
-
-    def _comes(self, key: str) -> bool:
-        """Wait while another process fetches a content; whether it is there then."""
-        claim = self._claim_path(key)
-        while not self.has(key):
-            try:
-                if time.time() - claim.stat().st_mtime >= _CLAIM_SECONDS:
-                    return False
-            except OSError:  # the other process has ended its claim
-                return self.has(key)
-            time.sleep(_LOOK_SECONDS)
-        return True
+            fetch(missing[first : first + FETCHED_AT_ONCE])
 
     def put(self, key: str, content: bytes) -> None:
         """Keep a content. A full disk is not an error: the content is fetched again where it is needed."""
@@ -153,9 +109,6 @@ class PartCache:
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
-    def _claim_path(self, key: str) -> Path:
-        return self.folder / key[:2] / f".{key}.claim"
-
     def _shrink(self) -> int:
         """Remove the files that were not read for the longest time, where the folder is too large; its size then."""
         found: list[tuple[float, int, str]] = []
@@ -167,7 +120,7 @@ class PartCache:
                         status = entry.stat()
                         if not entry.name.startswith("."):
                             found.append((status.st_mtime, status.st_size, entry.path))
-                        elif now - status.st_mtime >= ABANDONED_SECONDS:  # a partial file or a claim
+                        elif now - status.st_mtime >= ABANDONED_SECONDS:  # a partial file
                             Path(entry.path).unlink()
         size = sum(length for _, length, _ in found)
         for _, length, path in sorted(found) if size > self.max_bytes else ():

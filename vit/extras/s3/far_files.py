@@ -6,7 +6,7 @@ An answer has the length that was asked for, or is an error. What the bytes are,
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,10 +109,10 @@ class FarFiles:
         Raises:
             DataError: it is not there, is refused, or does not come; or its server does not say its size.
         """
-        told = self._told(address)
-        if not isinstance(told.get("size"), int):
+        info = self._info(address)
+        if not isinstance(info.get("size"), int):
             raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
-        return told["size"], _version(told)
+        return info["size"], _version(info)
 
     def version(self, address: str) -> str:
         """A text that changes where a file changes; "" where its server has none.
@@ -120,27 +120,14 @@ class FarFiles:
         Raises:
             DataError: it is not there, is refused, or does not come.
         """
-        return _version(self._told(address))
+        return _version(self._info(address))
 
-    def _told(self, address: str) -> dict[str, Any]:
+    def _info(self, address: str) -> dict[str, Any]:
         """What a server says of a file."""
-        failed: Exception | None = None
-        for attempt in range(self._patience.attempts):
-            self._pause(attempt)
-            try:
-                told: dict[str, Any] = self._files().info(address)
-            except UsageError:
-                raise
-            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
-                failed = error
-                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-                    failed = error.__cause__  # fsspec calls every failure of http so
-                self._raise_final(address, failed)
-                continue
-            if told.get("type") == "directory":
-                raise MissingError(f"there is no {address}", "check the address")
-            return told
-        raise self._gave_up(address, failed)
+        info: dict[str, Any] = self._asked_again(address, lambda files: files.info(address))
+        if info.get("type") == "directory":
+            raise MissingError(f"there is no {address}", "check the address")
+        return info
 
     def names(self, folder: str) -> list[str]:
         """Addresses of the files in a folder of an object store, sorted.
@@ -148,21 +135,27 @@ class FarFiles:
         Raises:
             DataError: the store refuses, or does not answer.
         """
+        try:
+            found = self._asked_again(folder, lambda files: files.ls(folder, detail=True))
+        except MissingError:
+            return []
+        return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
+
+    def _asked_again(self, address: str, ask: Callable[[Any], Any]) -> Any:
+        """The answer of a file system, which is asked again after pauses; DataError where it gives none."""
         failed: Exception | None = None
         for attempt in range(self._patience.attempts):
             self._pause(attempt)
             try:
-                found = self._files().ls(folder, detail=True)
-            except FileNotFoundError:
-                return []
+                return ask(self._files())
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
                 failed = error
-                self._raise_final(folder, failed)
-                continue
-            return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
-        raise self._gave_up(folder, failed)
+                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+                    failed = error.__cause__  # fsspec calls every failure of http so
+                self._raise_final(address, failed)
+        raise self._gave_up(address, failed)
 
     def _pause(self, attempt: int) -> None:
         """Wait before an attempt that is not the first."""
@@ -172,7 +165,7 @@ class FarFiles:
 
     def _gave_up(self, address: str, error: Exception | None) -> DataError:
         return DataError(
-            f"{address} does not come after {self._patience.attempts} attempts: {_words(error)}",
+            f"{address} cannot be read ({self._patience.attempts} attempts): {_describe(error)}",
             "check the network and the address; 'vit train --resume' continues a training",
         )
 
@@ -200,13 +193,13 @@ class FarFiles:
             raise MissingError(f"there is no {address}", "check the address") from error
         if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
             raise DataError(
-                f"{address} is refused ({_words(error)})", "check the permissions and credentials of this machine"
+                f"{address} is refused ({_describe(error)})", "check the permissions and credentials of this machine"
             ) from error
         if status == _NO_SUCH_RANGE:
             fix = "restore the file, which is cut; or make the index again with 'vit data index'"
             raise DataError(f"{address} ends before the bytes that the index lists", fix) from error
         if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
-            raise DataError(f"{address} cannot be read ({_words(error)})", "check the address") from error
+            raise DataError(f"{address} cannot be read ({_describe(error)})", "check the address") from error
 
     def _too_large(self, address: str) -> TooLargeError:
         return TooLargeError(f"{address} has more than {self._max_bytes:,} bytes", "copy it to this machine")
@@ -275,9 +268,9 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
 
 
-def _version(told: dict[str, Any]) -> str:
+def _version(info: dict[str, Any]) -> str:
     """A text that changes where a file changes, from what its server says of it; "" where it says nothing of this."""
-    return "\0".join(str(told[name]) for name in _VERSIONS if told.get(name) is not None)
+    return "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
 
 
 def _status(error: Exception) -> object:
@@ -287,7 +280,7 @@ def _status(error: Exception) -> object:
     return getattr(error, "status", None) or getattr(error, "code", None) or told
 
 
-def _words(error: Exception | None) -> str:
+def _describe(error: Exception | None) -> str:
     if error is None:
         return "no answer"
     status = getattr(error, "status", None)

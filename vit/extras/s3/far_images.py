@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-import numpy as np
-import numpy.typing as npt
-
-from vit.data.image_bytes import MAX_BYTES, ImageError
+from vit.data.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.extras.s3.cache import FETCHED_AT_ONCE, PartCache
 from vit.extras.s3.far_files import FarFiles, MissingError, Patience, TooLargeError, far_files
 
 
-class FarImages:
+class FarImages(ImageReader):
     """Files that each hold one image, by their addresses.
 
     The cache has a file under its address and its version, such as its ETag. The version is asked for once, so that a
@@ -35,16 +32,9 @@ class FarImages:
 
     @property
     def shares_prepared(self) -> bool:
-        """Whether files are kept in the cache of this machine."""
         return self._cache.max_bytes > 0
 
     def read(self, path: str) -> bytes:
-        """The encoded image at an address.
-
-        Raises:
-            ImageError: the file is not there, is empty or too large.
-            DataError: it is refused, or does not come.
-        """
         try:
             content = self._cache.get(self._key(path)) if self.shares_prepared else None
             if content is None:
@@ -58,11 +48,7 @@ class FarImages:
         return content
 
     def prepare(self, paths: Sequence[str]) -> None:
-        """Fetch the files that the cache does not have, several at a time.
-
-        Raises:
-            DataError: one is refused, or does not come. A file that is not there, or too large, is left to `read`.
-        """
+        """Fetch the files that the cache does not have. A file that is not there, or too large, is left to `read`."""
         if self.shares_prepared:
             self._at_once(self._key, [path for path in paths if path not in self._keys])
             self._cache.fill({self._keys[path]: path for path in paths if path in self._keys}, self._fetch_all)
@@ -85,14 +71,6 @@ class FarImages:
         if self.shares_prepared:
             self._cache.put(self._key(path), content)
         return content
-
-    def content_hash(self, path: str) -> str:
-        """Only the bytes of a file tell."""
-        return ""
-
-    def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
-        """There are no shards."""
-        return None
 
     def _of(self, path: str) -> FarFiles:
         kind = path.partition("://")[0]

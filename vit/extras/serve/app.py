@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from vit.extras.serve.batching import Batcher, FullError
-from vit.extras.serve.requests import Room, Upload, gone, measured, read_upload
+from vit.extras.serve.requests import Upload, UploadBudget, count_pixels, gone, read_upload
 from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 
@@ -86,14 +86,14 @@ def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) 
     """
     app = FastAPI(title="vit serve", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    metrics, room = _Metrics(lambda: batcher.num_waiting), Room()
+    metrics, budget = _Metrics(lambda: batcher.num_waiting), UploadBudget()
 
     @app.post("/predict", responses=_ANSWERS, openapi_extra={"requestBody": _BODY})
     async def predict(request: Request) -> JSONResponse:
         """Label an image, sent as the body, or the files of a form."""
         began = time.perf_counter()
         try:
-            answer = await _answer(request, batcher, limits, room, metrics)
+            answer = await _answer(request, batcher, limits, budget, metrics)
         except HTTPException as error:
             answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
         metrics.requests.labels(str(answer.status_code)).inc()
@@ -117,26 +117,25 @@ def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) 
     return app
 
 
-async def _answer(request: Request, batcher: Batcher, limits: Limits, room: Room, metrics: _Metrics) -> JSONResponse:
-    upload = await read_upload(request, room, limits.max_bytes, limits.seconds)
+async def _answer(
+    request: Request, batcher: Batcher, limits: Limits, budget: UploadBudget, metrics: _Metrics
+) -> JSONResponse:
+    upload = await read_upload(request, budget, limits.max_bytes, limits.seconds)
     try:
-        rows = await _computed(request, upload, batcher, limits.seconds)
+        rows = await _rows(request, upload, batcher, limits.seconds)
     finally:
-        room.bytes -= upload.size
+        budget.bytes -= upload.size
     for row in rows:
         metrics.images.labels(row.status).inc()
     content = [to_json(row) for row in rows]
-    return JSONResponse(content if upload.is_form else content[0], _code(rows))
+    return JSONResponse(content if upload.is_form else content[0], _status_code(rows))
 
 
-async def _computed(request: Request, upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
+async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
     """The rows of an upload. Where the client has gone or waits for too long, nothing more is decoded for it."""
-    images, pixels = await asyncio.to_thread(measured, upload)
-    try:
-        computing = batcher.submit(upload.names, images, pixels)
-    except FullError:
-        raise HTTPException(503, "too many requests or pixels wait", {"Retry-After": "1"}) from None
-    answer, left = asyncio.wrap_future(computing), asyncio.ensure_future(gone(request))
+    images, pixels = await asyncio.to_thread(count_pixels, upload)
+    answer = asyncio.ensure_future(batcher.rows(upload.names, images, pixels))
+    left = asyncio.ensure_future(gone(request))
     try:
         await asyncio.wait((answer, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
@@ -146,6 +145,8 @@ async def _computed(request: Request, upload: Upload, batcher: Batcher, seconds:
                 else HTTPException(504, f"no answer within {seconds:g} s")
             )
         return answer.result()
+    except FullError:
+        raise HTTPException(503, "too many requests or pixels wait", {"Retry-After": "1"}) from None
     except HTTPException:
         raise
     except Exception as error:
@@ -155,7 +156,7 @@ async def _computed(request: Request, upload: Upload, batcher: Batcher, seconds:
         left.cancel()
 
 
-def _code(rows: Sequence[Prediction]) -> int:
+def _status_code(rows: Sequence[Prediction]) -> int:
     """200 where an image could be read, else what is wrong with the images."""
     if any(row.status in ("ok", "unsure", "novel") for row in rows):
         return 200

@@ -27,7 +27,6 @@ def serve(
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
     max_batch: PositiveInt = 32,
-    batch_window_ms: float = 5.0,
     max_queue: PositiveInt = 256,
     max_bytes: PositiveInt = 32 * 2**20,
     timeout_seconds: PositiveInt = 30,
@@ -51,8 +50,7 @@ def serve(
         coverage: as of 'vit predict'
         sets: as of 'vit predict'
         reject_novel: as of 'vit predict'
-        max_batch: number of images computed at once
-        batch_window_ms: milliseconds that a request waits for others to be computed with
+        max_batch: number of images from which on no further request joins those that are computed together
         max_queue: number of requests that may wait; further ones get 503
         max_bytes: largest body of a request
         timeout_seconds: time that the head of a request may take, then its body, and then the answer
@@ -68,9 +66,7 @@ def serve(
         vit serve runs/photos/vit_tiny_patch16_224/20260101-120000
     """
     model = os.fspath(model)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
-    if not 0 <= batch_window_ms <= 10_000:
-        raise UsageError(f"--batch_window_ms {batch_window_ms:g} is not between 0 and 10,000", "give 5")
+    wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     setup = PredictionSetup(model, wanted, top_k, False, device, precision, engine, unfinished)
     setup.check()
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
@@ -84,10 +80,7 @@ def serve(
     reporter = Reporter()
     with opened:
         predictor = setup.load(reporter)
-        window = batch_window_ms / 1000
-        batcher = Batcher(
-            predictor, setup.num_ranked(predictor), max_batch, window, max_queue, on_failure=lambda: service.end()
-        )
+        batcher = Batcher(predictor, setup.num_ranked(predictor), max_batch, max_queue, lambda: service.end())
         app = create_app(batcher, Limits(max_bytes, timeout_seconds), trusted_hosts(host))
         service = Service(app, timeout_seconds)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

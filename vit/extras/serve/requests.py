@@ -20,7 +20,7 @@ _NAME = 255  # characters of a name that come back
 
 
 @dataclass
-class Room:
+class UploadBudget:
     """The bytes of all requests that are in memory now."""
 
     bytes: int = 0
@@ -34,7 +34,7 @@ class Upload:
         names: name of each image as the client gave it; only shown, never opened.
         images: bytes of each.
         is_form: whether they came as a form, which gets a list of rows.
-        size: bytes that the request holds in `Room` until it is answered.
+        size: bytes that the request holds in `UploadBudget` until it is answered.
     """
 
     names: list[str]
@@ -43,16 +43,16 @@ class Upload:
     size: int
 
 
-async def read_upload(request: Request, room: Room, max_bytes: int, seconds: float) -> Upload:
+async def read_upload(request: Request, budget: UploadBudget, max_bytes: int, seconds: float) -> Upload:
     """The images of a request.
 
     Raises:
         HTTPException: 400 no image or a broken form, 408 the body does not come in time, 411 or 413 too large, 503
             too many bytes wait.
     """
-    told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > max_bytes:
-        raise HTTPException(413, f"{int(told):,} bytes; the limit is {max_bytes:,}")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > max_bytes:
+        raise HTTPException(413, f"{int(length):,} bytes; the limit is {max_bytes:,}")
     held = 0
     try:
         body = bytearray()
@@ -60,9 +60,9 @@ async def read_upload(request: Request, room: Room, max_bytes: int, seconds: flo
             async for chunk in request.stream():
                 if len(body) + len(chunk) > max_bytes:
                     raise HTTPException(413, f"more than {max_bytes:,} bytes")
-                if room.bytes + len(chunk) > MAX_WAITING_BYTES:
+                if budget.bytes + len(chunk) > MAX_WAITING_BYTES:
                     raise HTTPException(503, "too many bytes wait", {"Retry-After": "1"})
-                room.bytes += len(chunk)
+                budget.bytes += len(chunk)
                 held += len(chunk)
                 body += chunk
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -74,7 +74,7 @@ async def read_upload(request: Request, room: Room, max_bytes: int, seconds: flo
             raise HTTPException(400, "there is no image: send its bytes as the body, or a form with files")
         return Upload(names, images, kind == "multipart/form-data", held)
     except BaseException as error:
-        room.bytes -= held
+        budget.bytes -= held
         if isinstance(error, TimeoutError):
             raise HTTPException(408, f"the body did not come within {seconds:g} s", {"Connection": "close"}) from None
         if isinstance(error, ClientDisconnect):
@@ -103,7 +103,7 @@ async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes
     return names, images
 
 
-def measured(upload: Upload) -> tuple[list[bytes | ImageError], int]:
+def count_pixels(upload: Upload) -> tuple[list[bytes | ImageError], int]:
     """(images to decode, or the reason why one is not, the pixels of all by their headers).
 
     Raises:

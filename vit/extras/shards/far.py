@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from vit.extras.s3.cache import PartCache
 from vit.extras.s3.far_files import FarFiles
 from vit.extras.shards.index import ShardIndex
-from vit.extras.shards.reader import ByteRange
+from vit.extras.shards.reader import ByteRange, Shards
 
 PART_BYTES = 2**20
 _MOST_READY = 4096  # images
 
 
-class FarShards:
+class FarShards(Shards):
     """The shards of an index on other machines.
 
     Args:
@@ -34,15 +34,9 @@ class FarShards:
 
     @property
     def shares_prepared(self) -> bool:
-        """Whether parts are kept in the cache of this machine."""
         return self._cache.max_bytes > 0
 
     def read(self, part: ByteRange) -> bytes:
-        """The bytes of a range, from the cache or from far.
-
-        Raises:
-            DataError: the shard does not come.
-        """
         if not self.shares_prepared:
             ready = self._ready.pop(part, None)
             return ready if ready is not None else self._fetch_exactly([part])[0]
@@ -55,11 +49,7 @@ class FarShards:
         return self.read(part)
 
     def prepare(self, parts: Sequence[ByteRange]) -> None:
-        """Fetch the parts of shards that the cache does not have, all at the same time; without a cache, the ranges.
-
-        Raises:
-            DataError: one does not come.
-        """
+        """Fetch the parts of shards that the cache does not have; without a cache, the ranges."""
         if not self.shares_prepared:
             if len(self._ready) > _MOST_READY:  # of callers that do not read what they asked for
                 self._ready.clear()

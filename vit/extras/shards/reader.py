@@ -2,14 +2,15 @@
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.image_bytes import ChangedError
+from vit.data.image_bytes import ChangedError, ImageReader
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex
 
@@ -27,24 +28,27 @@ class ByteRange(NamedTuple):
     stop: int
 
 
-class Shards(Protocol):
+class Shards(ABC):
     """The shards of one index, wherever they lie."""
 
     @property
     def shares_prepared(self) -> bool:
         """Whether what `prepare` fetches is then at hand for every process of this machine."""
+        return False
 
+    @abstractmethod
     def read(self, part: ByteRange) -> bytes:
         """The bytes of a range; fewer where the shard ends before. DataError where the shard cannot be read."""
 
     def read_again(self, part: ByteRange) -> bytes:
         """The same from where the shards lie, if `read` may have given an old copy."""
+        return self.read(part)
 
-    def prepare(self, parts: Sequence[ByteRange]) -> None:
+    def prepare(self, parts: Sequence[ByteRange]) -> None:  # noqa: B027  a system reads its own disks ahead
         """Fetch ranges that are read next."""
 
 
-class ShardReader:
+class ShardReader(ImageReader):
     """Reads the images of an index.
 
     Args:
@@ -61,15 +65,9 @@ class ShardReader:
 
     @property
     def shares_prepared(self) -> bool:
-        """Whether what `prepare` fetches is then at hand for every process of this machine."""
         return self._shards.shares_prepared
 
     def read(self, path: str) -> bytes:
-        """The encoded image with a key.
-
-        Raises:
-            DataError: a shard cannot be read, or the bytes are not those that the index lists.
-        """
         row = self._rows[path]
         part = self._range(row)
         data = self._shards.read(part)
@@ -85,15 +83,12 @@ class ShardReader:
         return data
 
     def prepare(self, paths: Sequence[str]) -> None:
-        """Fetch several images at a time, where the shards are on other machines."""
         self._shards.prepare([self._range(self._rows[path]) for path in paths])
 
     def content_hash(self, path: str) -> str:
-        """The content hash of an image, where the index has it."""
         return self.index.content_hashes[self._rows[path]]
 
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64]:
-        """(n,) number of the shard of each image."""
         rows = np.fromiter((self._rows[path] for path in paths), dtype=np.int64, count=len(paths))
         return self.index.shards[rows]
 
@@ -105,7 +100,7 @@ class ShardReader:
         return hashlib.sha256(data).digest() == self.index.sha256[row]
 
 
-class LocalShards:
+class LocalShards(Shards):
     """Shards below a folder of this machine.
 
     Args:
@@ -114,11 +109,6 @@ class LocalShards:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    @property
-    def shares_prepared(self) -> bool:
-        """Nothing is fetched."""
-        return False
 
     def check(self, index: ShardIndex, where: str) -> None:
         """Raise DataError where a shard is missing, or ends before its last image."""
@@ -134,11 +124,6 @@ class LocalShards:
                 )
 
     def read(self, part: ByteRange) -> bytes:
-        """The bytes of a range.
-
-        Raises:
-            DataError: the shard cannot be read.
-        """
         path = self._folder / part.shard
         try:
             with open(path, "rb") as file:
@@ -146,10 +131,3 @@ class LocalShards:
                 return file.read(part.stop - part.start)
         except OSError as error:
             raise DataError(f"cannot read the shard {path}: {os.strerror(error.errno or 0)}", "restore it") from error
-
-    def read_again(self, part: ByteRange) -> bytes:
-        """The bytes of a range: nothing is kept between two reads."""
-        return self.read(part)
-
-    def prepare(self, parts: Sequence[ByteRange]) -> None:
-        """Nothing to do: the system reads ahead."""

@@ -8,7 +8,6 @@ split  the first folder of the keys, such as train/ of train/cat/0, if that of e
 Folders that all keys share, such as photos/ of photos/train/cat/0, may lie before those of the splits.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -138,14 +137,6 @@ def find_labels(images: Sequence[TarImage], names: Sequence[str], depth: int) ->
         f"({len(images) - len(unlabeled):,} of {len(images):,} images have one in {way})",
         fix,
     )
-
-
-def class_names(labels: Sequence[str], splits: Sequence[str]) -> tuple[str, ...]:
-    """The classes of the training images; class numbers are sorted as numbers."""
-    known = {label for label, split in zip(labels, splits, strict=True) if split == "train"}
-    if all(re.fullmatch(r"[0-9]{1,9}", name) for name in known):
-        return tuple(sorted(known, key=lambda name: (int(name), name)))
-    return tuple(sorted(known))
 
 
 def _places(images: Sequence[TarImage], names: Sequence[str]) -> str:

@@ -22,9 +22,25 @@ from vit.data.image_files import is_hidden
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex
 from vit.extras.shards.index import write_index as write_index
-from vit.extras.shards.tar_labels import JSON_NAMES, TarImage, class_names, find_labels, find_splits
+from vit.extras.shards.tar_labels import JSON_NAMES, TarImage, find_labels, find_splits
+from vit.tasks.label_text import sorted_classes
 
 MAX_LABEL_BYTES = 1 << 20
+
+
+@dataclass
+class SkippedFiles:
+    """Files of tar files that no index holds.
+
+    Attributes:
+        left_out: names of images that cannot be read, with the reason.
+        num_others: number of files that are neither images nor labels.
+        num_hidden: number of files of systems and programs, such as those in .thumbnails/.
+    """
+
+    left_out: list[str] = field(default_factory=list)
+    num_others: int = 0
+    num_hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,26 +51,13 @@ class IndexedTars:
         index: the images.
         labels_from: where the labels stand: ".cls", ".json" or "folders".
         has_split_folders: whether folders inside the shards name the splits, and not the paths of the shards.
-        left_out: names of images that cannot be read, with the reason.
-        num_others: number of files that are neither images nor labels.
-        num_hidden: number of files of systems and programs, such as those in .thumbnails/; they are skipped.
+        skipped: the other files.
     """
 
     index: ShardIndex
     labels_from: str
     has_split_folders: bool
-    left_out: list[str] = field(default_factory=list)
-    num_others: int = 0
-    num_hidden: int = 0
-
-
-@dataclass
-class _Read:
-    """What the tar files have held so far, beside their images."""
-
-    left_out: list[str] = field(default_factory=list)
-    num_others: int = 0
-    num_hidden: int = 0
+    skipped: SkippedFiles
 
 
 def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], None]) -> IndexedTars:
@@ -69,14 +72,14 @@ def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], No
         DataError: a file is not a tar file or is cut, or an image has no label or shares its key.
     """
     rows: list[TarImage] = []
-    read = _Read()
+    skipped = SkippedFiles()
     for number, name in enumerate(names):
         entries: dict[str, TarImage] = {}
-        _read_tar(folder / name, number, entries, read)
+        _read_tar(folder / name, number, entries, skipped)
         rows += [entry for entry in entries.values() if entry.offset >= 0]
         progress(number + 1, len(names))
     if not rows:
-        hidden = f" ({read.num_hidden:,} hidden or system files)" if read.num_hidden else ""
+        hidden = f" ({skipped.num_hidden:,} hidden or system files)" if skipped.num_hidden else ""
         raise DataError(
             f"the {len(names)} tar files of {folder} hold no images{hidden}", "give the folder of image shards"
         )
@@ -94,13 +97,15 @@ def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], No
         lengths=np.array([entry.length for entry in rows], dtype=np.int64),
         sha256=[entry.sha256 for entry in rows],
         content_hashes=[entry.content_hash for entry in rows],
-        class_names=class_names(labels, splits.of_images),
+        class_names=sorted_classes(
+            label for label, split in zip(labels, splits.of_images, strict=True) if split == "train"
+        ),
     )
-    return IndexedTars(index, labels_from, splits.depth > 0, read.left_out, read.num_others, read.num_hidden)
+    return IndexedTars(index, labels_from, splits.depth > 0, skipped)
 
 
-def _read_tar(path: Path, number: int, entries: dict[str, TarImage], read: _Read) -> None:
-    """Add the images of a tar file to `entries`, and count the rest."""
+def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: SkippedFiles) -> None:
+    """Add the images of a tar file to `entries`, and the others to `skipped`."""
     links: list[tarfile.TarInfo] = []
     try:
         with open(path, "rb") as file:
@@ -109,20 +114,20 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], read: _Read
                 if member.isdir():
                     continue
                 if any(is_hidden(part) for part in name.parts if part != ".."):
-                    read.num_hidden += 1
+                    skipped.num_hidden += 1
                 elif member.islnk():
                     links.append(member)
                 elif member.isreg() and not member.issparse():
-                    _add_file(path, number, name, file, member, entries, read)
+                    _add_file(path, number, name, file, member, entries, skipped)
                 else:
-                    _leave_out(path, name, member, read)
+                    _leave_out(path, name, member, skipped)
             targets = _targets(file, {_path_of(link.linkname) for link in links})
             for link in links:
                 name, target = _path_of(link.name), targets.get(_path_of(link.linkname))
                 if target is None:
-                    _leave_out(path, name, link, read)
+                    _leave_out(path, name, link, skipped)
                 else:
-                    _add_file(path, number, name, file, target, entries, read)
+                    _add_file(path, number, name, file, target, entries, skipped)
     except (tarfile.TarError, OSError, EOFError) as error:
         packed = " (compressed shards cannot be read in any order)" if path.name.endswith(("gz", "xz", "bz2")) else ""
         raise DataError(
@@ -155,12 +160,12 @@ def _targets(file: IO[bytes], wanted: AbstractSet[PurePosixPath]) -> dict[PurePo
     return {path: member for member in files if (path := _path_of(member.name)) in wanted}
 
 
-def _leave_out(path: Path, name: PurePosixPath, member: tarfile.TarInfo, read: _Read) -> None:
+def _leave_out(path: Path, name: PurePosixPath, member: tarfile.TarInfo, skipped: SkippedFiles) -> None:
     """Name an image that is only a link, and count other entries that are not files."""
     if (member.islnk() or member.issym()) and has_image_extension(name):
-        read.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
+        skipped.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
     else:
-        read.num_others += 1
+        skipped.num_others += 1
 
 
 def _add_file(
@@ -170,7 +175,7 @@ def _add_file(
     file: IO[bytes],
     member: tarfile.TarInfo,
     entries: dict[str, TarImage],
-    read: _Read,
+    skipped: SkippedFiles,
 ) -> None:
     """Add an image, or what another file says of it.
 
@@ -180,7 +185,7 @@ def _add_file(
         file: the open tar file.
         member: the entry with the bytes.
         entries: images by their keys.
-        read: counts of the rest.
+        skipped: the other files.
     """
     stem, _, ending = name.name.partition(".")
     key = str(name.parent / stem) if name.parent.name else stem
@@ -188,9 +193,9 @@ def _add_file(
     if ending in ("cls", "json"):
         _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
     elif stem and has_image_extension(name):
-        _add_image(entry, file, member, f"{path}: {name}", read.left_out)
+        _add_image(entry, file, member, f"{path}: {name}", skipped.left_out)
     else:
-        read.num_others += 1
+        skipped.num_others += 1
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:

@@ -179,5 +179,5 @@ def alive(names: Collection[str]) -> set[str]:
 def largest_array() -> int:
     """The number of tasks that SLURM takes in one array."""
     done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)  # noqa: S607
-    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)
-    return int(found[1]) if found and int(found[1]) > 0 else _ARRAY_SIZE
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)
+    return int(match[1]) if match and int(match[1]) > 0 else _ARRAY_SIZE

@@ -22,6 +22,7 @@ from vit.data.image_bytes import ImageError
 from vit.data.image_header import check_size
 from vit.data.planes import ORIENTATION_TAG, Planes, check_planes
 from vit.data.preprocess import COLORS, MAX_CHANNELS, Window
+from vit.errors import first_line
 
 MAX_PAGES = 10_000
 _SIZES = re.compile(r"\b(?:Size[A-Z]|images|channels|slices|frames)\s*=\s*[\"']?(\d{1,20})")
@@ -53,7 +54,7 @@ def read(data: bytes, path: str | os.PathLike[str], window: Window | None, chann
     except MemoryError as error:
         raise ImageError(path, "too_large", "a TIFF that needs more memory than there is") from error
     except Exception as error:
-        raise ImageError(path, "unreadable", f"damaged TIFF: {_first_line(error)}") from error
+        raise ImageError(path, "unreadable", f"damaged TIFF: {first_line(error)}") from error
     return Planes(values, is_inverted=is_inverted, orientation=orientation)
 
 
@@ -145,7 +146,3 @@ def _samples(page: Any) -> npt.NDArray[Any]:
     if values.ndim != 3:
         raise ValueError(f"{values.ndim} axes in a page")
     return values if int(page.planarconfig) == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:200]

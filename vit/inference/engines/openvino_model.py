@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import KEY, Description, read_description
 from vit.errors import CheckpointError, UsageError, first_line
-from vit.inference.deployed import Trained, notes, traced
+from vit.inference.deployment import LoadedModel, notes, traced
 from vit.inference.engines.openvino_library import import_openvino, without_telemetry
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class OpenVinoModel:
     description: Description
 
 
-def convert(trained: Trained, what: str) -> OpenVinoModel:
+def convert(trained: LoadedModel, what: str) -> OpenVinoModel:
     """A network as a graph with float32 weights. Its inference may use another precision.
 
     Args:

@@ -1,8 +1,14 @@
-"""The interface of whoever watches a training: a progress bar, a log, a tracker"""
+"""The observers of a training: listeners (a progress bar, a log, a tracker), callbacks, and the signals that end it"""
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from vit.training.recipes.recipe import Recipe
+from vit.training.signals import Signals
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
 
 
 class Listener(Protocol):
@@ -28,3 +34,27 @@ class Listener(Protocol):
     def replanned(self, recipe: Recipe) -> None:
         """The training starts again with another recipe. By default nothing follows."""
         return
+
+
+@dataclass(frozen=True)
+class Observers:
+    """The observers of a training.
+
+    Attributes:
+        signals: signals that end the training at its next step.
+        listeners: receivers of steps, rows and notices.
+        callbacks: callbacks beside those that every training has.
+    """
+
+    signals: Signals
+    listeners: Sequence[Listener] = ()
+    callbacks: Sequence["Callback"] = ()
+
+    def also(self, listener: Listener) -> "Observers":
+        """The same with one more listener."""
+        return replace(self, listeners=[*self.listeners, listener])
+
+    def notice(self, text: str) -> None:
+        """Pass a message for the user to the listeners."""
+        for listener in self.listeners:
+            listener.notice(text)

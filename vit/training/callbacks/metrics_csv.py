@@ -13,8 +13,7 @@ from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create, new_table, records
 from vit.data.module import ImageDataModule
 from vit.training.callbacks.listener import Listener
-from vit.training.losses import SmoothedLoss
-from vit.training.training_module import TrainingModule
+from vit.training.losses import SmoothedLoss, epoch_loss
 
 _SMOOTHED = "train/smoothed_loss"
 _TRAINING = ("epoch", "step", "lr", _SMOOTHED, "train/loss", "train/images_per_second")
@@ -106,12 +105,12 @@ class Recorder(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._rows = state_dict["rows"]
-        self.lr = state_dict.get("lr")  # absent in checkpoints of earlier versions
+        self.lr = state_dict["lr"]
         self._smoothed.load_state_dict(state_dict["average_loss"])
         self._started = time.perf_counter() - state_dict["seconds"]
         self.training_seconds = state_dict["training_seconds"]
         self.training_images = state_dict["training_images"]
-        self.waiting_seconds = state_dict.get("waiting_seconds", math.nan)  # absent in checkpoints of earlier versions
+        self.waiting_seconds = state_dict["waiting_seconds"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last_step = trainer.global_step
@@ -163,10 +162,10 @@ class Recorder(Callback):
             listener.step(step, total, self.loss, self.images_per_second)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, TrainingModule)
+        loss = epoch_loss(pl_module)
         row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in self.columns}
-        row |= {"train/loss": float(pl_module.train_loss.compute()), "train/images_per_second": self.images_per_second}
-        pl_module.train_loss.reset()
+        row |= {"train/loss": float(loss.compute()), "train/images_per_second": self.images_per_second}
+        loss.reset()
         if not math.isfinite(row.get("val/loss", 0.0)) and trainer.is_global_zero:
             self.notice("WARNING: the validation loss is not a number; these weights do not become the best checkpoint")
         self.write(row, trainer)

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from vit.data.batch import Batch
 from vit.errors import DivergedError
-from vit.training.callbacks.checkpoint_contents import PROGRESS
+from vit.training.callbacks.checkpoints import PROGRESS
 from vit.training.distributed.processes import gathered
 
 CHECK_BATCHES = 50  # between two reads of a GPU

@@ -1,1 +1,1 @@
-"""Distributed training: several processes, their meeting point, devices and sharded weights."""
+"""Distributed training: several processes, their rendezvous point, devices and sharded weights."""

@@ -54,7 +54,7 @@ def observe_patiently() -> None:
 
 
 @contextmanager
-def together(trainer: Trainer) -> Iterator[None]:
+def lost_process_explained(trainer: Trainer) -> Iterator[None]:
     """While entered: the end of another process is one clear error.
 
     Raises:

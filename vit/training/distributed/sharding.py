@@ -1,8 +1,7 @@
 """Sharded weights (FSDP): each process keeps a part of every parameter, gradient and optimizer state
 
-Zhao et al. 2023 (arXiv 2304.11277), by PyTorch's `fully_shard` and Lightning's ModelParallelStrategy. The processes
-gather the parameters of a block while it computes. The first process writes ordinary checkpoints with whole tensors. So
-any number of processes can resume from them, with or without sharding, and every command reads them.
+Zhao et al. 2023 (arXiv 2304.11277), by PyTorch's `fully_shard` and Lightning's ModelParallelStrategy. The first process
+writes ordinary checkpoints with whole tensors, which any number of processes resumes, with or without sharding.
 """
 
 from collections.abc import Mapping
@@ -11,43 +10,36 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from lightning.pytorch.strategies import ModelParallelStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.classifier import Classifier
 from vit.training.distributed.processes import PATIENCE
 
 T = TypeVar("T")
 
 
-class ShardedClassifier(Classifier):
-    """A classifier whose network is distributed over the processes, block by block."""
-
-    def configure_model(self) -> None:
-        if isinstance(self.network, FSDPModule):
-            return
-        assert isinstance(self.network, VisionTransformer)
-        assert self.device_mesh is not None
-        spread(self.network, self.device_mesh["data_parallel"])
+def strategy_for(world_size: int, is_sharded: bool) -> Strategy | str:
+    """Lightning's strategy for a number of processes over all machines."""
+    if world_size == 1:
+        return "auto"
+    return Sharding(world_size) if is_sharded else DDPStrategy(timeout=PATIENCE)
 
 
-def spread(network: VisionTransformer, mesh: DeviceMesh) -> None:
-    """Spread the weights of a network over the processes of a mesh, block by block."""
-    for block in network.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(network, mesh=mesh)
+def shard(network: Network, mesh: DeviceMesh) -> None:
+    """Distribute the weights of one of our ViTs over the processes, block by block, once."""
+    assert isinstance(network, VisionTransformer)  # the plan refuses others
+    if not isinstance(network, FSDPModule):
+        for part in (*network.blocks, network):
+            fully_shard(part, mesh=mesh["data_parallel"])
 
 
 class Sharding(ModelParallelStrategy):
-    """Lightning's strategy with our own safe reading of checkpoints, which runs no code and detects damage.
-
-    Args:
-        num_processes: number of processes over all machines.
-    """
+    """Lightning's strategy with our own safe reading of checkpoints, which runs no code and detects damage."""
 
     def __init__(self, num_processes: int) -> None:
         super().__init__(num_processes, 1, save_distributed_checkpoint=False, timeout=PATIENCE)
@@ -66,17 +58,17 @@ class Sharding(ModelParallelStrategy):
         set_model_state_dict(self.model, checkpoint["state_dict"], options=whole)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        for optimizer, found in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = chain.from_iterable(group["params"] for group in optimizer.param_groups)
-            numbers = chain.from_iterable(group["params"] for group in found["param_groups"])
+            numbers = chain.from_iterable(group["params"] for group in saved["param_groups"])
             state = {
-                number: {name: _own_part(value, weight) for name, value in found["state"].get(number, {}).items()}
+                number: {name: _local_part(value, weight) for name, value in saved["state"].get(number, {}).items()}
                 for number, weight in zip(numbers, weights, strict=True)
             }
-            optimizer.load_state_dict({**found, "state": state})
+            optimizer.load_state_dict({**saved, "state": state})
 
 
-def _own_part(value: T, weight: torch.Tensor) -> T | DTensor:
+def _local_part(value: T, weight: torch.Tensor) -> T | DTensor:
     """The part of an optimizer tensor that this process keeps. Values of another shape stay whole."""
     if isinstance(value, torch.Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
         return distribute_tensor(value, weight.device_mesh, weight.placements)

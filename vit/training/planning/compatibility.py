@@ -83,6 +83,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             ddp,
         ),
         (is_sharded and has_lora, f"{sharding} --lora", ddp),
+        (is_sharded and recipe.optim.ema_decay > 0, f"{sharding} --optim.ema_decay, a copy of all weights", ddp),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
         (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),
         (
@@ -105,6 +106,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             is_taught and recipe.optim.logit_adjustment > 0,
             "--optim.logit_adjustment with --teacher, whose classes are as common as in its own training",
             "give --data.sampling balanced or sqrt",
+        ),
+        (
+            recipe.optim.loss is not None and (weights != "none" or recipe.optim.logit_adjustment > 0),
+            "--optim.loss with class weights or logit adjustment, which are those of the cross-entropy",
+            "give --data.sampling balanced or sqrt, or leave one out",
         ),
         (
             has_probe and trainer.compile,

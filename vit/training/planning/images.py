@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vit.data.bursts import with_bursts
 from vit.data.folds import with_fold
-from vit.data.groups import leak_notes, twin_notes, with_groups
+from vit.data.groups import leak_notes, similar_name_notes, with_groups
 from vit.data.samples import Source, absent_notes
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
@@ -14,7 +14,7 @@ from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
 
 
-def subset_words(kind: str, source: Source) -> str:
+def subset_text(kind: str, source: Source) -> str:
     """How a subset of the training images is chosen."""
     if not source.class_names:
         return "at random"
@@ -70,7 +70,7 @@ def kept_together(found: Source, data: DataConfig) -> Source:
         DataError: an image has no group.
     """
     found = with_groups(found, data.groups)
-    found = replace(found, notes=[*found.notes, *twin_notes(found)])
+    found = replace(found, notes=[*found.notes, *similar_name_notes(found)])
     return with_bursts(found) if data.bursts == "together" else found
 
 
@@ -106,6 +106,6 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
     if wanted is None:
         return source
     kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
-    note = f"{wanted:,} of {len(train):,} training images ({subset_words(kind, source)}, seed {seed})"
+    note = f"{wanted:,} of {len(train):,} training images ({subset_text(kind, source)}, seed {seed})"
     chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
     return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])

@@ -16,7 +16,7 @@ from vit.training.recipes.image_options import PreprocessConfig
 from vit.training.recipes.recipe import ModelConfig
 from vit.weights.open import open_pretrained
 from vit.weights.preprocess_config import PreprocessValues
-from vit.weights.pretrained import Pretrained
+from vit.weights.pretrained import PretrainedWeights
 
 AUTO = "auto"
 
@@ -35,7 +35,7 @@ class WantedNetwork:
     spec: NetworkSpec | None
     image_size: int | None
     options: Options = field(default_factory=dict)
-    pretrained: Pretrained | None = None
+    pretrained: PretrainedWeights | None = None
 
     @property
     def name(self) -> str | None:

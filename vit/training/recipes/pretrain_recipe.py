@@ -9,9 +9,10 @@ from vit.training.recipes.recipe import Recipe
 Method = Literal["diet", "mae"]
 UNUSED = (  # options of a training that a pretraining does not use
     "model.init_head", "model.freeze", "model.lora", "data.sampling", "data.calibration", "data.fold", "augment.mixup",
-    "augment.cutmix", "optim.time", "optim.label_smoothing", "optim.class_weights", "optim.logit_adjustment",
-    "optim.multilabel_loss", "optim.min_precision", "optim.best_metric", "optim.ema_decay", "distill.teacher",
-    "distill.kind", "distill.temperature", "distill.weight", "distill.teacher_hash", "mlflow.register",
+    "augment.cutmix", "optim.time", "optim.loss", "optim.label_smoothing", "optim.class_weights",
+    "optim.logit_adjustment", "optim.multilabel_loss", "optim.min_precision", "optim.best_metric", "optim.ema_decay",
+    "distill.teacher", "distill.kind", "distill.temperature", "distill.weight", "distill.teacher_hash",
+    "mlflow.register",
 )  # fmt: skip
 
 
@@ -20,13 +21,13 @@ class PretrainDataConfig(DataConfig):
     """Where images come from.
 
     Args:
-        unlabelled: folder with more images to learn from, which lie at any depth and need no labels; null: none.
+        unlabeled: folder with more images to learn from, which lie at any depth and need no labels; null: none.
         labels: use of DATA's labels. auto: where DATA has class folders or a column of labels, only its training
             images are learned from, and nearest neighbors of validation images show the progress. none: all images of
             DATA are learned from, in whatever folders they lie.
     """
 
-    unlabelled: str | None = None
+    unlabeled: str | None = None
     labels: Literal["auto", "none"] = "auto"
 
 

@@ -27,6 +27,21 @@ class Bound:
         return f"{self.sign}{self.limit}" if isfinite(self.limit) else ""
 
 
+@dataclass(frozen=True)
+class Pattern:
+    r"""A form of a text, as in `Annotated[str, Pattern("MODULE:NAME", r"\w+:\w+")]`."""
+
+    name: str
+    expression: str
+
+    def allows(self, text: str) -> bool:
+        """Whether a text has the form."""
+        return re.fullmatch(self.expression, text) is not None
+
+    def __str__(self) -> str:
+        return self.name
+
+
 PositiveInt = Annotated[int, Bound(">", 0)]
 NonNegativeInt = Annotated[int, Bound(">=", 0)]
 Magnitude = Annotated[int, Bound(">=", 0), Bound("<=", 30)]
@@ -38,6 +53,7 @@ ClosedUnitInterval = Annotated[float, Bound(">=", 0), Bound("<=", 1)]
 Finite = Annotated[float, Bound(">", -inf), Bound("<", inf)]
 Positive = Annotated[float, Bound(">", 0), Bound("<", inf)]
 NonNegative = Annotated[float, Bound(">=", 0), Bound("<", inf)]
+ImportPath = Annotated[str, Pattern("MODULE:NAME", r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")]
 
 
 def seconds(text: str, flag: str) -> float:

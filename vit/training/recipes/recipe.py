@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
-from vit.training.recipes.ranges import Area, ClosedUnitInterval, NonNegative, Positive, PositiveInt, Seed, Share
+from vit.training.recipes.ranges import (
+    Area,
+    ClosedUnitInterval,
+    ImportPath,
+    NonNegative,
+    Positive,
+    PositiveInt,
+    Seed,
+    Share,
+)
 
 NetworkValue = bool | int | float | str | list[int]
 
@@ -52,7 +61,7 @@ class OptimConfig:
 
     Args:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
-            the other weights.
+            the other weights; or the import path of your own (docs/guides/change_it.md).
         lr: learning rate after the warm-up.
         epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
             of training images, for fine-tuning, and no fewer than 8 passes.
@@ -72,6 +81,7 @@ class OptimConfig:
         min_lr_ratio: learning rate at the end of the cosine schedule, as a fraction of lr.
         weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
         momentum: momentum of sgd.
+        loss: import path of a training loss of your own, MODULE:NAME; null: cross-entropy, with the options below.
         label_smoothing: fraction of a label that is spread over all classes; with several labels for an image the
             fraction that is replaced by the label's frequency.
         class_weights: weight of each class in the training loss, with mean 1 over the drawn images. none: equal. auto:
@@ -95,7 +105,7 @@ class OptimConfig:
             ten in a row; the check waits for the device at every step.
     """
 
-    optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
+    optimizer: Literal["adamw", "sgd", "muon"] | ImportPath = "adamw"
     lr: Positive = 1e-3
     epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
@@ -106,6 +116,7 @@ class OptimConfig:
     min_lr_ratio: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
+    loss: str | None = None
     label_smoothing: Share = 0.1
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0
@@ -218,8 +229,8 @@ class Recipe:
 
 
 TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow"})
-UNDECIDING = TRACKING | {"out", "name"}  # options that nothing learned follows
-UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learned follows, by part and name
+NOT_IN_HASH = TRACKING | {"out", "name"}  # options that do not change the weights
+NOT_IN_HASH_PARTS = (  # options inside the parts of a recipe that do not change the weights, by part and name
     ("data", "cache"),
     ("data", "download"),
     ("data", "num_workers"),

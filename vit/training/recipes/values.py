@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from vit.training.recipes.recipe import UNDECIDING, UNDECIDING_PARTS, Recipe
+from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, Recipe
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
@@ -17,12 +17,12 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe as plain values without the options that nothing learned follows, such as names, trackers and caches."""
+def training_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe as plain values without options that do not change the weights: names, trackers, caches."""
     found = {name: dict(part) if isinstance(part, dict) else part for name, part in values.items()}
-    for name in UNDECIDING:
+    for name in NOT_IN_HASH:
         found.pop(name, None)
-    for section, name in UNDECIDING_PARTS:
+    for section, name in NOT_IN_HASH_PARTS:
         if isinstance(found.get(section), dict):
             found[section].pop(name, None)
     return found

@@ -4,7 +4,7 @@ Reports and studies read our own metrics.csv. Trackers are views for people. Onl
 others take `NoTracker` and import no tracker.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vit.registry import TRACKERS
@@ -80,6 +80,15 @@ def open_wandb(
         return NoTracker()
 
 
+def _to_each(name: str) -> Callable[..., None]:
+    """The method of `Trackers` that calls the method with this name of each tracker."""
+
+    def call(self: "Trackers", *args: object, **options: object) -> None:
+        self._each(lambda tracker: getattr(tracker, name)(*args, **options))
+
+    return call
+
+
 class Trackers:
     """A `Tracker` that passes everything on. A tracker that raises an error gets nothing more.
 
@@ -92,40 +101,10 @@ class Trackers:
         self._trackers = dict(trackers)
         self._notify = notify
 
-    def log(self, row: Mapping[str, float], step: int) -> None:
-        self._each(lambda tracker: tracker.log(row, step))
-
-    def figure(self, name: str, path: Path, caption: str = "") -> None:
-        self._each(lambda tracker: tracker.figure(name, path, caption))
-
-    def media(self, name: str, path: Path, caption: str = "") -> None:
-        self._each(lambda tracker: tracker.media(name, path, caption))
-
-    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        self._each(lambda tracker: tracker.image_table(name, columns, rows))
-
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        self._each(lambda tracker: tracker.table(name, columns, rows))
-
-    def confusion_matrix(
-        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
-    ) -> None:
-        self._each(lambda tracker: tracker.confusion_matrix(name, labels, predictions, class_names))
-
-    def configure(self, config: Mapping[str, object]) -> None:
-        self._each(lambda tracker: tracker.configure(config))
-
-    def summary(self, values: Mapping[str, float]) -> None:
-        self._each(lambda tracker: tracker.summary(values))
-
-    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
-        self._each(lambda tracker: tracker.artifact(path, name, metadata))
-
-    def finish(self) -> None:
-        self._each(lambda tracker: tracker.finish())
-
-    def interrupt(self) -> None:
-        self._each(lambda tracker: tracker.interrupt())
+    log, figure, media = _to_each("log"), _to_each("figure"), _to_each("media")
+    image_table, table, confusion_matrix = _to_each("image_table"), _to_each("table"), _to_each("confusion_matrix")
+    configure, summary, artifact = _to_each("configure"), _to_each("summary"), _to_each("artifact")
+    finish, interrupt = _to_each("finish"), _to_each("interrupt")
 
     def _each(self, action: Callable[[Tracker], None]) -> None:
         for name, tracker in list(self._trackers.items()):

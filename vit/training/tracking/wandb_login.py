@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def intended(mode: WandbMode) -> tuple[Literal["online", "offline", "off"], str]:
     """The status that a mode asks for, and why, before any server is asked. WANDB_MODE decides only for "auto"."""
-    told = os.environ.get("WANDB_MODE") if mode == "auto" else None
-    if mode == "off" or told == "disabled":
-        return "off", "as asked" if mode == "off" else f"WANDB_MODE={told}"
-    if mode == "offline" or told in ("offline", "dryrun"):
-        return "offline", "as asked" if mode == "offline" else f"WANDB_MODE={told}"
+    variable = os.environ.get("WANDB_MODE") if mode == "auto" else None
+    if mode == "off" or variable == "disabled":
+        return "off", "as asked" if mode == "off" else f"WANDB_MODE={variable}"
+    if mode == "offline" or variable in ("offline", "dryrun"):
+        return "offline", "as asked" if mode == "offline" else f"WANDB_MODE={variable}"
     return "online", "you are logged in" if logged_in() else "if you are logged in"
 
 
@@ -40,8 +40,8 @@ def obstacle(settings: "wandb.Settings") -> str:
 
 def _in_netrc(host: str) -> bool:
     hosts = [host, "api.wandb.ai"] if host == "api.forge.coreweave.com" else [host]  # one server, renamed in 2026
-    chosen = os.environ.get("NETRC")
-    for file in [chosen] if chosen else ["~/.netrc", "~/_netrc"]:
+    netrc_file = os.environ.get("NETRC")
+    for file in [netrc_file] if netrc_file else ["~/.netrc", "~/_netrc"]:
         with suppress(OSError, netrc.NetrcParseError):
             entries = netrc.netrc(Path(file).expanduser())
             return any((entries.authenticators(each) or ("", "", ""))[2] for each in hosts)

@@ -261,10 +261,10 @@ def _run_id(folder: Path) -> str:
     kept = file.read_text().strip() if file.exists() else ""
     if kept:
         return kept
-    chosen = secrets.token_hex(4)
+    run_id = secrets.token_hex(4)
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{chosen}\n")
-    return chosen
+    file.write_text(f"{run_id}\n")
+    return run_id
 
 
 def _keep_files_in(home: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.errors import UsageError
-from vit.training.micro_batches import StepCount, until_it_fits
+from vit.training.oom_retry import StepCount, until_it_fits
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import ROUNDS
 from vit.training.trials.trial import Trial

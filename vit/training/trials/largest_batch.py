@@ -7,7 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from vit.errors import ResourceError, is_out_of_memory
 from vit.training.planning.batch_size import LEAST_STEPS, batch_multiple
 from vit.training.planning.plan import Plan
-from vit.training.trials.trial import Enough, Trial
+from vit.training.trials.trial import StopTrial, Trial
 
 _STEPS = 2  # the first makes the optimizer's state, which the second keeps beside its activations
 
@@ -22,7 +22,7 @@ class _EndAfter(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if trainer.global_step >= self.steps:
-            raise Enough
+            raise StopTrial
 
 
 def plan_with_largest_batch(trial: Trial) -> Plan:

@@ -13,11 +13,10 @@ from lightning.pytorch import Callback, seed_everything
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.errors import ResourceError, StoppedError
-from vit.training.callbacks.listener import Listener
+from vit.training.callbacks.listener import Listener, Observers
+from vit.training.fit import train_network
 from vit.training.initial_network import initial_network
-from vit.training.loop import Watch
-from vit.training.micro_batches import free_memory
-from vit.training.optimize import optimize
+from vit.training.oom_retry import free_memory
 from vit.training.planning.plan import Plan
 from vit.training.signals import Signals, Stop
 
@@ -25,7 +24,7 @@ _PREFIX = ".trial-"
 _STALE_SECONDS = 86_400.0
 
 
-class Enough(Exception):  # noqa: N818  not an error
+class StopTrial(Exception):  # noqa: N818  not an error
     """Ends a trial before its validation."""
 
 
@@ -51,13 +50,13 @@ class Trial:
         return replace(self, plan=plan)
 
     def run(self, callback: Callback, *listeners: Listener) -> None:
-        """Train until the callback raises `Enough`, or else through the validation and the scores at the end."""
+        """Train until the callback raises `StopTrial`, or else through the validation and the scores at the end."""
         plan = self.plan
-        with _throw_away_folder(Path(plan.recipe.out).expanduser()) as folder, suppress(Enough):
+        with _throw_away_folder(Path(plan.recipe.out).expanduser()) as folder, suppress(StopTrial):
             seed_everything(plan.recipe.seed, verbose=False)
             start = initial_network(plan, resume=False, notice=lambda _: None)
-            watch = Watch(self.signals, listeners, (callback,))
-            optimize(start, self.data.renewed(plan.loader_options), plan, RunDirectory(folder), watch, resume=False)
+            observers, data = Observers(self.signals, listeners, (callback,)), self.data.renewed(plan.loader_options)
+            train_network(start, data, plan, RunDirectory(folder), observers, resume=False)
         self.clear()
 
     def clear(self) -> None:

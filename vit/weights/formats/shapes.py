@@ -86,8 +86,8 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
     image_size = _DEFAULT_SIZE
     if "pos_embed" in weights:
         num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
-        told = known.get("prefix_positions")
-        grid, shown["prefix_positions"] = _grid(weights["pos_embed"].shape[1], num_prefix, told)
+        stated = known.get("prefix_positions")
+        grid, shown["prefix_positions"] = _grid(weights["pos_embed"].shape[1], num_prefix, stated)
         image_size = grid * P
     others = {name: value for name, value in shown.items() if value != _PLAIN.get(name, type(value)())}
     return ShownNetwork(image_size, {**sizes, **others, **known}, guess)
@@ -121,15 +121,15 @@ def published_heads(embed_dim: int) -> int:
     return _HEADS.get(embed_dim, embed_dim // 64)
 
 
-def _grid(num_positions: int, num_prefix: int, told: Value | None) -> tuple[int, bool]:
+def _grid(num_positions: int, num_prefix: int, stated: Value | None) -> tuple[int, bool]:
     """(side of the grid of patches, whether the tokens in front of the patches have positions).
 
     Args:
-        told: whether these tokens have positions; None: the number of positions shows it.
+        stated: whether these tokens have positions; None: the number of positions shows it.
     """
     grids: dict[bool, int] = {}
     for prefix_positions, num_patches in ((num_prefix == 0, num_positions), (True, num_positions - num_prefix)):
-        if num_patches > 0 and math.isqrt(num_patches) ** 2 == num_patches and told in (None, prefix_positions):
+        if num_patches > 0 and math.isqrt(num_patches) ** 2 == num_patches and stated in (None, prefix_positions):
             grids[prefix_positions] = math.isqrt(num_patches)
     if not grids:
         raise ValueError(f"pos_embed has {num_positions} positions, which are not a square of patches")

@@ -50,18 +50,13 @@ def timm_model(name: str, image_size: int | None = None, global_pool: str | None
             model = timm.create_model(name, pretrained=False)
     own_pool, options = _global_pool(model), options_of_model(model)
     if global_pool not in (None, own_pool):
-        changed = None
-        if options is not None and global_pool in _POOLS_OF_VIT:
-            with torch.device("meta"):
-                changed = timm.create_model(name, pretrained=False, global_pool=global_pool, **size)
-        options = None if changed is None else options_of_model(changed)
-        if changed is None or options is None:
+        if options is None or "pool" not in options or global_pool not in _POOLS_OF_VIT:
             raise ValueError(f"it pools by {global_pool!r}, and timm's {name} by {own_pool!r}")
-        model = changed
+        options = {**options, "pool": _pool(global_pool, model.cls_token is not None)}
     shapes = {key: value.shape for key, value in model.state_dict().items()}
-    told = {} if config is None else config.to_dict()
-    side = image_size or int(told.get("input_size", (3, 224, 224))[-1])
-    return TimmModel(name.split(".")[0], told, options, side, shapes)
+    stated = {} if config is None else config.to_dict()
+    side = image_size or int(stated.get("input_size", (3, 224, 224))[-1])
+    return TimmModel(name.split(".")[0], stated, options, side, shapes)
 
 
 def _global_pool(model: Any) -> str:
@@ -101,9 +96,13 @@ def options_of_model(model: Any) -> Options | None:
     if not isinstance(model, VisionTransformerDistilled):
         if model.global_pool not in ("avg", *_POOLS):
             return None
-        averaged = "patch_mean" if model.cls_token is not None else "mean"
-        options["pool"] = averaged if model.global_pool == "avg" else _POOLS[model.global_pool]
+        options["pool"] = _pool(model.global_pool, model.cls_token is not None)
     return options if _fits(model, options) else None
+
+
+def _pool(global_pool: str, has_class_token: bool) -> str:
+    """Our name for timm's pooling of a ViT."""
+    return ("patch_mean" if has_class_token else "mean") if global_pool == "avg" else _POOLS[global_pool]
 
 
 def _is_plain(block: Any) -> bool:

@@ -1,0 +1,57 @@
+"""Code of your own by its import path, such as mypackage.nets:MyViT
+
+Importing a module runs its code. So a path counts only where somebody has named it: on the command line, in a recipe
+file, or in the environment variable VIT_OWN_CODE, whose paths stand with commas. No checkpoint and no run folder makes
+vit import anything by itself.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from vit.errors import UsageError
+
+VARIABLE = "VIT_OWN_CODE"
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is an import path, and not a name of ours or of timm's."""
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def trust(path: str) -> None:
+    """Let a path that the user has named be imported, also in the processes that this one starts."""
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), path]))
+
+
+def load(path: str, flag: str) -> Any:
+    """What a path names. Modules in the current folder are found too.
+
+    Args:
+        flag: option that has the path, for errors.
+
+    Raises:
+        UsageError: the user has not named the path, or it cannot be imported.
+    """
+    if path not in _trusted():
+        raise UsageError(
+            f"{path} ({flag}) is code outside vit, and a file alone does not make vit run it",
+            f"set {VARIABLE}={path} if you trust this code",
+        )
+    module, _, name = path.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # whatever the user's module raises
+        raise UsageError(
+            f"{flag} {path} cannot be imported: {type(error).__name__}: {error}",
+            "give MODULE:NAME of an installed module, or of a file in this folder",
+        ) from error
+
+
+def _trusted() -> list[str]:
+    return [path.strip() for path in os.environ.get(VARIABLE, "").split(",") if path.strip()]

@@ -1,0 +1,228 @@
+"""The checkpoints of a training: best.ckpt, last.ckpt, and what our callbacks add to both
+
+best.ckpt has the weights with the lowest validation loss, with the highest value of a validation metric, or the last.
+last.ckpt is saved after every epoch, by the clock, and when a signal ends the training.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, WeightAveraging
+from torch import Tensor
+
+from vit.checkpoints.format import KEY, Description
+from vit.console import count_of
+from vit.data.module import ImageDataModule
+from vit.launch import rank_and_world_size
+from vit.training.distributed.processes import PATIENCE, gathered
+from vit.training.losses import epoch_loss
+from vit.training.signals import Signals, Stop
+
+PROGRESS = "progress"  # key of a checkpoint
+LOSS = "val/loss"  # the default: less noisy than accuracy where validation images are few, and a proper scoring rule
+LAST = "val/last"  # not a metric: the step
+_VALIDATION = "epoch_loop.val_loop.batch_progress"
+
+
+class CountConsumed(Callback):
+    """Counts finished batches in the data module. It precedes every callback that may save a checkpoint."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        assert isinstance(trainer.datamodule, ImageDataModule)  # type: ignore[attr-defined]
+        trainer.datamodule.finished_batch()  # type: ignore[attr-defined]
+
+
+class DescribeCheckpoint(Callback):
+    """Adds our description, with the latest metrics, to every checkpoint.
+
+    A resumed training does not open the weights that it started from. Their licence comes from its checkpoint.
+
+    Args:
+        rounds: number of epochs of the training; None: its length is a number of steps.
+
+    Attributes:
+        resumed_metrics: metrics of the checkpoint that this training continues; {} without one.
+    """
+
+    def __init__(self, description: Description, rounds: int | None) -> None:
+        self.description, self.rounds = description, rounds
+        self.resumed_metrics: Mapping[str, float] = {}
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        metrics["epoch"] = float(trainer.current_epoch)
+        step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
+        done = f"{step:,} of {total:,} steps"
+        if self.rounds is not None:
+            done = f"{self.rounds * step / total:.4g} of {count_of(self.rounds, 'epoch')}"
+        unfinished = f"{done}, {self.description.task.missing_fit}"
+        checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self.description = replace(self.description, licence=checkpoint[KEY].get("licence"))
+        self.resumed_metrics = checkpoint[KEY]["metrics"]
+
+
+class KeepEpochLoss(Callback):
+    """Saves the sums of the training loss of every process, so that a resumed epoch has the same mean."""
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        loss = epoch_loss(pl_module)
+        parts = gathered([float(loss.total), float(loss.batches)])
+        checkpoint.setdefault(PROGRESS, {})["train_loss"] = parts
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        rank, processes = rank_and_world_size()
+        parts = checkpoint[PROGRESS]["train_loss"]
+        if len(parts) != processes:  # the first process takes all sums: a batch counts once for every process
+            share = processes / len(parts)
+            parts = [[sum(column) * share for column in zip(*parts, strict=True)], *[[0.0, 0.0]] * (processes - 1)]
+        epoch_loss(pl_module).update(*parts[rank])
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's ModelCheckpoint, which keeps the best score when a run folder moves before the training resumes.
+
+    Of equal values the earliest wins. Weights whose validation loss is not finite win only against nothing: their
+    accuracy may be that of one class.
+
+    Args:
+        path: path of best.ckpt.
+        metric: `optim.best_metric` of the recipe.
+    """
+
+    def __init__(self, path: Path, metric: str) -> None:
+        monitor = f"val/{metric}"
+        mode = "min" if monitor == LOSS else "max"
+        super().__init__(
+            path.parent, path.stem, monitor, mode=mode, auto_insert_metric_name=False, enable_version_counter=False
+        )
+
+    @property
+    def state_key(self) -> str:
+        """The key of the state in checkpoints. The key does not depend on the name of this class."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def _monitor_candidates(self, trainer: Trainer) -> dict[str, Tensor]:
+        found = super()._monitor_candidates(trainer)
+        if self.monitor == LAST:
+            found[LAST] = torch.tensor(float(trainer.global_step), dtype=torch.float64)
+        if self.monitor in found and not found[LOSS].isfinite():
+            found[self.monitor] = torch.full_like(found[self.monitor], torch.nan)
+        return found
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        there, here = Path(state_dict["dirpath"]), Path(str(self.dirpath))
+
+        def moved(path: str) -> str:
+            return str(here / Path(path).relative_to(there)) if path and Path(path).is_relative_to(there) else path
+
+        paths = {key: moved(state_dict[key]) for key in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        best = {moved(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict({**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath})
+
+
+class LastCheckpoint(Checkpoint):
+    """Saves last.ckpt where a training can resume exactly: after an optimizer step, or before a validation.
+
+    Lightning calls this callback after all callbacks that are not checkpoints. So averaged weights, counts and rows are
+    those after the step. After the last step of an epoch it waits for the validation, because Lightning takes an epoch
+    with all its batches for validated.
+
+    Several processes agree at every step on whether to save and to end. They do so over the CPU's network, because
+    reading a flag from a GPU would wait for the GPU.
+
+    Args:
+        path: path of last.ckpt.
+        every: seconds between two checkpoints; None to save only at the end of every epoch.
+        saved: function called after every checkpoint.
+    """
+
+    def __init__(self, path: Path, every: float | None, signals: Signals, saved: Callable[[], None]) -> None:
+        self.path, self.every, self.signals, self.saved = path, every, signals, saved
+        self._group: dist.ProcessGroup | None = None
+        self._step = 0
+        self._saved_at = 0.0
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.world_size > 1:
+            self.signals.together = True
+            group = dist.new_group(backend="gloo", timeout=PATIENCE)
+            assert isinstance(group, dist.ProcessGroup)
+            self._group = group
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._step, self._saved_at = trainer.global_step, time.monotonic()
+        self.signals.in_loop = True
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self._step:
+            return  # only a micro-batch
+        self._step = trainer.global_step
+        if not trainer.is_last_batch:
+            self._save_or_end(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._save_or_end(trainer)
+
+    def on_validation_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        _, signal_number = self._requests()
+        if signal_number:
+            for callback in trainer.callbacks:  # type: ignore[attr-defined]
+                if isinstance(callback, WeightAveraging):
+                    callback.on_validation_epoch_end(trainer, pl_module)  # restores the trained weights
+            self._save(trainer)
+            raise Stop(signal_number, self._step)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._save(trainer)
+        self._end_if_asked()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.signals.in_loop = False
+        self._end_if_asked()
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.validating:  # as if its first step had begun: a resumed training repeats all steps
+            begun = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
+            progress = {"total": begun, "current": dict(begun), "is_last_batch": False}
+            checkpoint["loops"]["fit_loop"][_VALIDATION] = progress
+
+    def _save_or_end(self, trainer: Trainer) -> None:
+        is_due, signal_number = self._requests()
+        if is_due or signal_number:
+            self._save(trainer)
+        if signal_number:
+            raise Stop(signal_number, self._step)
+
+    def _end_if_asked(self) -> None:
+        """End the training, whose checkpoint is already saved, if a signal asked for this."""
+        _, signal_number = self._requests()
+        if signal_number:
+            raise Stop(signal_number, self._step)
+
+    def _save(self, trainer: Trainer) -> None:
+        trainer.save_checkpoint(self.path, weights_only=False)
+        self._saved_at = time.monotonic()
+        self.saved()
+
+    def _requests(self) -> tuple[bool, int]:
+        """(whether a checkpoint is due, the signal of any process or 0), the same on all processes."""
+        is_due = self.every is not None and time.monotonic() - self._saved_at >= self.every
+        if self._group is None:
+            return is_due, self.signals.received
+        requests = torch.tensor([int(is_due), self.signals.received])
+        dist.all_reduce(requests, dist.ReduceOp.MAX, self._group)
+        return bool(requests[0]), int(requests[1])
