@@ -188,7 +188,7 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
     assert len(rows(study)) == 7
     _, protocol, failed = collect(study)
     assert len(failed) == 1 and failed[0].error and "1 failed" in protocol["cells"]
-    assert str(failed[0].run) in (study / "report.html").read_text()
+    assert str(failed[0].folder) in (study / "report.html").read_text()
     (victim / "checkpoints").unlink()
     assert vit(*given.line, "--out", tmp_path).code == 0  # it is tried again
     assert rows(study) == rows(whole[0])

@@ -24,7 +24,7 @@ def shares(folder, cells, monkeypatch, metrics=None):
         run = folder / cells[0].folder
         run.mkdir(parents=True)
         (run / "metrics.csv").write_text(metrics)
-    progress, shown = StudyProgress(Reporter(), folder, cells, {"train": 100, "test": 10}, cells), []
+    progress, shown = StudyProgress(Reporter(), folder, cells, {"train": 100, "test": 10}), []
     monkeypatch.setattr(progress, "_outcome", lambda *_: "")
     monkeypatch.setattr(progress.progress, "update", lambda *_, share: shown.append(share))
     progress.notify(cells[0], "started")
@@ -66,7 +66,7 @@ def test_one_line_uploads_the_offline_runs_of_all_cells(cells, tmp_path, capsys)
     study = tmp_path / "my study"
     for number, cell in enumerate(cells):
         (study / cell.folder / "wandb" / f"offline-run-{number}").mkdir(parents=True)
-    StudyProgress(Reporter(), study, cells, {"train": 100, "test": 10}, cells).close()
+    StudyProgress(Reporter(), study, cells, {"train": 100, "test": 10}).close()
     said = capsys.readouterr().err
     assert "has 2 offline runs of cells; upload with: wandb sync " in said
     named = said.split("wandb sync ")[1].strip()

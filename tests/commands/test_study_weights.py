@@ -53,7 +53,7 @@ def test_each_seed_starts_from_its_own_weights(tmp_path):
     before = {cell.folder for cell in plan.cells}
     draw(files[1], 2)
     other = {cell.folder for cell in planned(tmp_path).cells} - before
-    assert {folder.parts[1] for folder in other} == {"pretrained"} and len(other) == 2  # both sizes of seed 1
+    assert {folder.split("/")[1] for folder in other} == {"pretrained"} and len(other) == 2  # both sizes of seed 1
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
     num_train = max(cell.num_images for cell in plan.cells)
     num_images = {"train": num_train, "others": len(plan.digests) - num_train}
     where, folder = plan.where, plan.folder.path
-    progress = StudyProgress(reporter, folder, plan.cells, num_images, plan.cells)
+    progress = StudyProgress(reporter, folder, plan.cells, num_images)
     try:
         run_cells_on(
             where.executor, folder, plan.cells, where.cluster_options, where.jobs, plan.digests, progress.notify

@@ -105,11 +105,11 @@ def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
     if origin in (Union, UnionType):
         return _fit_one_of(parts, value, word)
     if origin is Annotated:
-        number = _fit(parts[0], value, word)
-        if all(bound.allows(number) for bound in parts[1:]):
-            return number
-        limits = " and ".join(filter(None, map(str, parts[1:])))
-        raise _WrongValueError(value, f"give {'' if parts[0] is str else 'a number '}{limits}".rstrip())
+        fitted = _fit(parts[0], value, word)
+        if all(rule.allows(fitted) for rule in parts[1:]):
+            return fitted
+        rules = " and ".join(filter(None, map(str, parts[1:])))
+        raise _WrongValueError(value, f"give {rules}" if parts[0] is str else f"give a number {rules}".rstrip())
     if origin is Literal:
         for choice in parts:
             if word == str(choice) or (type(value) is type(choice) and value == choice):

@@ -78,9 +78,9 @@ class RecipeLayers:
             return to_recipe(self.kind, self._above(self._of_pretraining(files), files))
         below = [_DEFAULT]
         layers = self._above(below, files)
-        for path in (_network(layers), layers.get("optim.optimizer"), layers.get("optim.loss")):
-            if is_path(str(path)):  # the user's own words; a run folder's do not come here
-                trust(str(path))
+        for name in (_network(layers), layers.get("optim.optimizer"), layers.get("optim.loss")):
+            if is_path(path := str(name)):  # the user's own words; a run folder's do not come here
+                trust(path)
         source = _source(layers)
         is_pretrained = _is_pretrained(layers)
         if not self.configs and source in shipped_configs():

@@ -11,9 +11,8 @@ from vit.commands.configs import read_config
 from vit.commands.options import Option, options_of
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
-from vit.errors import DataError, UsageError
+from vit.errors import DataError
 from vit.models.network_names import check_image_size, check_network
-from vit.models.own_code import is_path
 from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds
@@ -218,8 +217,6 @@ def check_names(recipe: Recipe) -> None:
         check_weights(recipe.model.init_from)
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)
-    if recipe.optim.loss is not None and not is_path(recipe.optim.loss):
-        raise UsageError(f"--optim.loss {recipe.optim.loss} is not an import path", "give MODULE:NAME, or leave it out")
     check_data(recipe.data.source)
     check_trackers(recipe)
     if recipe.data.groups is not None or recipe.data.fold is not None:

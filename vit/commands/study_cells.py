@@ -26,14 +26,24 @@ def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
 
     Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
     """
+    from vit.study.executors import run_cells_on
 
-    cells, folder = plan.own_cells, plan.folder
+    options, cells, folder = plan.options, plan.own_cells, plan.folder
     folder.describe(plan.cells, plan.protocol)
     num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
-    progress = StudyProgress(reporter, folder.path, cells, num_images, cells)
+    progress = StudyProgress(reporter, folder.path, cells, num_images)
     clock = _Clock(plan, progress.notify)
     try:
-        _run(plan, clock.ordered(cells), clock)
+        run_cells_on(
+            options.executor,
+            folder.path,
+            clock.ordered(cells),
+            options.cluster_options,
+            options.jobs,
+            plan.contents.by_path(plan.source),
+            clock.notify,
+            clock.may_start,
+        )
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
     finally:
@@ -98,31 +108,14 @@ class _Clock:
         return self._decided[key]
 
 
-def _run(plan: "StudyPlan", cells: "Sequence[Cell]", clock: _Clock) -> None:
-    """Run cells where the study's executor says."""
-    from vit.study.executors import run_cells_on
-
-    options, digests = plan.options, plan.contents.by_path(plan.source)
-    where = (options.executor, plan.folder.path, cells, options.cluster_options, options.jobs, digests)
-    run_cells_on(*where, clock.notify, clock.may_start)
-
-
 class StudyProgress:
     """Shows the start and the end of cells, and counts failures.
 
     Args:
         num_images: {split: number of images} of the data.
-        expected: cells that will run, as far as that is known.
     """
 
-    def __init__(
-        self,
-        reporter: Reporter,
-        study: Path,
-        cells: "Sequence[Cell]",
-        num_images: Mapping[str, int],
-        expected: "Sequence[Cell]",
-    ) -> None:
+    def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
         self.work = {
@@ -130,16 +123,11 @@ class StudyProgress:
             for cell, work in zip(cells, work_of(cells, num_images), strict=True)
         }
         self.num_running = self.num_done = self.num_failed = 0
-        self.work_done = 0.0
-        self.expect(expected)
-        if self.total < len(expected):
-            self.reporter.notice(f"{len(expected) - self.total:,} of {len(expected):,} cells were done before")
-
-    def expect(self, cells: "Sequence[Cell]") -> None:
-        """Count the cells that will run, without those that have a result."""
-        left = [cell for cell in cells if not RunLayout(self.study / cell.folder).result_path.is_file()]
-        self.total = self.num_done + self.num_failed + len(left)
-        self.total_work = self.work_done + sum(self.work[cell.folder] for cell in left)
+        left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
+        self.total, self.work_done = len(left), 0.0
+        self.total_work = sum(self.work[cell.folder] for cell in left)
+        if len(left) < len(cells):
+            reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
 
     def notify(self, cell: "Cell", event: "Event") -> None:
         """Show that a cell has started or ended."""

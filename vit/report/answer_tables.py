@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from vit.inference.intervals import Metric
 from vit.inference.measured_answers import MeasuredAnswers, MeasuredNovelty, MeasuredSets, MeasuredThreshold
 from vit.inference.selective import RiskCoverage, risk_coverage
-from vit.report.inline_figure import drawn
 from vit.report.run_tables import Tested, cell_of
+from vit.report.style import drawn
 from vit.study.wording import Cell
 
 MOST_CLASSES = 60

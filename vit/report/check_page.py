@@ -15,10 +15,8 @@ from vit.data.scan import ImageList
 from vit.data.threads import decode_threads
 from vit.errors import ResourceError
 from vit.report.class_counts import class_counts
-from vit.report.inline_figure import drawn
-from vit.report.links import link_to
-from vit.report.page import write_page
-from vit.report.scripts import scripts
+from vit.report.page import link_to, scripts, write_page
+from vit.report.style import drawn
 from vit.report.thumbnails import encoded, shrunk
 
 THUMBNAIL = 144  # pixels of the longer side

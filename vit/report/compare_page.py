@@ -13,10 +13,9 @@ from vit.data.split import read_splits
 from vit.errors import ResourceError
 from vit.report.compare_images import ImageSection, image_sections, letters
 from vit.report.difference_figure import DifferenceBar, difference_figure
-from vit.report.inline_figure import drawn
-from vit.report.page import with_next_steps, write_page
+from vit.report.page import scripts, with_next_steps, write_page
 from vit.report.run_pictures import Cards, describe_changed, num_changed, pixels_of
-from vit.report.scripts import scripts
+from vit.report.style import drawn
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
 from vit.study.run_comparison import RunComparison, RunPair

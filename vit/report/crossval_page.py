@@ -5,9 +5,8 @@ from pathlib import Path
 
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, f1_order, per_class
 from vit.report.figures import confusion_matrix
-from vit.report.inline_figure import drawn
-from vit.report.page import write_page
-from vit.report.scripts import scripts
+from vit.report.page import scripts, write_page
+from vit.report.style import drawn
 from vit.study.crossval import CrossvalResult
 from vit.study.wording import percents, value_text
 

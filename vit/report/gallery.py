@@ -17,8 +17,7 @@ from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.planes import shown
 from vit.data.preprocess import Preprocess, resize_shorter
-from vit.report.links import link_to
-from vit.report.page import write_page
+from vit.report.page import link_to, write_page
 from vit.report.thumbnails import encoded
 
 THUMBNAIL = 144

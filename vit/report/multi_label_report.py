@@ -19,12 +19,12 @@ from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.multilabel_metrics import LabelMetrics, MultilabelMeasurement, MultilabelMetrics, measure_labels
 from vit.inference.scored_labels import ScoredLabels, read_scored_labels
 from vit.layout import EvaluationLayout
-from vit.report.inline_figure import drawn
 from vit.report.label_figures import average_precision_by_size, label_reliability, precision_recall, together
 from vit.report.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.run_common import EXPLAINED, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
 from vit.report.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
 from vit.report.run_tables import cell_of, metric_rows
+from vit.report.style import drawn
 from vit.tasks.label_text import PRESENT, label_text, parse_labels
 
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run_labels.html", "label_evaluation.html", ("table.js",)

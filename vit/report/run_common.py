@@ -17,10 +17,10 @@ from vit.data.samples import Samples, Source
 from vit.data.split import SplitRow
 from vit.plain_files import parse_yaml, read_text
 from vit.report.figures import curves
-from vit.report.inline_figure import drawn
 from vit.report.loss_text import LossText
 from vit.report.run_pictures import Pixels
 from vit.report.run_tables import facts
+from vit.report.style import drawn
 from vit.tasks.task import Task, task_with
 from vit.training.run_images import SeenImages
 

@@ -11,10 +11,9 @@ from vit.errors import DataError
 from vit.inference.scored_images import Scored
 from vit.layout import EvaluationLayout
 from vit.plain_files import read_json
-from vit.report.page import write_page
+from vit.report.page import scripts, write_page
 from vit.report.run_common import EvaluatedImages, MeasuredRun, common_content
 from vit.report.run_pictures import describe_changed
-from vit.report.scripts import scripts
 from vit.report.task_report import report_of
 
 

@@ -8,9 +8,7 @@ from vit.checkpoints.run_list import RunSummary, metric_words
 from vit.console import duration, interval
 from vit.errors import ResourceError
 from vit.layout import RunLayout
-from vit.report.links import link_to
-from vit.report.page import write_page
-from vit.report.scripts import scripts
+from vit.report.page import link_to, scripts, write_page
 
 
 def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> None:

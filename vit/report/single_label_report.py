@@ -27,12 +27,12 @@ from vit.report.answer_tables import unsure_content
 from vit.report.class_sizes import are_unequal, class_sizes, recall_by_size
 from vit.report.confusion_images import MOST_IN_MATRIX, confusion_content
 from vit.report.figures import confusion_matrix, reliability
-from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps
 from vit.report.run_common import EXPLAINED, MOST_CLASSES, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
 from vit.report.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
 from vit.report.run_summary import advice, result_lines, training_advice, training_lines
 from vit.report.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows
+from vit.report.style import drawn
 
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run.html", "evaluation.html", ("table.js", "copy.js")
 WORST_TITLE = "Validation images with the largest loss: true → predicted, probability"

@@ -12,12 +12,9 @@ from vit.console import p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
 from vit.plain_files import read_json
-from vit.report.inline_figure import drawn
-from vit.report.links import link_to
-from vit.report.page import inline, with_next_steps, write_page
-from vit.report.scripts import scripts
+from vit.report.page import inline, link_to, scripts, with_next_steps, write_page
 from vit.report.study_figures import gaps, learning_curves, price, variants
-from vit.report.style import rendered
+from vit.report.style import drawn, rendered
 from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
 from vit.study.findings import Difference, Findings, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect

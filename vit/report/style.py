@@ -8,9 +8,12 @@ from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from vit.report.page import inline
 
 mpl.rcParams.update({
     "axes.spines.top": False,
@@ -106,3 +109,8 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(rendered(figure, "png"))
+
+
+def drawn(figure: Figure) -> Markup:
+    """A figure as the source of an <img>."""
+    return inline(rendered(figure, "svg"), "image/svg+xml")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Labels
     from vit.study.findings import JsonValue
-    from vit.study.listed_images import LearnedImages, ListedImages
+    from vit.study.listed_images import LearnedImages
     from vit.study.variance_components import Floats
 
 
@@ -85,14 +85,20 @@ def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
         DataError: files of a run are damaged, or the runs have different test images.
     """
     from vit.study.common_images import check_same_groups
-    from vit.study.listed_images import listed_images
+    from vit.study.listed_images import changed_places, listed_images
 
     _check_distinct([os.fspath(folder) for folder in folders])
     opened = [_open(Path(folder).expanduser()) for folder in folders]
     runs = _named([_read(*one) for one in opened])
     _check_same_names(runs)
     listed = listed_images(opened)
-    _check_same_contents(runs, listed)
+    for other, images in zip(runs[1:], listed[1:], strict=True):
+        if places := changed_places(listed[0], images):
+            raise DataError(
+                f"{runs[0].path} and {other.path} have different test images: {len(places):,} of {len(other.rows):,} "
+                f"have the same names and other contents, the first one {other.rows[places[0]].path}",
+                "train one of them again, or measure both with 'vit evaluate RUN DATA'",
+            )
     check_same_groups([run.path for run in runs], [images.groups for images in listed])
     return [
         replace(run, groups=images.groups, learned=images.learned) for run, images in zip(runs, listed, strict=True)
@@ -181,17 +187,3 @@ def _check_same_names(runs: Sequence[FinishedRun]) -> None:
                     f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
                     "one of them was changed; restore it",
                 )
-
-
-def _check_same_contents(runs: Sequence[FinishedRun], listed: "Sequence[ListedImages]") -> None:
-    """Raise DataError where files were replaced under their names between two trainings."""
-    from vit.study.listed_images import changed_places
-
-    for other, images in zip(runs[1:], listed[1:], strict=True):
-        places = changed_places(listed[0], images)
-        if places:
-            raise DataError(
-                f"{runs[0].path} and {other.path} have different test images: {len(places):,} of {len(other.rows):,} "
-                f"have the same names and other contents, the first one {other.rows[places[0]].path}",
-                "train one of them again, or measure both with 'vit evaluate RUN DATA'",
-            )

@@ -24,7 +24,6 @@ from vit.training.recipes.values import plain, training_options
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _GROWING = re.compile(r"steps:(\d+)@(\d+)\^(\d*\.?\d+)")
 _OWN = "recipe"  # budget of cells that train as long as their own recipes say
-_VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
 
 
 @dataclass(frozen=True)
@@ -191,41 +190,13 @@ class Inputs:
     weight_hashes: Mapping[str, str] = field(default_factory=dict)
 
 
-# (part, option, value that means what was done before the option existed): finished cells of before keep their keys.
-_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
-    ("data", "calibration", 0.0),
-    ("data", "groups", None),
-    ("data", "bursts", "split"),
-    ("data", "fold", None),
-    ("trainer", "compile", False),
-    ("optim", "time", None),
-    ("data", "sampling", "natural"),
-    ("optim", "class_weights", "none"),
-    ("optim", "logit_adjustment", 0.0),
-    ("optim", "best_metric", "loss"),
-    ("optim", "loss", None),
-    ("optim", "multilabel_loss", "bce"),
-    ("optim", "min_precision", None),
-    ("model", "init_head", "random"),
-)
-
-
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = training_options(plain(recipe))
-    values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
-    values["trainer"] |= {"devices": "auto", "num_nodes": 1}  # as when keys of this version began
-    for part, name, before in _LATER_OPTIONS:
-        if values[part][name] == before:
-            del values[part][name]
     if recipe.optim.steps is not None:
         del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
-    if values["model"]["preprocess"]["window"] is None:
-        del values["model"]["preprocess"]["window"]
-    if values["model"]["preprocess"]["channels"] in (None, 3):
-        del values["model"]["preprocess"]["channels"]
-    if values["model"]["preprocess"]["color_profiles"] == "ignore":  # as when keys of this version began
-        del values["model"]["preprocess"]["color_profiles"]
+    if recipe.optim.loss is None:
+        del values["optim"]["loss"]  # of code outside vit, which few recipes name
     for part, name in PLACES_OF_IMAGES:
         del values[part][name]
     if recipe.model.init_from is not None:
@@ -235,7 +206,7 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     else:
         values["distill"]["teacher"] = inputs.weight_hashes[recipe.distill.teacher]
         del values["distill"]["teacher_hash"]
-    text = json.dumps([_VERSION, values, inputs.data, dict(inputs.image_hashes)], sort_keys=True)
+    text = json.dumps([values, inputs.data, dict(inputs.image_hashes)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

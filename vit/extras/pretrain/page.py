@@ -21,9 +21,9 @@ from vit.extras.pretrain.shown_images import neighbor_rows
 from vit.plain_files import read_text
 from vit.report.figures import save
 from vit.report.image_grid import displayable, image_grid
-from vit.report.inline_figure import drawn
 from vit.report.page import inline, write_page
 from vit.report.run_tables import facts
+from vit.report.style import drawn
 from vit.training.tracking.tracker import Tracker
 
 CURVES, NEIGHBOR_PICTURES, AUGMENTED, RECONSTRUCTED = "curves", "neighbors", "augmented", "reconstructions"

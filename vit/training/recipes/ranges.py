@@ -29,17 +29,17 @@ class Bound:
 
 @dataclass(frozen=True)
 class Pattern:
-    r"""A form of a text, as in `Annotated[str, Pattern("MODULE:NAME", r"\w+:\w+")]`."""
+    """The pattern of a text, and how the text is described."""
 
-    name: str
-    expression: str
+    pattern: str
+    about: str
 
     def allows(self, text: str) -> bool:
-        """Whether a text has the form."""
-        return re.fullmatch(self.expression, text) is not None
+        """Whether the whole text has the pattern."""
+        return re.fullmatch(self.pattern, text) is not None
 
     def __str__(self) -> str:
-        return self.name
+        return self.about
 
 
 PositiveInt = Annotated[int, Bound(">", 0)]
@@ -53,7 +53,7 @@ ClosedUnitInterval = Annotated[float, Bound(">=", 0), Bound("<=", 1)]
 Finite = Annotated[float, Bound(">", -inf), Bound("<", inf)]
 Positive = Annotated[float, Bound(">", 0), Bound("<", inf)]
 NonNegative = Annotated[float, Bound(">=", 0), Bound("<", inf)]
-ImportPath = Annotated[str, Pattern("MODULE:NAME", r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")]
+ImportPath = Annotated[str, Pattern(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "MODULE:NAME")]
 
 
 def seconds(text: str, flag: str) -> float:

@@ -116,7 +116,7 @@ class OptimConfig:
     min_lr_ratio: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
-    loss: str | None = None
+    loss: ImportPath | None = None
     label_smoothing: Share = 0.1
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0
