@@ -111,13 +111,10 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     reporter = Reporter(quiet=not is_first())
     start = find_start(options, reporter)
 
-    from vit.report.run_figures import write_classes
     from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.rendezvous import Rendezvous
-    from vit.training.fit import TrackedRows, finish, fit
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
-    from vit.training.tracking.tracker import tracked
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
@@ -140,6 +137,11 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         warn_of_seen(reporter, plan.seen_before)
     trial = run_trials(plan, began, reporter)
     plan = trial.plan
+
+    from vit.report.run_figures import write_classes
+    from vit.training.fit import TrackedRows, finish, fit
+    from vit.training.tracking.tracker import tracked
+
     with ExitStack() as lock:
         run = _open_for_all(plan, options.parent, resumed, contents, rendezvous, lock)
         show_plan(reporter, plan, str(run.path), start.why)
