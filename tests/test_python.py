@@ -13,7 +13,7 @@ import yaml
 
 import vit
 from vit.__main__ import COMMANDS
-from vit.commands.train_options import read_values
+from vit.commands.training.train_options import read_values
 from vit.errors import CheckpointError, UsageError
 
 
