@@ -30,9 +30,8 @@ def main() -> None:
     given = parser.parse_args()
     results, protocol, failed = collect(ROOT / "evidence" / "clothing")
     tuned = summarize(results, protocol, failed, None)
-    options = read_words(
-        [given.folder, "--config", str(ROOT / "evidence" / "make" / "studies" / "clothing.yaml"), "--wandb=off"]
-    )
+    config = ROOT / "evidence" / "make" / "studies" / "clothing.yaml"
+    options = read_words([given.folder, "--config", str(config), "--wandb=off"])
     recipes = {name: next(iter(choices.values())) for name, choices in series_of(options).items()}
     for (name, recipe), file in zip(recipes.items(), given.weights, strict=True):
         recipes[name] = replace(recipe, model=replace(recipe.model, init_from=file))

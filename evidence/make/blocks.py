@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from definitions import Row, Section
 from kept import Answers, Kept, seeds_of
-from sentences import OF_P, accuracy_words, compared, each_seed, minutes_a_run, progress, seeds_words, table_line
+from sentences import OF_P, accuracy_text, compared, each_seed, minutes_a_run, progress, seeds_text, table_line
 from sizes import size_lines
 
 from vit.study.answer_warnings import end_of_tuning_warning
@@ -63,8 +63,8 @@ def _tried(kept: Kept) -> dict[str, list[str]]:
     study, found = StudyDirectory(kept.row.folder), dict[str, list[str]]()
     for cell in study.listed():
         result = study.run(cell).read_result()
-        told = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
-        found.setdefault(f"{cell.series}, {cell.num_images:,} images", []).append(f"{cell.choice} ({told})")
+        accuracy = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
+        found.setdefault(f"{cell.series}, {cell.num_images:,} images", []).append(f"{cell.choice} ({accuracy})")
     return found
 
 
@@ -81,8 +81,8 @@ def network_lines(kept: Kept, answers: Answers) -> Iterator[tuple[str, ...]]:
             yield name, "", "no finished run", "0", "", ""
             continue
         yield (
-            f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_words(answers, "", name),
-            seeds_words(kept, len(cells)), each_seed(answers, "", name), minutes_a_run(kept, cells),
+            f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_text(answers, "", name),
+            seeds_text(kept, len(cells)), each_seed(answers, "", name), minutes_a_run(kept, cells),
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from sentences import (
     comparison_table,
     conditions,
     ends,
-    p_words,
+    p_text,
     table_line,
 )
 from verdicts import Verdict, meanings, verdict_of
@@ -67,7 +67,8 @@ def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Seque
             lines += [f"Not measured yet: `make results ROW={claim.row}`.", ""]
             continue
         verdict = verdicts[claim.name]
-        lines += [f"**{verdict.label}.** {verdict.sentence}", ""]
+        in_table = isinstance(one, Answers) and not claim.by_condition  # the comparisons that decide are its lines
+        lines += [f"**{verdict.label}.**{'' if in_table else f' {verdict.sentence}'}", ""]
         lines += [f"![{claim.title}](figures/claims/{claim.name}.png)", ""]
         if isinstance(one, Lines):
             lines += _section_of_lines(claim, one, rows[claim.row])
@@ -118,7 +119,7 @@ def _condition_table(answers: Answers, claim: Claim) -> Iterator[str]:
         for one in compared_by_condition(answers, (second, first)):  # errors of the second minus the first
             values = [f"{100 - 100 * error:.2f}" for error in reversed(one.errors)]
             reach = f" ({ends(one.gap)})" if one.found.is_tested else ""
-            gap, p = f"{100 * one.gap.value:+z.2f}{reach}", p_words(one.p).removeprefix("= ")
+            gap, p = f"{100 * one.gap.value:+z.2f}{reach}", p_text(one.p).removeprefix("= ")
             marks = ("**", "**") if one.is_apart else ("", "")
             yield table_line((one.condition, *values, gap.join(marks), p.join(marks)))
         yield ""

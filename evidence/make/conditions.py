@@ -148,9 +148,11 @@ def main() -> None:
     parser.add_argument("--patch", type=int, required=True, help="side of a patch that is shuffled, in pixels")
     parser.add_argument("--only", default="", help="conditions whose name has this word; the unchanged images always")
     parser.add_argument("--root", help="folder of the images")
-    given = parser.parse_args()
-    wanted = {name: change for name, change in changes(given.patch) if given.only in name or name == "unchanged"}
-    study, path = StudyDirectory(EVIDENCE / given.row), EVIDENCE / given.row / "measured" / "conditions.json"
+    arguments = parser.parse_args()
+    wanted = {
+        name: change for name, change in changes(arguments.patch) if arguments.only in name or name == "unchanged"
+    }
+    study, path = StudyDirectory(EVIDENCE / arguments.row), EVIDENCE / arguments.row / "measured" / "conditions.json"
     path.parent.mkdir(exist_ok=True)
     content: dict[str, Any] = {"num_images": 0, "correct": {}}
     if path.is_file():
@@ -164,11 +166,11 @@ def main() -> None:
         if not is_measurable(run):
             print(f"{cell.folder}: no weights of a finished training here")
             continue
-        content["num_images"], found = measured(study.path / cell.folder, given.root, wanted)
+        content["num_images"], found = measured(study.path / cell.folder, arguments.root, wanted)
         for name, text in found.items():
             content["correct"].setdefault(name, {}).setdefault(cell.series, {})[str(cell.seed)] = text
-        command = f"python evidence/make/conditions.py {given.row} --patch {given.patch}"
-        content |= {"command": command + f" --only {given.only}" * bool(given.only), "machine": processor()}
+        command = f"python evidence/make/conditions.py {arguments.row} --patch {arguments.patch}"
+        content |= {"command": command + f" --only {arguments.only}" * bool(arguments.only), "machine": processor()}
         write_json(path, content)
         print(f"{cell.folder}: measured", flush=True)
 

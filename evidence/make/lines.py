@@ -79,7 +79,7 @@ class Lines:
             return mean_of(rows[:, -1] - rows[:, 0], is_share=True)
         return mean_of(rows[:, 0] / rows[:, -1], is_share=False)
 
-    def change_words(self, name: str, names: Mapping[str, str]) -> str:
+    def describe_change(self, name: str, names: Mapping[str, str]) -> str:
         """A sentence about both ends of a line, with plain words for its name."""
         change, shown = self.change(name), names.get(name, name)
         if not self.is_share:
@@ -95,7 +95,7 @@ class Lines:
     def sentences(self, pairs: Sequence[tuple[str, str]], names: Mapping[str, str]) -> Iterator[str]:
         """The ends of each line; with pairs of lines the largest distance of each pair."""
         if not pairs:
-            yield from (f"- {self.change_words(name, names)}" for name in self.values)
+            yield from (f"- {self.describe_change(name, names)}" for name in self.values)
         for one, other in pairs:
             gaps = 100 * (self.values[one].mean(axis=0) - self.values[other].mean(axis=0))
             place = int(np.abs(gaps).argmax())

@@ -81,7 +81,7 @@ def train(row: Row, jobs: int) -> None:
         print(f"{row.name}: every run is kept (--again trains them again)")
         return
     words = ["study", "--config", row.config, "--out", str(EVIDENCE)]
-    words += ["--yes", "--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
+    words += ["--yes", "true", "--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
     if row.needs:
         if not os.environ.get(row.needs):
             raise SystemExit(f"set {row.needs} to the folder of the images of {row.name}")
@@ -209,14 +209,14 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", choices=[[], *rows], help="rows to train; default: only the pages")
     parser.add_argument("--again", action="store_true", help="train finished cells again, too")
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time")
-    given = parser.parse_args()
-    for name in given.rows:
+    arguments = parser.parse_args()
+    for name in arguments.rows:
         row = rows[name]
-        if given.again and row.folder.is_dir():
+        if arguments.again and row.folder.is_dir():
             shutil.rmtree(row.folder)
         if row.study:
             forget_unmeasured(row)
-            train(row, given.jobs)
+            train(row, arguments.jobs)
         measure(row)
     for row in rows.values():
         if row.study and row.folder.is_dir():

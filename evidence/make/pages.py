@@ -9,7 +9,7 @@ from claims import answers_of, claims_page, lines_of
 from definitions import ROOT, Row, read_evidence
 from figures import FIGURES, draw, draw_lines
 from kept import Answers, Kept, seeds_of
-from sentences import OF_P, accuracy_words, differences, hardware, minutes_words, progress, table_line
+from sentences import OF_P, accuracy_text, differences, hardware, minutes_text, progress, table_line
 from sizes import draw_curve
 
 README = ROOT / "README.md"
@@ -102,8 +102,8 @@ def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
     if (svc := kept.measured("svc")) is not None:
         yield (
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
-            accuracy_words(svc, "", "SVC", is_random=False), "", "nothing is random",
-            minutes_words(svc.facts["seconds"]), svc.facts["machine"], command,
+            accuracy_text(svc, "", "SVC", is_random=False), "", "nothing is random",
+            minutes_text(svc.facts["seconds"]), svc.facts["machine"], command,
         )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _hours(row: Row, kept: Kept | None) -> str:
     if kept is None:
         return table_line((*words, "none yet", "", ""))
     hours = f"{kept.seconds / 3600:.2f}"
-    return table_line((*words, f"{kept.num_done} of {kept.num_listed}", hours, hardware(kept)))
+    return table_line((*words, f"{kept.num_done} of {kept.num_listed}", hours, "; ".join(kept.machines)))
 
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:

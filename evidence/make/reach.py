@@ -66,8 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("row")
     parser.add_argument("--root", help="folder of the images")
-    given = parser.parse_args()
-    study = StudyDirectory(EVIDENCE / given.row)
+    arguments = parser.parse_args()
+    study = StudyDirectory(EVIDENCE / arguments.row)
     folder = study.path / "measured"
     folder.mkdir(exist_ok=True)
     path = folder / "reach_cells.json"
@@ -78,7 +78,7 @@ def main() -> None:
         if cell.folder in known or not is_measurable(run):
             continue
         engine = load(run.path, engine="torch").engine
-        test = images_of_run(run, read_recipe(run.config_path), given.root).splits["test"]
+        test = images_of_run(run, read_recipe(run.config_path), arguments.root).splits["test"]
         chosen = test.select(np.sort(np.random.default_rng(0).permutation(len(test))[:IMAGES]))
         batches = list(labeled_images(chosen, engine.preprocess))
         images = engine.preprocess.normalize(torch.cat([batch.image[batch.valid] for batch in batches]))
@@ -100,7 +100,7 @@ def main() -> None:
         Lines(
             "training images", "distance, share of the image's side", tuple(sizes),
             {name: np.array(rows) for name, rows in values.items()}, "seeds", True,
-            f"python evidence/make/reach.py {given.row}",
+            f"python evidence/make/reach.py {arguments.row}",
         ).write(folder / "reach.json")  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class Compared:
             sides = Interval(self.gap.value, self.gap.value - self.reach, self.gap.value + self.reach)
             return f"{words} ({ends(sides)})", "one seed"
         mark = "**" * self.is_apart
-        return f"{mark}{words} ({ends(self.gap)}){mark}", p_words(self.p).removeprefix("= ")
+        return f"{mark}{words} ({ends(self.gap)}){mark}", p_text(self.p).removeprefix("= ")
 
     def sentence(self, names: Mapping[str, str]) -> str:
         """Which of the two makes more errors."""
@@ -71,12 +71,12 @@ class Compared:
         if not self.is_apart:
             return (
                 f"{first} and {second} cannot be told apart: {errors[0]} and {errors[1]} errors, "
-                f"{100 * self.gap.value:+z.2f} points ({ends(self.gap)}), p {p_words(self.p)}, {seeds}."
+                f"{100 * self.gap.value:+z.2f} points ({ends(self.gap)}), p {p_text(self.p)}, {seeds}."
             )
         word = "more" if self.gap.value > 0 else "fewer"
         return (
             f"With {first} there are {100 * abs(self.gap.value):.2f} points {word} errors than with {second} "
-            f"({away_from_zero(self.gap)}): {errors[0]} against {errors[1]}, p {p_words(self.p)}, {seeds}."
+            f"({away_from_zero(self.gap)}): {errors[0]} against {errors[1]}, p {p_text(self.p)}, {seeds}."
         )
 
 
@@ -125,7 +125,7 @@ def differences(
     yield from (f"- {one.sentence(names or {})}" for one in compared(answers, pairs))
 
 
-def p_words(p: float) -> str:
+def p_text(p: float) -> str:
     """A p value with two digits, never as zero, and as 0.05 or more only where it is."""
     if p < ALPHA <= float(f"{p:.2g}"):
         return f"= {p_value(p)}"
@@ -147,7 +147,7 @@ def away_from_zero(interval: Interval) -> str:
     return " to ".join(f"{100 * side:.2f}" for side in sides)
 
 
-def accuracy_words(answers: Answers, condition: str, series: str, *, is_random: bool = True) -> str:
+def accuracy_text(answers: Answers, condition: str, series: str, *, is_random: bool = True) -> str:
     """Mean accuracy with its interval: over seeds and test images, or over test images alone.
 
     The latter is for one seed, and where nothing is random.
@@ -169,14 +169,14 @@ def each_seed(answers: Answers, condition: str, series: str) -> str:
     return ", ".join(f"{100 - 100 * wrong.mean():.2f}" for wrong in answers.wrong(condition, series))
 
 
-def seeds_words(kept: Kept, found: int) -> str:
+def seeds_text(kept: Kept, found: int) -> str:
     """The number of seeds of a network, and of how many where runs are missing."""
     seeds = kept.protocol["seeds"]
     assert isinstance(seeds, list)
     return f"{found}" if found == len(seeds) else f"{found} of {len(seeds)}"
 
 
-def minutes_words(seconds: float) -> str:
+def minutes_text(seconds: float) -> str:
     """A time in minutes."""
     return "< 0.1" if seconds < 6 else f"{seconds / 60:.1f}"
 
@@ -184,7 +184,7 @@ def minutes_words(seconds: float) -> str:
 def minutes_a_run(kept: Kept, cells: Sequence[CellResult]) -> str:
     """The mean time of runs: one for each machine, which it then names."""
     times = {name: [cell.seconds for cell in cells if cell.run in runs] for name, runs in kept.machines.items()}
-    means = {name: minutes_words(sum(found) / len(found)) for name, found in times.items() if found}
+    means = {name: minutes_text(sum(found) / len(found)) for name, found in times.items() if found}
     return "; ".join(f"{words} ({name})" if len(means) > 1 else words for name, words in means.items())
 
 

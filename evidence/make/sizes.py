@@ -9,7 +9,7 @@ from pathlib import Path
 from definitions import ROOT, Published
 from figures import stated, write_figure
 from kept import Kept, at
-from sentences import accuracy_words, p_words, table_line
+from sentences import accuracy_text, p_text, table_line
 
 from vit.report.study_figures import learning_curves
 from vit.study.findings import Difference, Findings, Interval
@@ -46,7 +46,7 @@ def _table(kept: Kept, findings: Findings) -> Iterator[str]:
     for size in findings.sizes:
         names = [at(series.name, size) for series in findings.series]
         found = [
-            f"{accuracy_words(answers, '', name)}{_seeds(kept, len(answers.correct[''][name]))}"
+            f"{accuracy_text(answers, '', name)}{_seeds(kept, len(answers.correct[''][name]))}"
             if name in answers.correct[""]
             else ""
             for name in names
@@ -66,7 +66,7 @@ def _gap(one: Difference) -> str:
     if not one.is_tested:
         return gap
     bold = "**" if one.is_significant else ""
-    return f"{bold}{gap}{bold}; {p_words(one.p_adjusted).removeprefix('= ')}"
+    return f"{bold}{gap}{bold}; {p_text(one.p_adjusted).removeprefix('= ')}"
 
 
 def _with_ends(interval: Interval, factor: float, how: str) -> str:

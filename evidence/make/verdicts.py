@@ -141,7 +141,7 @@ def _of_lines(claim: Claim, lines: Lines) -> Verdict:
         low, high = change.low, change.high
         side = None if low is None or high is None or low <= base <= high else "more" if low > base else "less"
         agree.append(side is None if word == "same" else None if side is None else side == word)
-        sentences.append(lines.change_words(name, claim.names))
+        sentences.append(lines.describe_change(name, claim.names))
     return Verdict(_label(agree, list(claim.kinds.values())), " ".join(sentences))
 
 

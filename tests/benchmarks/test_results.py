@@ -244,6 +244,7 @@ def test_a_row_with_teachers_goes_on_whether_or_not_their_weights_are_here(
     ran = []
 
     def run_study(row, words):
+        assert words[0] == "study" and read_words(words[1:]).yes
         named = words[words.index("--networks") + 1] if "--networks" in words else "all"
         cells = [cell for cell in listed if named in ("all", cell.series)]
         study.check_extends(cells)  # as the command does

@@ -136,7 +136,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with both accuracies; nothing is written", 4),
         Fault("X15", "int8 for a format that does not hold it, without images to measure on, or with --verify",
               "refused, with the formats or options that do", 2),
-        Fault("X16", "a model card of a model whose data, results or licence are not recorded",
+        Fault("X16", "a model card of a model whose data, results or license are not recorded",
               "each is said to be unknown; no number is made up, and each names the images that it was measured on"),
         Fault("X17", "names of classes or data sets with Markdown, HTML or YAML in them, in a model card",
               "shown as text; the header keeps its values"),
@@ -236,7 +236,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "its cells or parts are named with the path of SLURM's log; the same command computes them (3 where no "
               "cell is finished)", 5),
     ),
-    "Networks of timm, and licences": (
+    "Networks of timm, and licenses": (
         Fault("T1", "attention, rollout or relevance of a network whose attention cannot be read (Swin, Hiera, CaiT)",
               "refused, with the methods that the network has", 2),
         Fault("T2", "Grad-CAM of a network whose features lie in an unknown order",
@@ -246,13 +246,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("T4", "--lora for a network with batch norm, or without linear layers", "refused", 2),
         Fault("T8", "a network of timm whose last layer is indexed, or is not the last that computes",
               "trained and measured as any other; its predictions have no novelty"),
-        Fault("T5", "a model card that is damaged, holds control characters, or states a licence that is not text",
-              "the weights load, and the licence is not stated"),
+        Fault("T5", "a model card that is damaged, holds control characters, or states a license that is not text",
+              "the weights load, and the license is not stated"),
         Fault("T6", "weights that a hub refuses, does not have, or that are asked for without a network",
               "one line with the reason: gated, missing, or offline; a model of timm without weights ends with 2", 7),
-        Fault("T7", "weights whose licence restricts their use",
+        Fault("T7", "weights whose license restricts their use",
               "a warning where they are taken, evaluated and exported; checkpoints, result.json and exports keep the "
-              "licence"),
+              "license"),
     ),
     "Teachers": (
         Fault("M1", "a teacher with other classes than the training images",
