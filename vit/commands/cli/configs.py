@@ -63,7 +63,7 @@ def _check_keys(path: Path, text: str) -> None:
 
 def shipped_configs() -> dict[str, Path]:
     """Recipes, networks and studies by name; inside an installed package, or at the top of a checkout."""
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     folders = (package / "configs", package.parent / "configs")
     return {
         str(path.relative_to(folder).with_suffix("")): path for folder in folders for path in folder.rglob("*.yaml")
