@@ -49,7 +49,7 @@ gpu: # what only a GPU can show, in 9 minutes: correctness, speed, a profile; co
 gpu_wheels: # into .wheels/: what a machine with PyTorch, Lightning and timm lacks, for `make gpu` there without a network
 	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --dest .wheels --python-version 3.12 \
 	    --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 --platform any \
-	    jsonargparse docstring-parser typeshed-client importlib-resources wandb sentry-sdk gitpython gitdb smmap pydantic \
+	    wandb sentry-sdk gitpython gitdb smmap pydantic \
 	    pydantic-core annotated-types httpx peft fastapi starlette uvicorn python-multipart prometheus-client safetensors
 
 format: $(VENV)/installed

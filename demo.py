@@ -15,9 +15,9 @@ from PIL import Image
 
 from vit.__main__ import main
 from vit.console import Reporter
-from vit.data.samples import Samples
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
+from vit.data.core.samples import Samples
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import with_all_splits
 
 NETWORKS = {"ViT": "digits", "CNN": "digits_cnn"}
 

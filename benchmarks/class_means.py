@@ -3,7 +3,7 @@
     python benchmarks/class_means.py [--draws 300]
 
 30 classes have 20 images and a recall of about 95 %, and 30 rare classes have one to five images and a recall of about
-30 %. Percentiles of a bootstrap, as vit had them before, stand beside the intervals of `vit.inference.intervals`. For
+30 %. Percentiles of a bootstrap, as vit had them before, stand beside those of `vit.inference.scores.intervals`. For
 mAP, 10 labels have 60 images of 400, and 10 rare labels one to five.
 """
 
@@ -12,10 +12,10 @@ import argparse
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.samples import Labels
-from vit.inference.intervals import Metric, balanced_accuracy, macro_f1
-from vit.inference.multilabel_metrics import multilabel_metrics
-from vit.inference.scored_labels import ScoredLabels
+from vit.data.core.samples import Labels
+from vit.inference.metrics.multilabel_metrics import multilabel_metrics
+from vit.inference.scores.intervals import Metric, balanced_accuracy, macro_f1
+from vit.inference.scores.scored_labels import ScoredLabels
 
 COMMON, MANY = 30, 20  # classes, and images of each
 LABELS, IMAGES, OFTEN = 10, 400, 60

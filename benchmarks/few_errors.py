@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.samples import Labels
-from vit.inference.intervals import Metric
-from vit.inference.metrics import with_intervals
-from vit.inference.multilabel_metrics import MultilabelMetrics, multilabel_metrics
-from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import ScoredLabels
-from vit.inference.selective import risk_coverage
+from vit.data.core.samples import Labels
+from vit.inference.answers.selective import risk_coverage
+from vit.inference.metrics.metrics import with_intervals
+from vit.inference.metrics.multilabel_metrics import MultilabelMetrics, multilabel_metrics
+from vit.inference.scores.intervals import Metric
+from vit.inference.scores.scored_images import ScoredImages
+from vit.inference.scores.scored_labels import ScoredLabels
 
 IMAGES = (10, 25, 100, 400, 2000)
 MANY = 200_000  # images of the truth

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from vit.study.answer.summary import steps_of
 from vit.study.findings import Backtest
 from vit.study.folder import collect
-from vit.study.forecast import FARTHEST, MeasuredCurve, last_regime
-from vit.study.summary import steps_of
-from vit.study.variance_components import Floats
+from vit.study.statistics.forecast import FARTHEST, MeasuredCurve, last_regime
+from vit.study.statistics.variance_components import Floats
 
 EVIDENCE = Path(__file__).resolve().parents[1] / "evidence"
 STUDIES = ("cifar10_sizes", "fashion_mnist_sizes", "digits", "clothing", "digits_pretrained")

@@ -11,13 +11,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from vit.commands.study_options import read_words
-from vit.commands.study_series import series_of
-from vit.data.contents import read_contents
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_series import series_of
+from vit.data.checks.contents import read_contents
+from vit.study.answer.summary import summarize
+from vit.study.answer.wording import LINEAR_PROBE, short_percents
 from vit.study.folder import collect
-from vit.study.frozen import FROZEN_SEEDS, frozen_results
-from vit.study.summary import summarize
-from vit.study.wording import LINEAR_PROBE, short_percents
+from vit.study.frozen.frozen import FROZEN_SEEDS, frozen_results
 from vit.training.planning.plan import make_plan
 
 ROOT = Path(__file__).resolve().parent.parent

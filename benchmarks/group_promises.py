@@ -17,11 +17,11 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.samples import Labels
-from vit.inference.image_groups import numbered
-from vit.inference.intervals import Metric
-from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
-from vit.inference.selective import threshold_for
+from vit.data.core.samples import Labels
+from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, SetMethod
+from vit.inference.answers.selective import threshold_for
+from vit.inference.scores.image_groups import numbered
+from vit.inference.scores.intervals import Metric
 
 NUM_CLASSES = 4
 COVERAGE = 0.9

@@ -27,7 +27,7 @@ from timing import NOT_INSTALLED, Measurement, Work, interleave, measured_peak
 from torch import Tensor
 
 from vit.checkpoints.format import Description, checkpoint_content
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import VitError
 from vit.inference.devices import autocast, choose_device, choose_precision
 from vit.inference.engine import Engine

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from vit.checkpoints.run import RunDirectory
-from vit.commands.train_options import read_values
+from vit.commands.training.train_options import read_values
 from vit.training.fit import fit
 from vit.training.planning.plan import make_plan
 

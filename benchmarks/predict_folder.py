@@ -103,7 +103,7 @@ def write_checkpoint(path: Path) -> None:
     import torch
 
     from vit.checkpoints.format import Description, checkpoint_content
-    from vit.data.preprocess import Preprocess
+    from vit.data.pixels.preprocess import Preprocess
     from vit.models.spec import NetworkSpec
 
     spec = NetworkSpec.named("vit_tiny_patch16_224", len(CLASSES))

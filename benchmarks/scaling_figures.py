@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import nnls
 
-from vit.report.style import look, save
+from vit.report.page.style import look, save
 
 Numbers = Mapping[str, Any]
 EMBED_DIM, PATCH = 192, 16  # of the network whose resolution varies

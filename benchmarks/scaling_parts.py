@@ -52,7 +52,7 @@ def write_checkpoint(path: Path) -> None:
     code = """
 import sys, torch
 from vit.checkpoints.format import Description, checkpoint_content
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
 about = Description(tuple("abcd"), NetworkSpec.named("vit_nano_patch2_8", 4), Preprocess(8))
 torch.save(checkpoint_content(about, about.build().state_dict()), sys.argv[1])
@@ -117,7 +117,7 @@ def training_step(name: str, size: int, batch: int, options: dict[str, object]) 
     from vit.models.spec import NetworkSpec
     from vit.training.optim import make_optimizer
     from vit.training.recipes.recipe import OptimConfig
-    from vit.training.result import PASSES
+    from vit.training.running.result import PASSES
 
     device = choose_device()
     precision = choose_precision("auto", device)
@@ -176,7 +176,7 @@ def _trainings(folder: Path) -> list[float]:
 
 def names(count: int = NAMES) -> Numbers:
     """Listing, splitting, writing and comparing a million files: seconds, and bytes of memory per name."""
-    from vit.data.sources import open_source
+    from vit.data.sources.sources import open_source
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "pictures")
@@ -191,9 +191,9 @@ def names(count: int = NAMES) -> Numbers:
 def _split_and_check(source: Any, folder: Path, found: Numbers, count: int) -> None:
     import numpy as np
 
-    from vit.data.duplicates import exact_matches
-    from vit.data.scan import ImageList, ScannedImages
-    from vit.data.split import read_splits, with_all_splits, write_splits
+    from vit.data.checks.duplicates import exact_matches
+    from vit.data.checks.scan import ImageList, ScannedImages
+    from vit.data.splits.split import read_splits, with_all_splits, write_splits
 
     with _measured(found, "split", count):
         source = with_all_splits(source, 0.1, 0.2, seed=0)

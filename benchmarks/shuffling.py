@@ -15,7 +15,7 @@ from statistics import mean, stdev
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.epoch_order import EpochOrder, ImageOrder
+from vit.data.loading.epoch_order import EpochOrder, ImageOrder
 from vit.data.shard_order import ShardOrder
 
 NUM_IMAGES, NUM_CLASSES, BATCH_SIZE, SEEDS = 100_000, 100, 256, range(5)

@@ -21,10 +21,10 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtr
 from scipy.stats import binomtest
 
-from vit.study.crossover import compare_with_first
 from vit.study.findings import Comparison, Interval
-from vit.study.paired import Answers
-from vit.study.variance_components import MeanSquares, mean_error
+from vit.study.statistics.crossover import compare_with_first
+from vit.study.statistics.paired import Answers
+from vit.study.statistics.variance_components import MeanSquares, mean_error
 
 Curve = Callable[[float], float]  # training images -> error in the population of seeds and images
 Floats = npt.NDArray[np.float32]

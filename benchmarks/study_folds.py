@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.paired import Pair, difference
-from vit.study.variance_components import MeanSquares
+from vit.study.statistics.paired import Pair, difference
+from vit.study.statistics.variance_components import MeanSquares
 
 Floats = npt.NDArray[np.float64]
 DISAGREE = 0.22  # of the images one network alone has right

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from study_claims import Curve, Tally, World, claims, false_claims, power, print_row, studies
 
-from vit.study.crossover import compare_with_first
-from vit.study.forecast import MeasuredCurve
-from vit.study.paired import Answers
-from vit.study.variance_components import Floats
+from vit.study.statistics.crossover import compare_with_first
+from vit.study.statistics.forecast import MeasuredCurve
+from vit.study.statistics.paired import Answers
+from vit.study.statistics.variance_components import Floats
 
 
 def late(images: float) -> float:

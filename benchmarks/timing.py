@@ -46,7 +46,7 @@ class Work:
         """The work of a network of the catalog, in the precision that `vit` chooses here."""
         from vit.inference.devices import choose_device, choose_precision
         from vit.models.spec import NetworkSpec
-        from vit.training.result import PASSES
+        from vit.training.running.result import PASSES
 
         cost = NetworkSpec.named(network, num_classes).cost(image_size)
         passes = PASSES if is_training else 1

@@ -57,7 +57,7 @@ class Stopwatch(Listener):
 
 def ours(arguments: argparse.Namespace) -> float:
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.recipe_layers import RecipeLayers
+    from vit.commands.cli.recipe_layers import RecipeLayers
     from vit.training.fit import fit
     from vit.training.planning.plan import make_plan
 

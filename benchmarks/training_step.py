@@ -27,7 +27,7 @@ from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, no
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory
-from vit.commands.train_options import read_values
+from vit.commands.training.train_options import read_values
 from vit.inference.devices import autocast
 from vit.training.callbacks.listener import Listener
 from vit.training.fit import fit

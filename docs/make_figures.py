@@ -20,11 +20,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from vit.csv_files import records
-from vit.data.decode import read_image
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
-from vit.report.image_grid import image_grid
-from vit.report.style import rendered
+from vit.data.pixels.decode import read_image
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import with_all_splits
+from vit.report.page.image_grid import image_grid
+from vit.report.page.style import rendered
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "figures"

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vit.report.style import look, rendered
+from vit.report.page.style import look, rendered
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "evidence" / "make"))

@@ -3,13 +3,14 @@
 from importlib import import_module
 
 from vit.memory import collect_seldom
-from vit.models.timm_import import import_timm
+from vit.models.outside.timm_import import import_timm
 
 collect_seldom()
 import_timm()
 for name in (
     "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets", "torchvision.transforms.v2",
-    "vit.commands.train", "vit.report.run_figures", "vit.report.run_page", "vit.study.cell", "vit.training.fit",
+    "vit.commands.training.train", "vit.report.run.run_figures", "vit.report.run.run_page", "vit.study.running.cell",
+    "vit.training.fit",
     "vit.training.distributed.rendezvous", "vit.training.planning.plan",
 ):  # fmt: skip
     import_module(name)

@@ -17,7 +17,7 @@ from vit.checkpoints.load import load
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import records
-from vit.data.dataset_names import FAR, HUB, KNOWN
+from vit.data.core.dataset_names import FAR, HUB, KNOWN
 from vit.errors import CheckpointError
 
 # Third-party packages are imported first, because they have their own branches for Windows.

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 from vit.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from vit.commands.compare import compare
-    from vit.commands.convert import convert
-    from vit.commands.crossval import crossval
-    from vit.commands.evaluate import evaluate
-    from vit.commands.explain import explain
-    from vit.commands.export import export
-    from vit.commands.inspect import inspect
-    from vit.commands.predict import predict
-    from vit.commands.probe import probe
+    from vit.commands.comparing.compare import compare
+    from vit.commands.comparing.crossval import crossval
+    from vit.commands.comparing.probe import probe
+    from vit.commands.exporting.convert import convert
+    from vit.commands.exporting.export import export
+    from vit.commands.measuring.evaluate import evaluate
+    from vit.commands.predicting.explain import explain
+    from vit.commands.predicting.inspect import inspect
+    from vit.commands.predicting.predict import predict
     from vit.commands.report import report
-    from vit.commands.study import study
-    from vit.commands.train import train
+    from vit.commands.studies.study import study
+    from vit.commands.training.train import train
     from vit.csv_files import read_table, unescape
     from vit.extras.hub.command import push
     from vit.extras.pretrain.command import pretrain
@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name not in _COMMANDS:
         raise AttributeError(f"module 'vit' has no attribute {name!r}")
-    from vit.commands.command_line import checked, quietable
+    from vit.commands.cli.command_line import checked, quietable
     from vit.registry import command_module
 
     function = getattr(command_module(name), name)

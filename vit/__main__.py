@@ -139,7 +139,7 @@ def _run(name: str, arguments: list[str]) -> int:
     module = command_module(name)
     if name in READ_RECIPES:
         return int(module.main(arguments))
-    from vit.commands.command_line import run_command
+    from vit.commands.cli.command_line import run_command
 
     run_command(getattr(module, name), arguments, name)
     return 0

@@ -45,9 +45,25 @@ class Entry:
 
 def command_module(name: str) -> ModuleType:
     """The module of a command, imported."""
-    return COMMANDS[name].import_module() if name in COMMANDS else import_module(f"vit.commands.{name}")
+    if name in COMMANDS:
+        return COMMANDS[name].import_module()
+    return import_module(".".join(filter(None, ("vit.commands", _FOLDERS.get(name), name))))
 
 
+_FOLDERS = {  # of `vit.commands`, by command
+    "train": "training",
+    "study": "studies",
+    "crossval": "comparing",
+    "compare": "comparing",
+    "probe": "comparing",
+    "predict": "predicting",
+    "explain": "predicting",
+    "inspect": "predicting",
+    "evaluate": "measuring",
+    "data": "measuring",
+    "export": "exporting",
+    "convert": "exporting",
+}
 COMMANDS = {
     "demo": Entry("demo", "command", "demo"),
     "pretrain": Entry("pretrain", "command", "pretrain"),

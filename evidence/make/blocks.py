@@ -7,7 +7,7 @@ from kept import Answers, Kept, seeds_of
 from sentences import OF_P, accuracy_text, compared, each_seed, minutes_a_run, progress, seeds_text, table_line
 from sizes import size_lines
 
-from vit.study.answer_warnings import end_of_tuning_warning
+from vit.study.answer.answer_warnings import end_of_tuning_warning
 from vit.study.folder import StudyDirectory
 
 

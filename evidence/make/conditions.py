@@ -25,12 +25,12 @@ from torch import Tensor
 from vit.atomic_files import write_json
 from vit.checkpoints.result import pack
 from vit.checkpoints.run import RunDirectory
-from vit.commands.recipe_options import read_recipe
-from vit.data.loader import labeled_images
+from vit.commands.cli.recipe_options import read_recipe
+from vit.data.loading.loader import labeled_images
 from vit.inference.predictor import load
 from vit.study.cells import ListedCell
 from vit.study.folder import StudyDirectory
-from vit.training.run_images import images_of_run
+from vit.training.running.run_images import images_of_run
 
 Change = Callable[[Tensor, torch.Generator], Tensor]  # images (n, 3, S, S) between 0 and 1 -> the same shape
 

@@ -17,9 +17,9 @@ from sklearn.svm import SVC
 
 from vit.atomic_files import write_json
 from vit.checkpoints.result import pack
-from vit.data.samples import Samples
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
+from vit.data.core.samples import Samples
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import with_all_splits
 
 COSTS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 GAMMAS = (0.001, 0.01, 0.03, 0.1, 1.0)  # of brightness between 0 and 1

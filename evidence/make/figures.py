@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from vit.report.style import look, rendered
+from vit.report.page.style import look, rendered
 from vit.study.findings import Interval
-from vit.study.variance_components import mean_error
+from vit.study.statistics.variance_components import mean_error
 
 FIGURES = ROOT / "docs" / "figures" / "claims"
 WIDTH = 7.0  # inches

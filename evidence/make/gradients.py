@@ -15,10 +15,10 @@ from definitions import EVIDENCE
 from lines import Lines
 from torch import nn
 
-from vit.data.loader import labeled_images
-from vit.data.preprocess import Preprocess
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
+from vit.data.loading.loader import labeled_images
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import with_all_splits
 from vit.models.ablations import AblatedTransformer
 from vit.models.spec import create_network
 

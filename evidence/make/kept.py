@@ -14,14 +14,14 @@ from definitions import ROOT, Row
 from vit.atomic_files import write_text
 from vit.checkpoints.result import unpack
 from vit.checkpoints.run import RunDirectory
-from vit.data.subset import SubsetKind
+from vit.data.splits.subset import SubsetKind
+from vit.study.answer.summary import summarize
 from vit.study.cells import CellResult, FailedCell
 from vit.study.findings import Findings, Protocol
 from vit.study.folder import StudyDirectory, collect
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
-from vit.study.paired import Pair
-from vit.study.summary import summarize
-from vit.study.variance_components import Bools
+from vit.study.statistics.paired import Pair
+from vit.study.statistics.variance_components import Bools
 from vit.training.recipes.recipe import Recipe
 
 MACHINES = "machines.json"
@@ -222,8 +222,8 @@ def expected_cells(row: Row) -> set[str]:
     A folder's name ends with the hash of everything that decides its result: recipe, images, length, and the weights
     that it starts from. study.json has the hashes of images and weights.
     """
-    from vit.commands.study_options import items, read_words
-    from vit.commands.study_series import series_of
+    from vit.commands.studies.study_options import items, read_words
+    from vit.commands.studies.study_series import series_of
 
     config = str(ROOT / row.config) if row.config.endswith(".yaml") else row.config
     options = read_words(["--config", config, "--wandb=off"])

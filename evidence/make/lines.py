@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from vit.atomic_files import write_json
 from vit.study.findings import ALPHA, Interval
-from vit.study.variance_components import Floats
+from vit.study.statistics.variance_components import Floats
 
 MOST = 6  # rows of a table, about
 

@@ -22,15 +22,15 @@ from lines import Lines
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory
-from vit.commands.recipe_options import read_recipe
-from vit.data.loader import labeled_images
+from vit.commands.cli.recipe_options import read_recipe
+from vit.data.loading.loader import labeled_images
 from vit.explain.distance import attention_spread
 from vit.inference.engine import Engine
 from vit.inference.predictor import load
 from vit.models.resnet import SmallImageResNet
 from vit.models.vision_transformer import VisionTransformer
 from vit.study.folder import StudyDirectory
-from vit.training.run_images import images_of_run
+from vit.training.running.run_images import images_of_run
 
 IMAGES = 100
 FIRST, ALL, FIELD = "first block", "mean of all blocks", "effective receptive field"

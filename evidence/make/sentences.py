@@ -7,12 +7,12 @@ from kept import Answers, Kept
 
 from vit.checkpoints.result import rule_words
 from vit.console import p_value
-from vit.inference.image_groups import NORMAL_QUANTILE
-from vit.inference.intervals import wilson
+from vit.inference.scores.image_groups import NORMAL_QUANTILE
+from vit.inference.scores.intervals import wilson
 from vit.study.cells import CellResult
 from vit.study.findings import ALPHA, Difference, Interval
-from vit.study.paired import Pair, difference, hochberg
-from vit.study.variance_components import mean_error
+from vit.study.statistics.paired import Pair, difference, hochberg
+from vit.study.statistics.variance_components import mean_error
 
 OF_P = "A value p is corrected for all comparisons of its list, so a longer list has a larger p for the same pair."
 

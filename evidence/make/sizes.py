@@ -11,7 +11,7 @@ from figures import stated, write_figure
 from kept import Kept, at
 from sentences import accuracy_text, p_text, table_line
 
-from vit.report.study_figures import learning_curves
+from vit.report.studies.study_figures import learning_curves
 from vit.study.findings import Difference, Findings, Interval
 
 CURVES = ROOT / "docs" / "figures" / "studies"

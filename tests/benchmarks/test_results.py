@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
-from vit.commands.study_options import read_words
-from vit.commands.study_series import series_of
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_series import series_of
 from vit.study.folder import StudyDirectory
 
 ROOT = Path(__file__).parents[2]

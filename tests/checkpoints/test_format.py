@@ -18,10 +18,10 @@ from vit.checkpoints.io import file_hash, write_checkpoint
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.run import checkpoint_of
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError
 from vit.models.spec import NetworkSpec, create_network
-from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.running.checkpoint_io import DurableCheckpointIO
 
 CLASSES = ("cat", "dög", "a b/../c")
 

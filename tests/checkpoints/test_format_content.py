@@ -8,7 +8,7 @@ import torch
 
 from vit.checkpoints.format import KEY, Description, checkpoint_content
 from vit.checkpoints.load import load
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, UsageError
 from vit.models.spec import NetworkSpec
 

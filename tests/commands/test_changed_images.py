@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.runs import run_folder
-from vit.data.split import read_splits
+from vit.data.splits.split import read_splits
 from vit.extras.demo.facts import examples_of
 
 pytestmark = pytest.mark.usefixtures("here")

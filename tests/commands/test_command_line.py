@@ -9,8 +9,8 @@ from typing import Annotated, Literal, get_args
 import pytest
 
 from vit.__main__ import COMMANDS
-from vit.commands.arguments import Paths, PositiveInt, StrPath
-from vit.commands.command_line import Metavar, checked, command_parser, run_command
+from vit.commands.cli.arguments import Paths, PositiveInt, StrPath
+from vit.commands.cli.command_line import Metavar, checked, command_parser, run_command
 from vit.errors import UsageError
 from vit.registry import command_module
 

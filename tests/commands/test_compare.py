@@ -8,8 +8,8 @@ import pytest
 
 from tests.report.pages import Page
 from vit.checkpoints.result import RunResult
-from vit.commands.command_line import run_command
-from vit.commands.compare import compare
+from vit.commands.cli.command_line import run_command
+from vit.commands.comparing.compare import compare
 from vit.errors import DataError, ResourceError, UsageError
 from vit.models.spec import NetworkSpec
 

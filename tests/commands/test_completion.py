@@ -9,9 +9,9 @@ import pytest
 
 from tests.terminal import Terminal
 from vit.__main__ import COMMANDS
+from vit.commands.cli.configs import shipped_configs
+from vit.commands.cli.recipe_options import SHORT
 from vit.commands.completion import SHELLS, completion_script
-from vit.commands.configs import shipped_configs
-from vit.commands.recipe_options import SHORT
 
 LINES = (  # what is typed before the key TAB -> what is there then
     ("vit tra", "vit train"),

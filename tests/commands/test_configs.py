@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from vit.commands.configs import shipped_configs
-from vit.commands.recipe_layers import RecipeLayers
-from vit.commands.recipe_options import read_recipe
-from vit.commands.study_options import items, read_words
-from vit.commands.study_series import series_of
+from vit.commands.cli.configs import shipped_configs
+from vit.commands.cli.recipe_layers import RecipeLayers
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.studies.study_options import items, read_words
+from vit.commands.studies.study_series import series_of
 from vit.models.spec import NetworkSpec
 from vit.study.cell_files import without_cell_files
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes

@@ -14,8 +14,8 @@ from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.load import load
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.commands.convert import _class_names
-from vit.data.preprocess import Preprocess
+from vit.commands.exporting.convert import _class_names
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights.pretrained import PretrainedWeights, imagenet_classes
 

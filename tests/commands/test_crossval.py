@@ -13,10 +13,10 @@ import pytest
 import vit as package
 from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
-from vit.commands.crossval import crossval_parser
-from vit.commands.crossval_plan import make_crossval_plan
-from vit.commands.executor_options import ExecutorOptions
-from vit.commands.train_options import read_with
+from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.comparing.crossval import crossval_parser
+from vit.commands.comparing.crossval_plan import make_crossval_plan
+from vit.commands.training.train_options import read_with
 from vit.console import Reporter
 from vit.csv_files import new_table, records
 from vit.study.crossval import CrossvalDirectory

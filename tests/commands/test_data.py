@@ -10,7 +10,7 @@ from tests.commands.following import next_words
 from tests.data.parquet.written import rows_of, write
 from tests.report.pages import Page
 from tests.tables import rows
-from vit.data.check import Finding
+from vit.data.checks.check import Finding
 
 pytestmark = pytest.mark.usefixtures("here")
 

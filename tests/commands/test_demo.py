@@ -21,18 +21,18 @@ from PIL import Image
 import vit.extras.demo.command as module
 from tests.browser import CHROMIUM, LACKING
 from vit.checkpoints.run import RunDirectory
-from vit.commands.recipe_options import read_recipe
+from vit.commands.cli.recipe_options import read_recipe
 from vit.console import interval
-from vit.data.preprocess import Preprocess
-from vit.data.split import read_splits
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.splits.split import read_splits
 from vit.explain.explainer import Explainer
 from vit.extras.demo.facts import NUM_EXAMPLES, examples_of, heading_of
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
 from vit.models.spec import create_network
-from vit.report.overlay import overlay
-from vit.training.run_images import images_of_run
+from vit.report.page.overlay import overlay
+from vit.training.running.run_images import images_of_run
 
 BEGIN = """
 import json, sys

@@ -15,7 +15,7 @@ from tests.forked import run
 from tests.processes import environment
 from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError
-from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.running.checkpoint_io import DurableCheckpointIO
 
 # A mount namespace of its own: no other process sees these disks, and they go with it.
 UNSHARED = """

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.report.pages import Page
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.report import run_page
+from vit.report.run import run_page
 
 pytestmark = pytest.mark.usefixtures("here")
 

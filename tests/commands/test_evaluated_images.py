@@ -11,9 +11,9 @@ import torch
 import vit as python
 from tests.report.pages import Page
 from tests.runs import run_folder
-from vit.commands.measured_images import with_model_classes
+from vit.commands.measuring.measured_images import with_model_classes
 from vit.console import Reporter
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
 from vit.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("here")

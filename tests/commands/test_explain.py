@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.commands.following import next_words
 from vit.checkpoints.format import Description, checkpoint_content
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.tables import formulas, rows
-from vit.data.sources import open_source
+from vit.data.sources.sources import open_source
 
 CLASSES = ("=cmd|'calc'!A0", "@SUM(1)", "a;=1+1", "'=quoted")
 QUICK = (

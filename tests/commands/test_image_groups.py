@@ -10,7 +10,7 @@ import pytest
 from tests.runs import run_folder
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
-from vit.inference.intervals import Metric
+from vit.inference.scores.intervals import Metric
 
 PATTERN = r"(\d\d)\.png"  # image 07 of each class is one group
 QUICK = ("--network", "vit_nano_patch2_8", "--data.groups", PATTERN, "--data.test", 0.3, "--wandb", "off")

@@ -8,7 +8,7 @@ import torch
 
 from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.runs import run_folder
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 
 COUNTS = {"cat": 60, "dog": 20, "owl": 2}
 TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")

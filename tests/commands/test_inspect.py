@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from tests.commands.following import next_words
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.load import load
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec, create_network
 
 pytestmark = pytest.mark.usefixtures("here")

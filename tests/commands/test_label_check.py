@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.commands.label_check import LabelCheck
+from vit.commands.measuring.label_check import LabelCheck
 from vit.csv_files import new_table, read_table, records
-from vit.data.contents import read_contents
-from vit.data.sources import open_source
-from vit.data.split import write_splits
+from vit.data.checks.contents import read_contents
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import write_splits
 from vit.study.fold_table import FoldPredictions
 from vit.study.label_errors import LabelErrors
 

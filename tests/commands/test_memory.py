@@ -7,7 +7,7 @@ import torch
 
 from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
-from vit.commands.recipe_options import read_recipe
+from vit.commands.cli.recipe_options import read_recipe
 
 # The kernel answers malloc: it gives some MiB more than there are when the first step begins, which needs more.
 # Libraries that report and draw afterwards need more, too, so that the limit ends with the steps.

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from tests.mlflow_store import client_of
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.csv_files import records
 
 pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")

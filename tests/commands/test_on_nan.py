@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.comparing import differences
-from vit.commands import train_progress
-from vit.data.module import ImageDataModule
+from vit.commands.training import train_progress
+from vit.data.loading.module import ImageDataModule
 from vit.training.loop import Classifier
 
 VIT = ("--network", "vit_nano_patch2_8")

@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
-from vit.commands import predict_cluster
+from vit.commands.predicting import predict_cluster
 
 PATIENT = 600  # seconds, on a busy machine
 ON_SLURM = ("--executor", "slurm", "--jobs", "2")

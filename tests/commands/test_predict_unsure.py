@@ -14,7 +14,7 @@ from tests.tables import rows
 from vit.checkpoints.format import KEY
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import UsageError
-from vit.inference.answers import answer_rule
+from vit.inference.answers.answers import answer_rule
 
 NUM_IMAGES = 60
 pytestmark = pytest.mark.usefixtures("here")
@@ -65,7 +65,7 @@ def test_unsure_images_are_not_failures(vit, digits_run, digit_files, here):
 
 def test_a_target_accuracy_keeps_the_images_that_validation_images_promise(vit, digits_run, digit_files, here):
     """The threshold is computed here from the run's own table of validation images."""
-    from vit.inference.selective import threshold_for
+    from vit.inference.answers.selective import threshold_for
 
     folder, _ = digit_files
     table = rows(digits_run.path / "predictions" / "validation.csv")
@@ -98,7 +98,7 @@ def test_sets_of_labels_in_every_format(vit, digits_run, digit_files, here, meth
 
 
 def test_the_set_of_an_image_does_not_depend_on_the_others(digits_run, digit_files):
-    from vit.inference.answers import answer_rule
+    from vit.inference.answers.answers import answer_rule
 
     folder, _ = digit_files
     model = python.load(digits_run.path)

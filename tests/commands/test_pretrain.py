@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from tests.comparing import differences
 from tests.processes import TWO, finish, start
 from tests.runs import run_folder
-from vit.commands import train_progress
-from vit.commands.recipe_options import read_recipe
-from vit.data import samples
-from vit.data.split import read_splits
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.training import train_progress
+from vit.data.core import samples
+from vit.data.splits.split import read_splits
 from vit.extras.pretrain.pretrainer import Pretrainer
 from vit.weights.open import open_pretrained
 
@@ -163,7 +163,7 @@ def test_an_attempt_after_memory_ran_out_writes_its_rows_alone(vit, colors, tmp_
 
 def killed(folder, step, *words):
     """The run folder of a pretraining that is killed at a step."""
-    script = "import os\nfrom vit.commands.train_progress import TrainProgress\n"
+    script = "import os\nfrom vit.commands.training.train_progress import TrainProgress\n"
     script += f"TrainProgress.step = lambda self, done, *_: done == {step} and os.kill(os.getpid(), 9)\n"
     process = start(folder, "pretrain", *words, "--checkpoint_every", "0s", "--out", "out", script=script)
     finish(folder, process, 600)

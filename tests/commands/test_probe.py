@@ -11,13 +11,13 @@ import pytest
 
 import vit
 from tests.data.parquet.written import rows_of, write
-from vit.commands.probe import _label
-from vit.commands.study_cells import HEAD_WORK, work_of
+from vit.commands.comparing.probe import _label
+from vit.commands.studies.study_cells import HEAD_WORK, work_of
 from vit.csv_files import records
-from vit.data.split import read_splits
+from vit.data.splits.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.study.findings import Interval
-from vit.training.features import StoredFeatures
+from vit.training.network.features import StoredFeatures
 
 PROBE = SimpleNamespace(model=SimpleNamespace(freeze="backbone"))
 
@@ -155,7 +155,7 @@ def _again(probed_all, out, monkeypatch, capsys, lost):
     for pattern in lost:
         for run in folder.glob(f"cells/{pattern}"):
             (run / "result.json").unlink(missing_ok=True)
-    monkeypatch.setattr("vit.commands.probe.train_cells", lambda plan, reporter: 0)
+    monkeypatch.setattr("vit.commands.comparing.probe.train_cells", lambda plan, reporter: 0)
     data, names = probed_all.folder.parent / "colors", "random:vit_nano_patch2_8,random:resnet10_small"
     found = vit.probe(data, backbones=names, sizes="12,all", seeds=2, image_size=8, out=out).backbones
     return found, capsys.readouterr().out

@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from tests.commands.test_train_errors import refused
-from vit.commands.recipe_layers import RecipeLayers
-from vit.commands.recipe_options import SHORT
-from vit.commands.study_options import read_words
-from vit.commands.study_series import series_of
-from vit.commands.train_options import read_values
+from vit.commands.cli.recipe_layers import RecipeLayers
+from vit.commands.cli.recipe_options import SHORT
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_series import series_of
+from vit.commands.training.train_options import read_values
 from vit.errors import UsageError
 from vit.models.spec import NetworkSpec
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vit.commands.command_line import run_command
+from vit.commands.cli.command_line import run_command
 from vit.commands.report import report
 from vit.errors import DataError, UsageError
 from vit.study.cells import CellResult, FailedCell
@@ -40,7 +40,7 @@ def cells(sizes=(100, 300, 1000, 3000, 10000), seeds=(0, 1, 2)):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """`folder(results, failed)` -> a study's folder of which `collect` says just that."""
-    from vit.report import study_page
+    from vit.report.studies import study_page
 
     def make(results, failed=(), **protocol):
         monkeypatch.setattr(study_page, "collect", lambda path: (results, {**PROTOCOL, **protocol}, list(failed)))
@@ -155,7 +155,7 @@ def test_a_target_is_a_share(folder, target):
 def test_no_torch_is_needed():
     script = (
         "import sys\nfrom vit.commands.report import report\n"
-        "import vit.report.study_page, vit.study.folder, vit.study.summary, vit.checkpoints.run\n"
+        "import vit.report.studies.study_page, vit.study.folder, vit.study.answer.summary, vit.checkpoints.run\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
@@ -184,9 +184,9 @@ def test_a_run_gets_its_page_again(vit, digits_run, tmp_path):
 def test_a_page_that_cannot_be_drawn_is_a_notice(monkeypatch, capsys, tmp_path):
     """The training is finished then, and nothing of it may look lost."""
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.train import _draw
+    from vit.commands.training.train import _draw
     from vit.console import Reporter
-    from vit.report import run_figures
+    from vit.report.run import run_figures
 
     def fail(*_):
         raise ValueError("no\x1b[31mfont")

@@ -18,10 +18,10 @@ from tests.forked import run as run_program
 from tests.processes import start
 from tests.runs import run_folder
 from vit.checkpoints.run import RunDirectory
-from vit.commands import train_progress
-from vit.commands.recipe_options import read_recipe
-from vit.data.module import ImageDataModule
-from vit.data.sampler import EvaluationSampler
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.training import train_progress
+from vit.data.loading.module import ImageDataModule
+from vit.data.loading.sampler import EvaluationSampler
 from vit.training.loop import Classifier
 from vit.training.optim import make_schedule
 
@@ -190,7 +190,9 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colors, whole, tmp
             os.kill(os.getpid(), signal.SIGTERM)
         return step(classifier, batch, place)
 
-    monkeypatch.setattr("vit.data.loader.EvaluationSampler", lambda n, _, *place: EvaluationSampler(n, 1, *place))
+    monkeypatch.setattr(
+        "vit.data.loading.loader.EvaluationSampler", lambda n, _, *place: EvaluationSampler(n, 1, *place)
+    )
     with monkeypatch.context() as patch:
         patch.setattr(Classifier, "validation_step", act)
         answer = vit("train", colors, *options, *ALWAYS, "--out", tmp_path)

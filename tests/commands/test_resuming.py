@@ -3,8 +3,8 @@
 import pytest
 
 from tests.processes import finish_all, linux_only, srun
-from vit.commands.resuming import recipe_of
-from vit.commands.train_options import read_words
+from vit.commands.training.resuming import recipe_of
+from vit.commands.training.train_options import read_words
 from vit.training.recipes.recipe import Recipe, TrainerConfig
 from vit.training.recipes.values import dump
 

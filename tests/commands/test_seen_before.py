@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.runs import run_folder
-from vit.data.split import read_splits
+from vit.data.splits.split import read_splits
 from vit.study.folder import collect
 
 TINY = (

@@ -14,7 +14,7 @@ from PIL import Image
 
 import vit.extras.serve.command as module
 from tests.processes import finish, free_port, linux_only, start
-from vit.data.image_bytes import BytesReader
+from vit.data.core.image_bytes import BytesReader
 from vit.inference.predictor import load
 from vit.inference.rows import to_json
 

@@ -18,19 +18,19 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
-from vit.commands import train_progress
-from vit.data.sources import open_source
-from vit.inference.scored_labels import read_scored_labels
-from vit.report import run_figures
-from vit.report.run_page import write_run_report
+from vit.commands.training import train_progress
+from vit.data.sources.sources import open_source
+from vit.inference.scores.scored_labels import read_scored_labels
+from vit.report.run import run_figures
+from vit.report.run.run_page import write_run_report
 from vit.training.planning.plan import make_plan
-from vit.training.run_images import images_of_run
+from vit.training.running.run_images import images_of_run
 
 TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
 
 
 def recipe_of(run):
-    from vit.commands.recipe_options import read_recipe
+    from vit.commands.cli.recipe_options import read_recipe
 
     return read_recipe(run / "config.yaml")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.data.split import read_splits
+from vit.data.splits.split import read_splits
 from vit.extras.shards import packing
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -21,7 +21,7 @@ def shards(tmp_path_factory, colors, vit):
     """The shards of the colors, of one image each. Tests must not write to them."""
     out = tmp_path_factory.mktemp("packed") / "shards"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vit.commands.shards._MEGABYTE", 2000)
+        patch.setattr("vit.commands.measuring.shards._MEGABYTE", 2000)
         answer = vit("data", "pack", colors, out, "--shard_mb", 1)
     assert answer.code == 0 and "42 images in" in answer.out, answer.err
     assert answer.out.strip().splitlines()[-1] == f"Next: vit train {out}"

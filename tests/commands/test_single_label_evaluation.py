@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.commands.shown_answers import show_answers, show_measurement
+from vit.commands.measuring.shown_answers import show_answers, show_measurement
 from vit.console import Reporter
-from vit.inference.metrics import measure
-from vit.inference.scored_images import ScoredImages
-from vit.report import run_tables
-from vit.report.answer_tables import unsure_content
+from vit.inference.metrics.metrics import measure
+from vit.inference.scores.scored_images import ScoredImages
+from vit.report.tables import run_tables
+from vit.report.tables.answer_tables import unsure_content
 
 NAMES = ("ant", "bee", "cat", "dog")
 

@@ -11,8 +11,8 @@ import pytest
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.csv_files import records
-from vit.data.threads import available_cores
-from vit.study.cluster import follow
+from vit.data.loading.threads import available_cores
+from vit.study.running.cluster import follow
 
 PATIENT = 600  # seconds, on a busy machine
 STUDY = ("study", "digits", "--networks", "digits,digits_cnn", "--sizes", "60,120", "--seeds", "2",

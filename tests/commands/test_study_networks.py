@@ -13,11 +13,11 @@ from safetensors.torch import save_file
 from tests.commands.weights_hub import WeightsHub
 from tests.forked import run
 from tests.processes import environment
-from vit.commands.recipe_options import listed_images
-from vit.commands.starting import PUBLISHED
-from vit.commands.study_networks import PUBLISHED_CNN, SECOND_PAIR, compares_both, networks_for, sizes_for
-from vit.commands.study_options import read_words
-from vit.commands.study_series import is_open, series_of
+from vit.commands.cli.recipe_options import listed_images
+from vit.commands.studies.study_networks import PUBLISHED_CNN, SECOND_PAIR, compares_both, networks_for, sizes_for
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_series import is_open, series_of
+from vit.commands.training.starting import PUBLISHED
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.study.folder import StudyDirectory
@@ -26,9 +26,9 @@ from vit.study.grid import parse_sizes
 VIT, CNN = PUBLISHED.removeprefix("timm:"), PUBLISHED_CNN.removeprefix("timm:")
 PLAN = """
 import sys
-from vit.commands.study_options import read_words
-from vit.commands.study_estimate import show_study
-from vit.commands.study_plan import make_study_plan
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_estimate import show_study
+from vit.commands.studies.study_plan import make_study_plan
 from vit.console import Reporter
 reporter = Reporter()
 plan = make_study_plan(read_words(sys.argv[2:]), reporter)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vit.commands.study_cells import StudyProgress
+from vit.commands.studies.study_cells import StudyProgress
 from vit.console import Reporter
 from vit.study.grid import Budget, Inputs, make_cells
 from vit.training.recipes.recipe import Recipe

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from vit.commands.recipe_options import AUTO
-from vit.commands.study_options import read_words
-from vit.commands.study_series import series_of
-from vit.commands.train_options import read_words as read_train_words
+from vit.commands.cli.recipe_options import AUTO
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_series import series_of
+from vit.commands.training.train_options import read_words as read_train_words
 from vit.errors import UsageError
 from vit.study.grid import Budget
 from vit.training.recipes.recipe import OptimConfig, Recipe, TrainerConfig

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vit.commands import study_cells, study_estimate
-from vit.study import runner
+from vit.commands.studies import study_cells, study_estimate
+from vit.study.running import runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
 QUICK = ("--set", "model.network.depth=1", "--set", "augment.name=none", "--set", "trainer.accelerator=cpu")

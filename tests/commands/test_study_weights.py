@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from vit.checkpoints.format import Description
-from vit.commands.study_options import read_words
-from vit.commands.study_plan import make_study_plan
+from vit.commands.studies.study_options import read_words
+from vit.commands.studies.study_plan import make_study_plan
 from vit.console import Reporter
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
 from vit.weights.file import write_backbone
 from vit.weights.hashing import weights_hash

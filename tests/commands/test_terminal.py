@@ -16,7 +16,7 @@ ESCAPE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 TIME_LEFT = re.compile(r"([\d,]+)/120 recent loss (\d\.\d{3}), [\d,]+ images/s +(\d+) s left")
 STEPS = """
 import time
-from vit.commands.train_progress import TrainProgress
+from vit.commands.training.train_progress import TrainProgress
 from vit.console import Reporter
 now = [0.0]
 time.monotonic = lambda: now[0]

@@ -14,9 +14,9 @@ from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
-from vit.commands.recipe_options import read_recipe
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
+from vit.commands.cli.recipe_options import read_recipe
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import with_all_splits
 from vit.tasks.task import SINGLE_LABEL
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.planning.plan import make_plan

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vit.commands import train_progress
-from vit.commands.train_progress import Estimate
+from vit.commands.training import train_progress
+from vit.commands.training.train_progress import Estimate
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 

@@ -10,7 +10,7 @@ import torch
 from tests.commands.test_train_errors import refused
 from tests.comparing import differences
 from tests.runs import run_folder
-from vit.commands.recipe_options import read_recipe
+from vit.commands.cli.recipe_options import read_recipe
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.loop import Classifier
 from vit.training.trials import clock

@@ -10,9 +10,9 @@ import torch
 import vit as package
 from tests.commands.test_resume import at_step, die
 from tests.runs import run_folder
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.errors import UsageError
-from vit.report import run_figures
+from vit.report.run import run_figures
 
 SHORT = (
     "--network", "vit_nano_patch2_8", "--batch_size", 6, "--epochs", 4, "--data.num_workers", 0, "--wandb", "off",

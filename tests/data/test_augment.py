@@ -8,8 +8,8 @@ import torch
 from timm.data.mixup import rand_bbox
 from torch import Tensor
 
-from vit.data.augment import Augment, BatchAugment, preset
-from vit.data.draws import hashed
+from vit.data.core.draws import hashed
+from vit.data.pixels.augment import Augment, BatchAugment, preset
 
 
 def keys(count: int, seed: int = 0) -> np.ndarray:

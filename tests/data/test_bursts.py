@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data import bursts, contents
-from vit.data import samples as samples_room
-from vit.data.bursts import with_bursts
-from vit.data.contents import read_contents
-from vit.data.samples import Samples, Source
-from vit.data.sources import open_source
-from vit.data.split import read_splits
+from vit.data.checks import bursts, contents
+from vit.data.checks.bursts import with_bursts
+from vit.data.checks.contents import read_contents
+from vit.data.core import samples as samples_room
+from vit.data.core.samples import Samples, Source
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import read_splits
 from vit.training.planning.images import divided
 from vit.training.recipes.image_options import DataConfig
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data import check as checking
-from vit.data.check import KINDS, Sizes, check
-from vit.data.samples import Samples, Source
-from vit.data.sources import open_source
+from vit.data.checks import check as checking
+from vit.data.checks.check import KINDS, Sizes, check
+from vit.data.core.samples import Samples, Source
+from vit.data.sources.sources import open_source
 
 
 def checked(data):

@@ -12,10 +12,10 @@ from PIL import Image, ImageCms, UnidentifiedImageError
 from tests.color_profiles import ADOBE_RGB, DISPLAY_P3, PROPHOTO, SRGB, cmyk_profile, gray_profile, rgb_profile
 from tests.science_files import tiff
 from vit.checkpoints.format import _preprocess
-from vit.commands.recipe_options import parse_recipe
-from vit.data.decode import ImageError, decode_image
-from vit.data.in_memory import pixels_of
-from vit.data.preprocess import Decoding, Preprocess
+from vit.commands.cli.recipe_options import parse_recipe
+from vit.data.loading.in_memory import pixels_of
+from vit.data.pixels.decode import ImageError, decode_image
+from vit.data.pixels.preprocess import Decoding, Preprocess
 
 P3 = rgb_profile(DISPLAY_P3)
 CONVERT, IGNORE = Decoding(), Decoding(color_profiles="ignore")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data import contents
-from vit.data.contents import known_contents, read_contents
-from vit.data.image_bytes import content_hash
-from vit.data.samples import Samples, Source
-from vit.data.sources import open_source
+from vit.data.checks import contents
+from vit.data.checks.contents import known_contents, read_contents
+from vit.data.core.image_bytes import content_hash
+from vit.data.core.samples import Samples, Source
+from vit.data.sources.sources import open_source
 from vit.errors import CheckpointError
 from vit.weights.hashing import weights_hash
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vit.commands.measured_images import of_same_task
-from vit.data.dataset_names import TableColumns
-from vit.data.groups import similar_name_notes
-from vit.data.samples import Source
-from vit.data.sources import open_source
+from vit.commands.measuring.measured_images import of_same_task
+from vit.data.core.dataset_names import TableColumns
+from vit.data.core.groups import similar_name_notes
+from vit.data.core.samples import Source
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL
 

@@ -18,14 +18,14 @@ PACKAGE = Path(vit.__file__).parent
 WITHOUT_EXTRAS = """
 import sys
 
-from vit.data.bursts import with_bursts
-from vit.data.check import check
-from vit.data.contents import read_contents
-from vit.data.dataset import image_of
-from vit.data.decode import decode_image
-from vit.data.image_bytes import ImageError
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
+from vit.data.checks.bursts import with_bursts
+from vit.data.checks.check import check
+from vit.data.checks.contents import read_contents
+from vit.data.loading.dataset import image_of
+from vit.data.pixels.decode import decode_image
+from vit.data.core.image_bytes import ImageError
+from vit.data.sources.sources import open_source
+from vit.data.splits.split import with_all_splits
 from vit.errors import VitError
 
 source = with_all_splits(with_bursts(open_source(sys.argv[1])), 0.2, 0.2, 0)

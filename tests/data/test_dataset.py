@@ -9,14 +9,14 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.data.augment import Augment, ImageAugment
-from vit.data.batch import Batch
-from vit.data.dataset import ImageDataset
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.sampler import EVALUATION, EvaluationSampler, Key
-from vit.data.samples import Samples, Source
-from vit.data.sources import open_source
+from vit.data.core.batch import Batch
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.dataset import ImageDataset
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.loading.sampler import EVALUATION, EvaluationSampler, Key
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 
 SIDE = 16
@@ -128,7 +128,7 @@ def test_pixels_do_not_depend_on_where_images_are_kept(folder: Path, crop: float
 def test_auto_keeps_what_fits_at_the_size_that_crops_need(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = 14 * 3 * 16 * 16 + 14 * 3 * 27 * 27 * 4 // 3  # validation images, and those that are cropped to a half
     for room, kept in ((needed + 14, True), (needed - 14, False)):
-        monkeypatch.setattr("vit.data.module.AUTO_CACHE_BYTES", room)
+        monkeypatch.setattr("vit.data.loading.module.AUTO_CACHE_BYTES", room)
         assert module(folder, Augment(crop=0.5), cache="auto").in_memory == kept
 
 

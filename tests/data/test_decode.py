@@ -11,11 +11,12 @@ import torch
 from PIL import Image
 
 from tests.science_files import deep_png, tiff
-from vit.data import image_header, registry
-from vit.data.augment import Augment, ImageAugment
-from vit.data.decode import ImageError, decode_image, read_image
-from vit.data.formats import has_image_extension
-from vit.data.preprocess import Decoding, Interpolation, Preprocess
+from vit.data import registry
+from vit.data.core import image_header
+from vit.data.core.formats import has_image_extension
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.decode import ImageError, decode_image, read_image
+from vit.data.pixels.preprocess import Decoding, Interpolation, Preprocess
 from vit.errors import install
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
-from vit.data import image_bytes
-from vit.data.decode import ImageError, decode_image, read_image
+from vit.data.core import image_bytes
+from vit.data.pixels.decode import ImageError, decode_image, read_image
 
 
 def encoded(image: Image.Image, kind: str, **options: object) -> bytes:

@@ -17,16 +17,16 @@ import pytest
 from PIL import Image
 
 from tests.science_files import sound_science_files
-from vit.data.decode import check_header
-from vit.data.image_bytes import ImageError
+from vit.data.core.image_bytes import ImageError
+from vit.data.pixels.decode import check_header
 
 pillow_heif.register_heif_opener()
 READ_ALL = """
 import json, resource, sys, time
 from pathlib import Path
-from vit.data.decode import ImageError, read_image
-from vit.data.preprocess import Decoding
-from vit.data.planes import ChannelsError
+from vit.data.pixels.decode import ImageError, read_image
+from vit.data.pixels.preprocess import Decoding
+from vit.data.pixels.planes import ChannelsError
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

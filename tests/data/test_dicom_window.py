@@ -6,8 +6,8 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
 from tests.science_files import dicom
-from vit.data.decode import decode_image, deep_values
-from vit.data.preprocess import Decoding
+from vit.data.pixels.decode import decode_image, deep_values
+from vit.data.pixels.preprocess import Decoding
 
 STORED = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)  # 12 bits
 TWELVE = {"BitsStored": 12, "HighBit": 11}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.draws import hashed, seed_of, uniform
+from vit.data.core.draws import hashed, seed_of, uniform
 
 words = st.integers(-(2**63), 2**63 - 1)
 

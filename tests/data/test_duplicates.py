@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data import duplicates
-from vit.data.duplicates import Match, Thumbnails, close_pairs, exact_matches, near_matches
+from vit.data.checks import duplicates
+from vit.data.checks.duplicates import Match, Thumbnails, close_pairs, exact_matches, near_matches
 
 
 def pairs(hashes, max_distance):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.augment import Augment, ImageAugment
-from vit.data.dataset import ImageDataset
-from vit.data.epoch_order import EpochOrder, Sampling, drawn_shares
-from vit.data.preprocess import Preprocess
-from vit.data.sampler import Key, TrainSampler
-from vit.data.samples import Samples
+from vit.data.core.samples import Samples
+from vit.data.loading.dataset import ImageDataset
+from vit.data.loading.epoch_order import EpochOrder, Sampling, drawn_shares
+from vit.data.loading.sampler import Key, TrainSampler
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
 
 COUNTS = st.lists(st.integers(0, 60), min_size=1, max_size=8).filter(any)
 SAMPLINGS = st.sampled_from(["natural", "balanced", "sqrt"])

@@ -10,12 +10,12 @@ from PIL import Image
 
 from tests.science_files import deep_png, dicom, tiff
 from vit.data import registry
-from vit.data.check import check
-from vit.data.decode import ImageError, decode_image
-from vit.data.gray_window import measured_window
-from vit.data.preprocess import Decoding
-from vit.data.samples import Samples
-from vit.data.sources import open_source
+from vit.data.checks.check import check
+from vit.data.core.samples import Samples
+from vit.data.pixels.decode import ImageError, decode_image
+from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.preprocess import Decoding
+from vit.data.sources.sources import open_source
 
 RAMP = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)  # 12 bits: 0 to 4,095
 

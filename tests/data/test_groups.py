@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedGroupKFold
 
-from vit.data.bursts import with_bursts
-from vit.data.check import _group_findings
-from vit.data.folds import fold_numbers, read_fold, with_fold
-from vit.data.groups import leak_notes, with_groups
-from vit.data.image_bytes import content_hash
-from vit.data.samples import Samples, Source
-from vit.data.sources import open_source
-from vit.data.split import read_splits, with_all_splits, write_splits
-from vit.data.stratified import group_folds, stratified
+from vit.data.checks.bursts import with_bursts
+from vit.data.checks.check import _group_findings
+from vit.data.core.groups import leak_notes, with_groups
+from vit.data.core.image_bytes import content_hash
+from vit.data.core.samples import Samples, Source
+from vit.data.sources.sources import open_source
+from vit.data.splits.folds import fold_numbers, read_fold, with_fold
+from vit.data.splits.split import read_splits, with_all_splits, write_splits
+from vit.data.splits.stratified import group_folds, stratified
 from vit.errors import DataError, UsageError
 from vit.training.planning.images import chosen_part, divided
 from vit.training.recipes.image_options import DataConfig

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as TF
 
-from vit.data.augment import Augment, ImageAugment
-from vit.data.draws import hashed, uniform
-from vit.data.preprocess import Preprocess
+from vit.data.core.draws import hashed, uniform
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
 
 PREPROCESS = Preprocess(32)
 KEYS = (hashed(0, np.arange(300)) >> np.uint64(1)).tolist()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from vit.data import image_bytes
-from vit.data.augment import Augment
-from vit.data.contents import read_contents
-from vit.data.image_bytes import ImageError, read_bytes
-from vit.data.image_files import image_files
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.samples import Source
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.core import image_bytes
+from vit.data.core.image_bytes import ImageError, read_bytes
+from vit.data.core.image_files import image_files
+from vit.data.core.samples import Source
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.augment import Augment
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
 from vit.errors import ResourceError
 from vit.inference.prediction import read_input
 

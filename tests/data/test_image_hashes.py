@@ -8,8 +8,8 @@ import torch
 from scipy.fft import dctn
 from torchvision.transforms.v2 import functional as TF
 
-from vit.data.decode import decode_image
-from vit.data.image_hashes import hash_image
+from vit.data.checks.image_hashes import hash_image
+from vit.data.pixels.decode import decode_image
 
 
 def pixels(picture):

@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from vit.data.iterative_stratification import iteratively_stratified, nested_rows
-from vit.data.samples import Samples, Source
-from vit.data.split import with_all_splits
-from vit.data.subset import subset, subset_kind
+from vit.data.core.samples import Samples, Source
+from vit.data.splits.iterative_stratification import iteratively_stratified, nested_rows
+from vit.data.splits.split import with_all_splits
+from vit.data.splits.subset import subset, subset_kind
 from vit.errors import DataError, UsageError
 
 RATES = np.array([0.01, 0.02, 0.05, 0.1, 0.3, 0.6])

@@ -9,11 +9,11 @@ import pytest
 
 from tests.forked import run
 from tests.processes import environment, linux_only
-from vit.data import loader
-from vit.data.augment import Augment
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
+from vit.data.loading import loader
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.augment import Augment
+from vit.data.pixels.preprocess import Preprocess
 
 
 def workers(augment: Augment) -> int:
@@ -75,7 +75,7 @@ KILLED = """
 import multiprocessing, os, signal, sys, time
 from multiprocessing import connection, util
 import torch
-from vit.data.workers import worker_loader
+from vit.data.loading.workers import worker_loader
 
 class Batch:
     def __init__(self):
@@ -124,7 +124,7 @@ def test_workers_of_a_killed_training_remove_their_own_sockets_alone(tmp_path, p
 
 
 CELL = """
-from vit.study.runner import _context
+from vit.study.running.runner import _context
 if __name__ == "__main__":
     process = _context().Process(target=print, args=("trained",))
     process.start()

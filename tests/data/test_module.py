@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.preprocess import Preprocess
 
 
 class Sharded:

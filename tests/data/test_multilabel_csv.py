@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.data.test_csv_source import table
-from vit.data.sources import open_source
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.tasks.task import MULTI_LABEL
 

@@ -7,9 +7,9 @@ import pytest
 
 import vit
 from vit.checkpoints.run import RunDirectory
-from vit.data.contents import read_contents
-from vit.data.outputs import is_output
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.core.outputs import is_output
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.layout import CrossvalLayout
 from vit.study.folder import StudyDirectory

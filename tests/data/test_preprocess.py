@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.transforms import InterpolationMode, v2
 
-from vit.data.image_header import MAX_ASPECT
-from vit.data.preprocess import Interpolation, Preprocess, ResizeMode, resize_shorter
+from vit.data.core.image_header import MAX_ASPECT
+from vit.data.pixels.preprocess import Interpolation, Preprocess, ResizeMode, resize_shorter
 
 sizes = st.tuples(st.integers(1, 300), st.integers(1, 300)).filter(lambda size: max(size) <= MAX_ASPECT * min(size))
 interpolations = st.sampled_from(["bilinear", "bicubic"])

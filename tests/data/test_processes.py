@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.data import dataset, processes
-from vit.data.augment import Augment, ImageAugment
-from vit.data.dataset import ImageDataset
-from vit.data.preprocess import Preprocess
-from vit.data.sources import open_source
+from vit.data.loading import dataset, processes
+from vit.data.loading.dataset import ImageDataset
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 
 PREPROCESS = Preprocess(8)

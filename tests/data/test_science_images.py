@@ -14,16 +14,17 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
 from tests.science_files import PERSON, dicom, tiff
-from vit.data import formats, image_header, registry
-from vit.data.check import check
-from vit.data.decode import ImageError, decode_image, deep_values
-from vit.data.formats import has_image_extension
-from vit.data.gray_window import measured_window
-from vit.data.image_header import image_format
-from vit.data.planes import gray_of
-from vit.data.preprocess import Decoding
-from vit.data.samples import Samples
-from vit.data.sources import open_source
+from vit.data import registry
+from vit.data.checks.check import check
+from vit.data.core import formats, image_header
+from vit.data.core.formats import has_image_extension
+from vit.data.core.image_header import image_format
+from vit.data.core.samples import Samples
+from vit.data.pixels.decode import ImageError, decode_image, deep_values
+from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.planes import gray_of
+from vit.data.pixels.preprocess import Decoding
+from vit.data.sources.sources import open_source
 from vit.errors import install
 from vit.training.planning.automatic_network import automatic_network
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.sampler import Key, TrainSampler
-from vit.data.samples import Labels
+from vit.data.core.samples import Labels
+from vit.data.loading.sampler import Key, TrainSampler
 from vit.data.shard_order import LANES, ShardOrder
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vit.data import registry
-from vit.data.image_files import image_files
-from vit.data.samples import Source
-from vit.data.sources import open_source
+from vit.data.core.image_files import image_files
+from vit.data.core.samples import Source
+from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError, install
 from vit.tasks.label_text import clean_label
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.folds import fold_numbers
-from vit.data.samples import Samples, Source
-from vit.data.sources import open_source
-from vit.data.split import SplitRow, groups_of, with_all_splits, write_splits
-from vit.data.stratified import stratified
-from vit.data.subset import subset
+from vit.data.core.samples import Samples, Source
+from vit.data.sources.sources import open_source
+from vit.data.splits.folds import fold_numbers
+from vit.data.splits.split import SplitRow, groups_of, with_all_splits, write_splits
+from vit.data.splits.stratified import stratified
+from vit.data.splits.subset import subset
 from vit.errors import DataError
 
 

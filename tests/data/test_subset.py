@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.samples import Samples
-from vit.data.subset import balanced_order, natural_order, subset, subset_kind
+from vit.data.core.samples import Samples
+from vit.data.splits.subset import balanced_order, natural_order, subset, subset_kind
 from vit.errors import DataError
 
 kinds = pytest.mark.parametrize("kind", ["balanced", "natural"])

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from vit.data.threads import decode_threads
+from vit.data.loading.threads import decode_threads
 
 
 def test_results_come_in_order_and_from_one_openmp_thread_each() -> None:

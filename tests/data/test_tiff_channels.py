@@ -10,11 +10,11 @@ import torch
 
 from tests.science_files import tiff
 from vit.data import registry
-from vit.data.check import check
-from vit.data.decode import ImageError, decode_image, deep_values
-from vit.data.planes import gray_of
-from vit.data.preprocess import Decoding
-from vit.data.sources import open_source
+from vit.data.checks.check import check
+from vit.data.pixels.decode import ImageError, decode_image, deep_values
+from vit.data.pixels.planes import gray_of
+from vit.data.pixels.preprocess import Decoding
+from vit.data.sources.sources import open_source
 from vit.errors import install
 
 RNG = np.random.default_rng(0)

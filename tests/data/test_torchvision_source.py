@@ -11,8 +11,8 @@ from PIL import Image
 from scipy.io import savemat
 from torchvision import datasets
 
-from vit.data.decode import ImageError, read_image
-from vit.data.sources import open_source
+from vit.data.pixels.decode import ImageError, read_image
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 
 COLORS = ((200, 30, 30), (30, 200, 30), (30, 30, 200), (90, 90, 90))

@@ -11,7 +11,7 @@ import torch
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.label_rules import LabelRules
-from vit.data.preprocess import Preprocess, ResizeMode
+from vit.data.pixels.preprocess import Preprocess, ResizeMode
 from vit.inference.deployment import LoadedModel
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names

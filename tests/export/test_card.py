@@ -10,7 +10,7 @@ from tests.export.conftest import make_multilabel
 from vit.checkpoints.label_rules import LabelRules
 from vit.export.card import card_text
 from vit.export.card_facts import CardFacts, Int8Cost, MeasuredImages, Origin
-from vit.inference.intervals import Metric
+from vit.inference.scores.intervals import Metric
 
 OWN = MeasuredImages("validation images of the run", "photos", None, "validation")
 METRICS = {"acc1": {"value": 0.9, "low": 0.85, "high": 0.94}, "ece": {"value": 0.01, "chance": 0.02}}

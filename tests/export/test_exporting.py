@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from vit import registry
-from vit.commands.export import export as command
-from vit.data.preprocess import Preprocess
+from vit.commands.exporting.export import export as command
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.export import exporting, timm_file
 from vit.export.exporting import export, export_format

@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from vit.data.preprocess import Decoding
+from vit.data.pixels.preprocess import Decoding
 
 MAX_PIXELS = 1_000_000  # so that time is spent on odd files, not on large ones: those have tests of their own
 MAX_BYTES = 8192
@@ -32,8 +32,9 @@ def main() -> None:
 
         Image.init()
     from tests.data.test_decode_hostile import sound_files
-    from vit.data import decode, image_header
-    from vit.data.planes import ChannelsError
+    from vit.data.core import image_header
+    from vit.data.pixels import decode
+    from vit.data.pixels.planes import ChannelsError
 
     image_header.MAX_PIXELS = MAX_PIXELS
     for name, content in sound_files().items():

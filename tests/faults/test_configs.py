@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands.test_train_errors import refused
-from vit.commands.recipe_options import read_recipe
-from vit.commands.train_options import read_words
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.training.train_options import read_words
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain

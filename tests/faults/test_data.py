@@ -17,8 +17,8 @@ from PIL import Image
 
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
-from vit.commands import train_progress
-from vit.data import dataset
+from vit.commands.training import train_progress
+from vit.data.loading import dataset
 
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 2, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
 

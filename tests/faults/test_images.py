@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.test_decode_hostile import encoded, read_by_a_child, sound_files
-from vit.data.decode import ImageError, decode_image
-from vit.data.image_header import MAX_SCANS
-from vit.data.planes import ChannelsError
-from vit.data.preprocess import Decoding
+from vit.data.core.image_header import MAX_SCANS
+from vit.data.pixels.decode import ImageError, decode_image
+from vit.data.pixels.planes import ChannelsError
+from vit.data.pixels.preprocess import Decoding
 
 SOUND = sound_files()
 ROOT = Path(__file__).parents[2]

@@ -26,10 +26,10 @@ print(json.dumps({"code": code, "megabytes": peak, "seconds": time.monotonic() -
 """
 TRAIN = """
 import json, os, sys, time
-from vit.data.augment import Augment
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.sources import open_source
+from vit.data.pixels.augment import Augment
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
 
 def megabytes():
     me = os.getpid()

@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from tests.conftest import ask
 from tests.gpu.conftest import CNN, VIT, apart, weights_apart
 from tests.processes import finish, free_port, start
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.inference.predictor import load
 from vit.models.attend import attend
 from vit.models.spec import NetworkSpec

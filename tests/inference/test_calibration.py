@@ -10,10 +10,10 @@ from scipy.stats import norm
 
 from vit.checkpoints.io import store_calibration
 from vit.checkpoints.load import load
-from vit.inference.calibration import fit_temperature
-from vit.inference.metrics import with_intervals
+from vit.inference.answers.calibration import fit_temperature
+from vit.inference.metrics.metrics import with_intervals
 from vit.inference.predictor import load as load_predictor
-from vit.inference.scored_images import ScoredImages
+from vit.inference.scores.scored_images import ScoredImages
 
 
 def scored(count, temperature, seed=0, num_classes=5, scale=3.0):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
-from vit.inference.intervals import Metric, balanced_accuracy, macro_f1
-from vit.inference.metrics import with_intervals
-from vit.inference.multilabel_metrics import measure_labels
-from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import ScoredLabels
+from vit.inference.metrics.metrics import with_intervals
+from vit.inference.metrics.multilabel_metrics import measure_labels
+from vit.inference.scores.intervals import Metric, balanced_accuracy, macro_f1
+from vit.inference.scores.scored_images import ScoredImages
+from vit.inference.scores.scored_labels import ScoredLabels
 
 COPIES = 5
 

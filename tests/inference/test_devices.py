@@ -96,7 +96,7 @@ def test_float32_is_not_tf32_in_a_pass_of_float32():
     """cuDNN's default for float32 convolutions has 10 bits of mantissa."""
     from torch import nn
 
-    from vit.data.preprocess import Preprocess
+    from vit.data.pixels.preprocess import Preprocess
     from vit.inference.engine import Engine
     from vit.models.spec import create_network
 

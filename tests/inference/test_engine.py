@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from vit.data.augment import Augment
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.sampler import EvaluationSampler
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.loading.sampler import EvaluationSampler
+from vit.data.pixels.augment import Augment
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError
 from vit.inference.engine import Engine, _in_order, score
-from vit.inference.scored_images import ScoredImages
+from vit.inference.scores.scored_images import ScoredImages
 from vit.models.spec import create_network
 
 

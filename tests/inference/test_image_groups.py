@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from vit.inference.image_groups import bootstrap, count_words, gathered, number_of, numbered
-from vit.inference.intervals import Metric, recalls
-from vit.inference.metrics import with_intervals
-from vit.inference.multilabel_metrics import multilabel_metrics
-from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import ScoredLabels
-from vit.inference.selective import risk_coverage, threshold_for
-from vit.study.paired import difference, mcnemar, paired_gap, pairs
-from vit.study.variance_components import mean_error
+from vit.inference.answers.selective import risk_coverage, threshold_for
+from vit.inference.metrics.metrics import with_intervals
+from vit.inference.metrics.multilabel_metrics import multilabel_metrics
+from vit.inference.scores.image_groups import bootstrap, count_words, gathered, number_of, numbered
+from vit.inference.scores.intervals import Metric, recalls
+from vit.inference.scores.scored_images import ScoredImages
+from vit.inference.scores.scored_labels import ScoredLabels
+from vit.study.statistics.paired import difference, mcnemar, paired_gap, pairs
+from vit.study.statistics.variance_components import mean_error
 
 COPIES = 6
 

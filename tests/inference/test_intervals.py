@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from vit.inference.intervals import Metric
+from vit.inference.scores.intervals import Metric
 
 
 @pytest.mark.parametrize("total", [20, 50, 100, 300])

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from vit.inference.intervals import mean_loss
-from vit.inference.metrics import with_intervals
-from vit.inference.multilabel_metrics import multilabel_metrics
-from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import ScoredLabels
+from vit.inference.metrics.metrics import with_intervals
+from vit.inference.metrics.multilabel_metrics import multilabel_metrics
+from vit.inference.scores.intervals import mean_loss
+from vit.inference.scores.scored_images import ScoredImages
+from vit.inference.scores.scored_labels import ScoredLabels
 
 CLASSES = 4
 

@@ -17,7 +17,7 @@ from sklearn.metrics import (
 from sklearn.metrics import confusion_matrix as sklearn_confusion
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from vit.inference.metrics import (
+from vit.inference.metrics.metrics import (
     ClassMetrics,
     calibration_error,
     confusion,
@@ -26,7 +26,7 @@ from vit.inference.metrics import (
     per_class,
     with_intervals,
 )
-from vit.inference.scored_images import ScoredImages
+from vit.inference.scores.scored_images import ScoredImages
 
 
 def scored(count, num_classes, seed=0, sharpness=2.0):

@@ -6,7 +6,7 @@ from crepes import ConformalClassifier
 from scipy.stats import binom
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.inference.prediction_sets import SET_METHODS, PredictionSets, fewest_images
+from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, fewest_images
 
 NUM_CLASSES = 4
 FREQUENCIES = [0.7, 0.1, 0.1, 0.1]

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 import vit
-from vit.data.augment import Augment
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.sources import open_source
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.augment import Augment
+from vit.data.sources.sources import open_source
 from vit.errors import CheckpointError, DataError, UsageError
 from vit.inference.engine import score
 from vit.inference.files import list_files

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from vit.inference.selective import fewest_images, risk_coverage, threshold_for
+from vit.inference.answers.selective import fewest_images, risk_coverage, threshold_for
 
 
 def world(generator, count):

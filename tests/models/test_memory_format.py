@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.processes import ROOT
+from vit.models.outside.timm_network import TimmConfig, TimmNetwork
 from vit.models.spec import create_network
-from vit.models.timm_network import TimmConfig, TimmNetwork
 
 GRADIENTS = """
 import sys

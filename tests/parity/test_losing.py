@@ -150,9 +150,9 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
 READING = """
 import sys, time
 from vit.data import module, workers
-from vit.data.augment import Augment
-from vit.data.preprocess import Preprocess
-from vit.data.sources import open_source
+from vit.data.pixels.augment import Augment
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
 workers.START = sys.argv[2]
 if __name__ == "__main__":
     options = module.LoaderOptions(14, num_workers=1, cache="none")

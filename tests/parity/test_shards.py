@@ -8,7 +8,7 @@ from tests.data.shards.server import serving
 from tests.parity.interrupted import ENDED, SHORT, begun, same_but_for_rounding
 from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
-from vit.data.sources import open_source
+from vit.data.sources.sources import open_source
 from vit.extras.shards.packing import pack
 
 KILLED = ENDED.replace("SIGTERM", "SIGKILL")

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser import browser  # noqa: F401  a fixture
-from vit.report.study_page import write_study_report
+from vit.report.studies.study_page import write_study_report
 
 PAGES = (
     "run", "labels", "gallery", "explain", "inspect", "study", "crossval", "pretrain", "runs",

@@ -11,10 +11,10 @@ from PIL import Image
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
-from vit.report import run_attention
-from vit.report.overlay import overlay
+from vit.report.page.overlay import overlay
+from vit.report.run import run_attention
 
 IMAGES = list(torch.randint(0, 256, (2, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8))
 

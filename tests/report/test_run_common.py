@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from vit.report.run_common import first_weights
+from vit.report.run.run_common import first_weights
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from tests.report.pages import Page
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, versions
 from vit.checkpoints.run import RunDirectory
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
 from vit.errors import DataError, UsageError
-from vit.inference.metrics import uncalibrated, with_intervals
-from vit.inference.scored_images import ScoredImages
+from vit.inference.metrics.metrics import uncalibrated, with_intervals
+from vit.inference.scores.scored_images import ScoredImages
 from vit.models.spec import NetworkSpec
-from vit.report.run_page import write_run_report
+from vit.report.run.run_page import write_run_report
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),

@@ -6,7 +6,7 @@ import pytest
 
 from vit.checkpoints.result import RunResult
 from vit.models.spec import NetworkSpec
-from vit.report.run_summary import training_advice, training_lines, without_test
+from vit.report.run.run_summary import training_advice, training_lines, without_test
 
 RESULT = RunResult(
     NetworkSpec("vit_nano_patch2_8", 3), 8, 7, 9, "photos", {"train": 84}, {}, 0, 50.0, 400, 10, 1.0, 1.0, "cpu",

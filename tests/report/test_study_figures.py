@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vit.report.study_figures import gaps, learning_curves, price
-from vit.report.style import plain, rendered
+from vit.report.page.style import plain, rendered
+from vit.report.studies.study_figures import gaps, learning_curves, price
 from vit.study.findings import Interval
 
 HOSTILE = (
@@ -155,7 +155,7 @@ def test_prices_name_their_sizes(study):
 
 
 def test_figures_of_a_study_need_no_torch():
-    script = "import sys, vit.report.study_page; sys.exit('torch' in sys.modules)"
+    script = "import sys, vit.report.studies.study_page; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 
 

@@ -15,8 +15,8 @@ from PIL import Image
 from tests.report.pages import Page
 from vit.atomic_files import write_json
 from vit.errors import DataError
-from vit.report import study_page as module
-from vit.report.study_page import write_study_report
+from vit.report.studies import study_page as module
+from vit.report.studies.study_page import write_study_report
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),

@@ -3,7 +3,14 @@
 import pytest
 
 from tests.study.results import run
-from vit.study.answer_warnings import RANDOM_WEIGHTS, at_the_end, late_gain, more_steps, num_choosing, unequal_start
+from vit.study.answer.answer_warnings import (
+    RANDOM_WEIGHTS,
+    at_the_end,
+    late_gain,
+    more_steps,
+    num_choosing,
+    unequal_start,
+)
 
 
 def with_steps(steps):

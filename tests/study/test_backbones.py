@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from vit.errors import DataError
-from vit.study.backbones import Backbone, conditions, read_backbones, verdict, write_backbones
 from vit.study.findings import Interval
+from vit.study.frozen.backbones import Backbone, conditions, read_backbones, verdict, write_backbones
 
 FIRST = Backbone(
     name="a", source="timm:a", num_images=200, num_seeds=5, equal_seeds=False, accuracy=Interval(0.8, 0.75, 0.85),

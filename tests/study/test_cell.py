@@ -10,8 +10,8 @@ import torch
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
-from vit.study import cell
-from vit.study.runner import Machine
+from vit.study.running import cell
+from vit.study.running.runner import Machine
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 

@@ -55,8 +55,8 @@ def test_a_pattern_that_stands_for_no_weights_or_for_several_is_refused(tmp_path
 
 
 def test_weights_with_a_pattern_need_a_named_network():
-    from vit.commands.study_options import read_words
-    from vit.commands.study_series import series_of
+    from vit.commands.studies.study_options import read_words
+    from vit.commands.studies.study_series import series_of
 
     words = ["digits", "--networks", "auto", "--set", "model.init_from=mae_seed{seed}", "--wandb", "off"]
     with pytest.raises(UsageError, match="name the network"):

@@ -13,8 +13,8 @@ import pytest
 from tests.slurm import write_answer
 from vit.errors import UsageError
 from vit.extras.slurm.tasks import alive, largest_array
-from vit.study.cluster import ClusterOptions, batches, follow
 from vit.study.grid import Cell
+from vit.study.running.cluster import ClusterOptions, batches, follow
 from vit.training.recipes.recipe import ModelConfig, Recipe
 
 

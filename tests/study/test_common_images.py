@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from vit.checkpoints.result import RunResult, pack
-from vit.data.samples import Samples
+from vit.data.core.samples import Samples
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
+from vit.study.answer.summary import summarize
 from vit.study.cells import ListedCell
 from vit.study.folder import StudyDirectory, collect
-from vit.study.summary import summarize
 
 IMAGES = [f"test/{name}" for name in ("a/a.png", "a.png", "b.png", "c.png", "d.png", "e.png")]
 RIGHT = {"ViT": [1, 1, 0, 0, 1, 0], "CNN": [1, 0, 1, 0, 1, 1]}

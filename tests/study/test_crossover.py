@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.study.answers import answers
-from vit.study.crossover import compare_with_first
-from vit.study.wording import describe_comparison
+from vit.study.answer.wording import describe_comparison
+from vit.study.statistics.crossover import compare_with_first
 
 SIZES = (100, 300, 1000, 3000)
 WOBBLE = np.array([[-1.0, 0.2, 0.5, 0.3, -0.4], [0.3, -0.6, 1.0, -0.2, 0.1]])

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import t
 
-from vit.inference.intervals import Metric, wilson
-from vit.study.fold_accuracy import fold_accuracy
+from vit.inference.scores.intervals import Metric, wilson
+from vit.study.statistics.fold_accuracy import fold_accuracy
 
 
 def test_the_interval_is_that_of_nadeau_and_bengio():

@@ -5,9 +5,9 @@ import pytest
 
 from benchmarks.forecasts import backtests, curves
 from tests.study.answers import answers
+from vit.study.answer.wording import backtest_summary, describe_target
 from vit.study.findings import Interval, Point
-from vit.study.forecast import MeasuredCurve, forecast, last_regime
-from vit.study.wording import backtest_summary, describe_target
+from vit.study.statistics.forecast import MeasuredCurve, forecast, last_regime
 
 SIZES = (250, 500, 1000, 2000)
 DEVIATES = np.array([-1.0, -0.3, 0.0, 0.4, 0.9])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vit.data.contents import read_contents
-from vit.study.frozen import frozen_results, frozen_sizes
+from vit.data.checks.contents import read_contents
+from vit.study.frozen.frozen import frozen_results, frozen_sizes
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import ModelConfig, Recipe

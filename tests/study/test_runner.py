@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes import environment
 from vit.checkpoints.run import RunDirectory
-from vit.study import runner
+from vit.study.running import runner
 
 FORKED = """
 import gc

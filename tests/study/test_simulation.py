@@ -21,7 +21,7 @@ from benchmarks.study_claims import (
 )  # fmt: skip
 from benchmarks.study_folds import World as FoldWorld
 from benchmarks.study_folds import moderated, of_folds
-from vit.study.crossover import compare_with_first
+from vit.study.statistics.crossover import compare_with_first
 
 STUDIES = 300
 MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5

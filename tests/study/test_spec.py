@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit.commands.recipe_options import make_parser, to_recipe
+from vit.commands.cli.recipe_options import make_parser, to_recipe
 from vit.errors import UsageError
 from vit.study.spec import make_series
 from vit.training.recipes.recipe import Recipe

@@ -8,8 +8,8 @@ import pytest
 
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
 from tests.tables import formulas, rows
+from vit.study.answer.summary import COLUMNS, summarize, to_json, write_results
 from vit.study.cells import FailedCell
-from vit.study.summary import COLUMNS, summarize, to_json, write_results
 
 
 def test_series_points_and_errors():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vit.study.variance_components import MeanSquares, Spread, mean_error
+from vit.study.statistics.variance_components import MeanSquares, Spread, mean_error
 
 
 def spread_of(table):

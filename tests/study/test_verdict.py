@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
+from vit.study.answer.summary import summarize, to_json
+from vit.study.answer.verdict import MOST_WORDS
+from vit.study.answer.wording import percents
 from vit.study.cells import FailedCell
-from vit.study.summary import summarize, to_json
-from vit.study.verdict import MOST_WORDS
-from vit.study.wording import percents
 
 
 def said(found):

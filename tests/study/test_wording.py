@@ -2,9 +2,8 @@
 
 import pytest
 
-from vit.study.answer_warnings import end_of_tuning_warning
-from vit.study.findings import Comparison, Interval
-from vit.study.wording import (
+from vit.study.answer.answer_warnings import end_of_tuning_warning
+from vit.study.answer.wording import (
     describe_ends,
     describe_gap,
     ends,
@@ -13,6 +12,7 @@ from vit.study.wording import (
     two_digits,
     value_text,
 )
+from vit.study.findings import Comparison, Interval
 
 
 @pytest.mark.parametrize(

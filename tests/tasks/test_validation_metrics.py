@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, f1_score, recall_score
 from tests.processes import free_port
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.data.loader import EVALUATION_BATCH_SIZE
+from vit.data.loading.loader import EVALUATION_BATCH_SIZE
 from vit.extras.pretrain.neighbor_accuracy import BANK, QUERIES, NeighborAccuracy
 from vit.tasks.multi_label_loss import MultilabelLoss
 from vit.tasks.single_label_loss import TrainingLoss

@@ -11,11 +11,11 @@ from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
 from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
-from vit.commands.recipe_layers import RecipeLayers
-from vit.data.loader import labeled_images
+from vit.commands.cli.recipe_layers import RecipeLayers
+from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
-from vit.training.oom_retry import describe_parts, with_more_parts
 from vit.training.planning.plan import make_plan
+from vit.training.running.oom_retry import describe_parts, with_more_parts
 
 STATS = ("running_mean", "running_var", "num_batches_tracked")
 KEPT = "batch norms keep their mean and variance"

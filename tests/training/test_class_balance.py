@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
 from vit.errors import DataError, UsageError
 from vit.training.class_balance import ClassBalance, class_balance
 from vit.training.recipes.image_options import DataConfig

@@ -7,7 +7,7 @@ import torch
 
 from tests.comparing import differences
 from tests.runs import run_folder
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.errors import UsageError
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.recipes.recipe import ModelConfig, Recipe, TrainerConfig

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from vit.data.samples import Samples
+from vit.data.core.samples import Samples
 from vit.layout import FeaturesLayout
-from vit.training.features import SharedFeatures, StoredFeatures
+from vit.training.network.features import SharedFeatures, StoredFeatures
 
 NAMES = [f"{number:032x}" for number in range(6)]
 

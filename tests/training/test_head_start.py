@@ -13,11 +13,11 @@ from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.load import load
-from vit.commands.recipe_layers import RecipeLayers
+from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.models.spec import create_network
-from vit.training import head_start
-from vit.training.head_start import fits_head, start_head
-from vit.training.initial_network import initial_network
+from vit.training.network import head_start
+from vit.training.network.head_start import fits_head, start_head
+from vit.training.network.initial_network import initial_network
 from vit.training.planning.plan import make_plan
 
 FITTED = "weights, last layer: a linear probe"
@@ -46,7 +46,7 @@ def start(plan, resume=False):
 
 def share_right(network, plan):
     """Share of the training images that a network without any training step has right."""
-    from vit.data.loader import labeled_images
+    from vit.data.loading.loader import labeled_images
 
     right = []
     for batch in labeled_images(plan.source.splits["train"], plan.preprocess):
@@ -147,7 +147,7 @@ def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_pa
 
 
 def test_the_time_of_the_probe_is_a_part_of_the_training(colors, digits_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.training.initial_network.start_head", lambda *_: time.sleep(4))
+    monkeypatch.setattr("vit.training.network.initial_network.start_head", lambda *_: time.sleep(4))
     run = vit_package.train(
         colors, init_from=digits_run.best, wandb="off", out=tmp_path, **{"epochs": 1, "model.init_head": "probe"}
     )

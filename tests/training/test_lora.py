@@ -16,7 +16,7 @@ from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.load import load
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.models.spec import create_network
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tests.onnx_files import linear_classifier
 from vit.checkpoints.format import KEY, PREFIX, Description
 from vit.checkpoints.load import load
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.models.spec import NetworkSpec, create_network

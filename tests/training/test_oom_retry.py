@@ -8,14 +8,14 @@ import torch
 
 from tests.forked import run
 from tests.processes import environment, linux_only
-from vit.training.oom_retry import _in_new_thread
+from vit.training.running.oom_retry import _in_new_thread
 
 # No byte more than the process has: the output of GELU fits into freed memory, the code of its kernel does not.
 REFUSED = """
 import resource
 import torch
 from vit.memory import keep_freed_memory
-from vit.training.oom_retry import _in_new_thread
+from vit.training.running.oom_retry import _in_new_thread
 keep_freed_memory()
 torch.set_num_threads(1)
 gelu, images = torch.nn.GELU(), torch.ones(8, 17, 250)

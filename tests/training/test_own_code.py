@@ -12,7 +12,7 @@ from tests.runs import run_folder
 from tests.test_documented_commands import ROOT
 from vit.checkpoints.load import load
 from vit.errors import VitError
-from vit.models.own_code import VARIABLE, is_path, trust
+from vit.models.outside.own_code import VARIABLE, is_path, trust
 
 PAGE = (ROOT / "docs" / "guides" / "change_it.md").read_text(encoding="utf-8")
 FAST = ("--wandb", "off", "--data.num_workers", "0", "--data.train_images", "128", "--batch_size", "64")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from vit.models.spec import Cost
-from vit.training import result
-from vit.training.result import TrainingStats, training_mfu
+from vit.training.running import result
+from vit.training.running.result import TrainingStats, training_mfu
 
 
 def plan(freeze="none", lora=None, world_size=1):

@@ -5,9 +5,9 @@ import torch
 from timm.layers import resample_abs_pos_embed, resample_patch_embed
 from timm.models.volo import VOLO
 
+from vit.models.outside.timm_network import TimmConfig, TimmNetwork
 from vit.models.spec import create_network
-from vit.models.timm_network import TimmConfig, TimmNetwork
-from vit.training.backbone import last_layer
+from vit.training.network.backbone import last_layer
 from vit.weights.adapt import Classes, fill, head_names, resample_patch_kernel, resample_positions
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}

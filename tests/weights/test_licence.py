@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.runs import run_folder
 from vit.checkpoints.format import Description
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.export.card import card_text
 from vit.export.card_facts import CardFacts, Origin
 from vit.models.spec import NetworkSpec

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from vit.checkpoints.format import Description, checkpoint_content
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights import hubs

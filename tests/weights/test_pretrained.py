@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from vit.checkpoints.format import Description, checkpoint_content
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights.open import open_pretrained

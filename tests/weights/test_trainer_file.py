@@ -13,7 +13,7 @@ from timm.models._hub import save_for_hf
 from timm.utils import CheckpointSaver, ModelEmaV3
 
 from vit.checkpoints.format import Description, checkpoint_content
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights.open import open_pretrained

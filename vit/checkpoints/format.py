@@ -41,7 +41,7 @@ from torch import Tensor
 
 from vit.checkpoints.label_rules import MAX_TEMPERATURE, MIN_TEMPERATURE, LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Preprocess, ResizeMode, is_window
+from vit.data.pixels.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Preprocess, ResizeMode, is_window
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec

@@ -12,15 +12,15 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from vit.commands import study_options
-from vit.commands.command_line import command_parser
-from vit.commands.configs import shipped_configs
-from vit.commands.crossval import crossval_parser
-from vit.commands.option_values import REQUIRED, choices
-from vit.commands.options import Option
-from vit.commands.parser import Parser
-from vit.commands.recipe_options import SHORT, make_parser
-from vit.data.dataset_names import KNOWN
+from vit.commands.cli.command_line import command_parser
+from vit.commands.cli.configs import shipped_configs
+from vit.commands.cli.option_values import REQUIRED, choices
+from vit.commands.cli.options import Option
+from vit.commands.cli.parser import Parser
+from vit.commands.cli.recipe_options import SHORT, make_parser
+from vit.commands.comparing.crossval import crossval_parser
+from vit.commands.studies import study_options
+from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError, install, nearest
 from vit.models.network_names import OWN, timm_names
 from vit.registry import command_module

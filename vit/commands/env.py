@@ -18,7 +18,7 @@ def env() -> None:
     """
     import torch
 
-    from vit.data.threads import available_cores
+    from vit.data.loading.threads import available_cores
     from vit.inference.devices import choose_device, choose_precision
 
     device = choose_device()

@@ -2,7 +2,7 @@
 
 from fnmatch import fnmatch
 
-from vit.commands.arguments import PositiveInt
+from vit.commands.cli.arguments import PositiveInt
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.models.network_names import OWN, suggestion, timm_names

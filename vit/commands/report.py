@@ -4,10 +4,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.arguments import StrPath, fraction, path_text
-from vit.commands.command_line import Metavar
-from vit.commands.crossval_report import report_crossval
-from vit.commands.study_report import report_findings
+from vit.commands.cli.arguments import StrPath, fraction, path_text
+from vit.commands.cli.command_line import Metavar
+from vit.commands.comparing.crossval_report import report_crossval
+from vit.commands.studies.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
 from vit.layout import CrossvalLayout, RunLayout, StudyLayout
@@ -15,7 +15,7 @@ from vit.registry import PRETRAINING_PAGE
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.data.samples import Source
+    from vit.data.core.samples import Source
 
 
 def report(
@@ -69,8 +69,8 @@ def report(
 
 def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
     from vit.checkpoints.run import RunDirectory
-    from vit.report.run_page import write_run_report
-    from vit.report.run_pictures import describe_changed
+    from vit.report.run.run_page import write_run_report
+    from vit.report.run.run_pictures import describe_changed
 
     run = RunDirectory.open(path)
     if run.is_pretraining:
@@ -92,8 +92,8 @@ def _report_pretraining(reporter: Reporter, run: "RunDirectory") -> Path:
 
 def _source(reporter: Reporter, run: "RunDirectory", root: StrPath | None) -> "Source | None":
     """The images of the run, or None and a notice where they cannot be opened."""
-    from vit.commands.recipe_options import read_recipe
-    from vit.training.run_images import images_of_run
+    from vit.commands.cli.recipe_options import read_recipe
+    from vit.training.running.run_images import images_of_run
 
     try:
         return images_of_run(run, read_recipe(run.config_path), path_text(root))

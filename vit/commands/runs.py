@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from vit.commands.arguments import PositiveInt, StrPath, new_file
+from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.console import Reporter, count_of, duration, interval
 from vit.csv_files import new_table
 from vit.errors import ResourceError, UsageError, VitError
@@ -103,7 +103,7 @@ def runs(
         _write(table_file, found)
         reporter.line(f"\n{count_of(len(found), 'row')} in {table_file}")
     if page_file is not None:
-        from vit.report.runs_page import write_runs_page
+        from vit.report.run.runs_page import write_runs_page
 
         write_runs_page(page_file, place, found)
         reporter.line(f"\npage in {page_file}")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vit.data.draws import seed_of
-from vit.data.samples import Labels
+from vit.data.core.draws import seed_of
+from vit.data.core.samples import Labels
 
 LANES = 64
 WINDOW = 4  # shards

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vit.data.decode import read_image
+from vit.data.pixels.decode import read_image
 from vit.errors import UsageError, nearest
 from vit.explain.attention import attention_weights, patch_map
 from vit.explain.faithfulness import Faithfulness, faithfulness, grid_size_for, mean_color
@@ -14,7 +14,7 @@ from vit.explain.methods import choose_methods, num_readable_blocks
 from vit.inference.devices import full_float32
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor
-from vit.inference.scored_labels import above
+from vit.inference.scores.scored_labels import above
 from vit.models.vision_transformer import VisionTransformer
 from vit.tasks.label_text import SEPARATOR
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.explain.cost import CostAtSize, cost_by_part, cost_by_size, image_sizes_around
 from vit.explain.distance import AttentionSpread, attention_spread
 from vit.models.spec import NetworkSpec

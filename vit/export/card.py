@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.export.card_facts import CardFacts, MeasuredImages, Origin
-from vit.inference.image_groups import count_words
+from vit.inference.scores.image_groups import count_words
 from vit.weights.licence import licence_words, restricts
 
 if TYPE_CHECKING:

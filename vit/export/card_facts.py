@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vit.checkpoints.format import Description
-from vit.inference.intervals import Metric
+from vit.inference.scores.intervals import Metric
 
 
 @dataclass(frozen=True)

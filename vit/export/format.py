@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.console import Reporter
-from vit.data.preprocess import COLORS
+from vit.data.pixels.preprocess import COLORS
 from vit.errors import UsageError, install
 from vit.export.card_facts import Int8Cost
 from vit.inference.deployment import LoadedModel

@@ -10,10 +10,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
-from vit.data.decode import ImageError, decode_image
-from vit.data.image_bytes import read_bytes
-from vit.data.preprocess import Preprocess
-from vit.data.threads import decode_threads
+from vit.data.core.image_bytes import read_bytes
+from vit.data.loading.threads import decode_threads
+from vit.data.pixels.decode import ImageError, decode_image
+from vit.data.pixels.preprocess import Preprocess
 from vit.export.format import Classify, Peer
 from vit.inference.prediction import read_input
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
-from vit.data.preprocess import COLORS
-from vit.inference.activation import probabilities_of
+from vit.data.pixels.preprocess import COLORS
+from vit.inference.scores.activation import probabilities_of
 from vit.models.network import Network
 
 

@@ -14,15 +14,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from vit.checkpoints.label_rules import LabelRules
-from vit.data.batch import Batch
-from vit.data.preprocess import Preprocess
+from vit.data.core.batch import Batch
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError
-from vit.inference.activation import probabilities_of
 from vit.inference.deployment import LoadedModel
 from vit.inference.devices import autocast, choose_precision, full_float32
 from vit.inference.prepared import prepared
-from vit.inference.scored_images import Floats, Scored, ScoredImages
-from vit.inference.scored_labels import ScoredLabels
+from vit.inference.scores.activation import probabilities_of
+from vit.inference.scores.scored_images import Floats, Scored, ScoredImages
+from vit.inference.scores.scored_labels import ScoredLabels
 from vit.launch import rank_and_world_size
 from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.data.dataset_names import TableColumns, is_far, is_parquet, table_source
-from vit.data.image_csv import given_columns, read_image_csv
-from vit.data.image_files import is_folder
+from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_source
+from vit.data.core.image_files import is_folder
+from vit.data.sources.image_csv import given_columns, read_image_csv
 from vit.errors import DataError, UsageError, nearest
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
-    from vit.data.image_bytes import ImageReader
+    from vit.data.core.image_bytes import ImageReader
 
 OUTPUTS = (".csv", ".jsonl", ".parquet")
 TABLES, NAMES = (".csv", ".tsv"), ".txt"
@@ -85,7 +85,7 @@ def list_images(
 
 def _addresses(names: list[str], counts: tuple[int, ...]) -> ListedImages:
     """Images on other machines."""
-    from vit.data.image_bytes import address_reader  # imports numpy
+    from vit.data.core.image_bytes import address_reader  # imports numpy
 
     near = next((name for name in names if not is_far(name)), None)
     if near is not None:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar, cast
 
 import torch
 
-from vit.data.threads import available_cores, decode_threads
+from vit.data.loading.threads import available_cores, decode_threads
 from vit.inference.engine import Engine
 
 T = TypeVar("T")

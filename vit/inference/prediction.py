@@ -10,12 +10,12 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints.novelty import is_unlike
-from vit.data.decode import decode_image
-from vit.data.image_bytes import ImageError, ImageReader, read_bytes
-from vit.data.image_header import MAX_PIXELS, num_pixels
-from vit.data.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
-from vit.data.preprocess import Preprocess
-from vit.data.threads import PixelBudget
+from vit.data.core.image_bytes import ImageError, ImageReader, read_bytes
+from vit.data.core.image_header import MAX_PIXELS, num_pixels
+from vit.data.loading.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
+from vit.data.loading.threads import PixelBudget
+from vit.data.pixels.decode import decode_image
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
 
 decoding = PixelBudget(4 * MAX_PIXELS)  # of all threads that predict: at most 4.4 GB, on any number of cores

@@ -14,10 +14,10 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.validation_scores import ValidationScores, fitted_words
-from vit.data.image_bytes import ImageError, ImageReader
-from vit.data.preprocess import Preprocess
+from vit.data.core.image_bytes import ImageError, ImageReader
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.inference.answers import AnswerRule
+from vit.inference.answers.answers import AnswerRule
 from vit.inference.deployment import LoadedModel
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine, trained_engine
@@ -29,7 +29,7 @@ from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import ListedImages, list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
-from vit.inference.scored_labels import above
+from vit.inference.scores.scored_labels import above
 from vit.models.network import Network
 from vit.tasks.task import Task, task_with
 

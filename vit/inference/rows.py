@@ -21,7 +21,7 @@ from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
-from vit.inference.scored_labels import PROBABILITY
+from vit.inference.scores.scored_labels import PROBABILITY
 from vit.tasks.task import SINGLE_LABEL
 
 DIGITS = 6

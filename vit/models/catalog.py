@@ -8,9 +8,9 @@ from vit.models.ablations import AblatedTransformer
 from vit.models.network import CatalogEntry, Network
 from vit.models.network_names import suggestion
 from vit.models.options import Value
-from vit.models.own_code import is_path, load
+from vit.models.outside.own_code import is_path, load
+from vit.models.outside.timm_import import import_timm
 from vit.models.resnet import SmallImageResNet
-from vit.models.timm_import import import_timm
 from vit.models.vision_transformer import VisionTransformer
 
 
@@ -58,7 +58,7 @@ CATALOG: dict[str, CatalogEntry] = {
 def names(pattern: str = "*") -> list[str]:
     """Names that match a shell pattern: ours first, then timm's."""
     import_timm()  # not above: timm takes seconds
-    from vit.models import timm_network
+    from vit.models.outside import timm_network
 
     return [name for name in CATALOG if fnmatch(name, pattern)] + [
         name for name in timm_network.names(pattern) if name not in CATALOG
@@ -72,7 +72,7 @@ def entry(name: str) -> CatalogEntry:
     if is_path(name):
         return _own_entry(name)
     import_timm()  # not above: timm takes seconds
-    from vit.models import timm_network
+    from vit.models.outside import timm_network
 
     found = timm_network.entry(name)
     if found is None:

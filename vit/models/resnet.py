@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vit.models.memory_format import memory_format_of
 from vit.models.network import Network, NetworkConfig
-from vit.models.timm_import import import_timm
+from vit.models.outside.timm_import import import_timm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +78,6 @@ class SmallImageResNet(Network):
         return set()
 
     def layers_above(self) -> dict[str, int]:
-        from vit.models.timm_network import layers_above
+        from vit.models.outside.timm_network import layers_above
 
         return layers_above(self.model)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.data.check import CheckResult, Finding
-from vit.data.dataset_names import is_far
-from vit.data.samples import Labels, Source
-from vit.data.scan import ImageList
-from vit.data.threads import decode_threads
+from vit.data.checks.check import CheckResult, Finding
+from vit.data.checks.scan import ImageList
+from vit.data.core.dataset_names import is_far
+from vit.data.core.samples import Labels, Source
+from vit.data.loading.threads import decode_threads
 from vit.errors import ResourceError
-from vit.report.class_counts import class_counts
-from vit.report.page import link_to, scripts, write_page
-from vit.report.style import drawn
-from vit.report.thumbnails import encoded, shrunk
+from vit.report.page.page import link_to, scripts, write_page
+from vit.report.page.style import drawn
+from vit.report.page.thumbnails import encoded, shrunk
+from vit.report.tables.class_counts import class_counts
 
 THUMBNAIL = 144  # pixels of the longer side
 MOST_PICTURES = 600  # of the whole page

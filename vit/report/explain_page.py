@@ -9,9 +9,9 @@ from markupsafe import Markup
 from vit.checkpoints.run import unfinished_words
 from vit.explain.explainer import Explanation
 from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
-from vit.report.overlay import enlarged, overlay
-from vit.report.page import inline, write_page
-from vit.report.thumbnails import encoded
+from vit.report.page.overlay import enlarged, overlay
+from vit.report.page.page import inline, write_page
+from vit.report.page.thumbnails import encoded
 
 ABOUT = {
     "attention": "attention of the last block, mean over heads; the same map for every class",

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from vit.explain.cost import CostAtSize
 from vit.explain.distance import AttentionSpread
-from vit.report.image_grid import image_grid
-from vit.report.style import look
+from vit.report.page.image_grid import image_grid
+from vit.report.page.style import look
 
 MOST_TILES = 14  # along each side of the figure of positions
 

@@ -8,8 +8,8 @@ from vit.explain.distance import AttentionSpread
 from vit.explain.inspection import Inspection
 from vit.layout import InspectionLayout
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
-from vit.report.page import write_page
-from vit.report.style import drawn, save
+from vit.report.page.page import write_page
+from vit.report.page.style import drawn, save
 
 
 def write_inspection(found: Inspection, folder: Path) -> None:

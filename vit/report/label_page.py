@@ -6,10 +6,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.data.samples import Source
-from vit.data.scan import ImageList
-from vit.report.page import write_page
-from vit.report.thumbnails import encoded, shrunk
+from vit.data.checks.scan import ImageList
+from vit.data.core.samples import Source
+from vit.report.page.page import write_page
+from vit.report.page.thumbnails import encoded, shrunk
 from vit.study.label_errors import CheckedImage, LabelErrors
 
 THUMBNAIL = 160  # pixels of the longer side

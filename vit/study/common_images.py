@@ -9,11 +9,11 @@ import numpy as np
 
 from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
-from vit.data.samples import Labels
-from vit.data.split import SplitRow, lists_groups, read_splits
+from vit.data.core.samples import Labels
+from vit.data.splits.split import SplitRow, lists_groups, read_splits
 from vit.errors import DataError
-from vit.inference.image_groups import numbered
-from vit.study.variance_components import Bools
+from vit.inference.scores.image_groups import numbered
+from vit.study.statistics.variance_components import Bools
 
 
 @dataclass(frozen=True)

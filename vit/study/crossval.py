@@ -10,15 +10,15 @@ from pathlib import Path
 
 from vit.atomic_files import write_json
 from vit.checkpoints.run import RunDirectory, slug
-from vit.data.split import read_splits
+from vit.data.splits.split import read_splits
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.layout import CELLS, CrossvalLayout
 from vit.plain_files import read_json
-from vit.study.answer_warnings import last_weights_warning
+from vit.study.answer.answer_warnings import last_weights_warning
 from vit.study.findings import JsonValue
-from vit.study.fold_accuracy import FoldAccuracy, fold_accuracy
 from vit.study.fold_table import FoldPredictions
 from vit.study.grid import Cell, Inputs, key_of
+from vit.study.statistics.fold_accuracy import FoldAccuracy, fold_accuracy
 from vit.training.recipes.recipe import Recipe
 
 

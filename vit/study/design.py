@@ -16,7 +16,7 @@ from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.study.runner import Machine
+    from vit.study.running.runner import Machine
 
 LEAST_SEEDS, MOST_SEEDS = 2, 5
 HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
@@ -168,8 +168,8 @@ class Pace:
             largest: {series: recipe of a cell of the largest size}.
             is_here: whether cells run on this machine.
         """
-        from vit.data.threads import available_cores
-        from vit.study.runner import time_network
+        from vit.data.loading.threads import available_cores
+        from vit.study.running.runner import time_network
 
         slots = min(machine.jobs, available_cores()) if is_here and not machine.gpus else machine.jobs
         with ThreadPoolExecutor(slots) as pool:

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from vit.inference.image_groups import count_words
-from vit.inference.intervals import Interval as Interval
+from vit.inference.scores.image_groups import count_words
+from vit.inference.scores.intervals import Interval as Interval
 from vit.study.cells import FailedCell
 
 ALPHA = 0.05  # of every test; intervals cover 1 - ALPHA

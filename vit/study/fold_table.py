@@ -9,9 +9,9 @@ import numpy as np
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table, read_table
-from vit.data.samples import Labels, Samples
+from vit.data.core.samples import Labels, Samples
 from vit.errors import DataError
-from vit.inference.scored_images import Floats, ScoredImages
+from vit.inference.scores.scored_images import Floats, ScoredImages
 
 COLUMNS = ("path", "label", "predicted", "probability", "fold", "group")
 OF_CLASS = "p_"  # before the name of a class: the column of its probability

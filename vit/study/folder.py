@@ -12,19 +12,19 @@ from pathlib import Path
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
-from vit.data.groups import with_most_copies
-from vit.data.samples import Labels
+from vit.data.core.groups import with_most_copies
+from vit.data.core.samples import Labels
 from vit.errors import UsageError
-from vit.inference.image_groups import number_of
+from vit.inference.scores.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.plain_files import read_json
-from vit.study.answer_warnings import at_the_end, late_gain
+from vit.study.answer.answer_warnings import at_the_end, late_gain
+from vit.study.answer.wording import LINEAR_PROBE, left_out_text
 from vit.study.cells import CellResult, FailedCell, Group, ListedCell
 from vit.study.common_images import answers_of
 from vit.study.design import seeds_of_protocol
 from vit.study.findings import JsonValue, Protocol
-from vit.study.variance_components import Bools
-from vit.study.wording import LINEAR_PROBE, left_out_text
+from vit.study.statistics.variance_components import Bools
 
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 

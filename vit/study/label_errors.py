@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.samples import Labels
-from vit.data.split import SplitRow
+from vit.data.core.samples import Labels
+from vit.data.splits.split import SplitRow
 
 Floats = npt.NDArray[np.float64]
 

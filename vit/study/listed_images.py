@@ -12,9 +12,9 @@ import numpy as np
 
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.data.samples import Labels
-from vit.data.split import SplitRow, lists_groups, read_splits
-from vit.inference.image_groups import numbered
+from vit.data.core.samples import Labels
+from vit.data.splits.split import SplitRow, lists_groups, read_splits
+from vit.inference.scores.image_groups import numbered
 from vit.study.common_images import measured_rows
 
 QUICK_BYTES = 2**25  # of a list of about 300,000 images, which is read in 1 to 3 seconds

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from vit.errors import DataError
-from vit.inference.image_groups import count_words, effective_number, number_of
-from vit.inference.intervals import Metric
+from vit.inference.scores.image_groups import count_words, effective_number, number_of
+from vit.inference.scores.intervals import Metric
 from vit.study.findings import ALPHA, Difference, Interval
-from vit.study.finished_runs import FinishedRun
-from vit.study.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
-from vit.study.variance_components import Floats, mean_error
+from vit.study.running.finished_runs import FinishedRun
+from vit.study.statistics.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
+from vit.study.statistics.variance_components import Floats, mean_error
 from vit.training.recipes.values import training_options
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.epoch_order import Sampling, drawn_shares
-from vit.data.samples import Labels, Source
+from vit.data.core.samples import Labels, Source
+from vit.data.loading.epoch_order import Sampling, drawn_shares
 from vit.errors import DataError, UsageError
 from vit.training.recipes.recipe import Recipe
 

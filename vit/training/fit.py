@@ -1,7 +1,7 @@
 """One training, from a plan to a result, in the order of its steps
 
     fit(plan, run)                  retries with smaller micro-batches where memory runs out (oom_retry.py)
-      1. data                       loaders of training and validation images (vit/data/module.py)
+      1. data                       loaders of training and validation images (vit/data/loading/module.py)
       2. network                    its first weights, adapters, last layer (initial_network.py, head_start.py, lora.py)
       3. loop                       every optimizer step, and what is saved in between (loop.py)
          or linear probe            the last layer alone, on features (probe.py)
@@ -20,27 +20,27 @@ from lightning.pytorch import seed_everything
 
 from vit.atomic_files import write_json, write_text
 from vit.checkpoints.run import RunDirectory
-from vit.data.contents import Contents
-from vit.data.module import ImageDataModule
-from vit.data.samples import Source
-from vit.data.split import SplitRow, read_splits, split_rows, write_splits
+from vit.data.checks.contents import Contents
+from vit.data.core.samples import Source
+from vit.data.loading.module import ImageDataModule
+from vit.data.splits.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
-from vit.training.best_weights import Measured, measure_checkpoint
 from vit.training.callbacks.checkpoints import BestCheckpoint
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation.distillation import Distillation, TeachingLoss
 from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.distributed.processes import lost_process_explained
-from vit.training.features import SharedFeatures
-from vit.training.initial_network import InitialNetwork, describe, initial_network
 from vit.training.loop import Classifier, Loop
-from vit.training.oom_retry import StepCount, start_again, until_it_fits
+from vit.training.network.features import SharedFeatures
+from vit.training.network.initial_network import InitialNetwork, describe, initial_network
+from vit.training.network.probe import probe
 from vit.training.planning.plan import Plan
-from vit.training.probe import probe
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
-from vit.training.result import FitResult, TrainingStats, run_result
+from vit.training.running.best_weights import Measured, measure_checkpoint
+from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
+from vit.training.running.result import FitResult, TrainingStats, run_result
 from vit.training.signals import Signals, Stop
 from vit.training.tracking.tracker import Tracker
 

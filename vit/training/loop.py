@@ -32,8 +32,8 @@ from torchmetrics import MeanMetric
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.run import RunDirectory
-from vit.data.batch import Batch
-from vit.data.draws import seed_of
+from vit.data.core.batch import Batch
+from vit.data.core.draws import seed_of
 from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
@@ -45,7 +45,6 @@ from vit.training.callbacks.listener import Observers
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.callbacks.non_finite import NonFinite
 from vit.training.callbacks.unreadable import Unreadable
-from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.distillation.distillation import Distillation
 from vit.training.distributed.devices import lightning_devices, lightning_environment
 from vit.training.distributed.processes import observe_patiently
@@ -55,7 +54,8 @@ from vit.training.losses import EpochLoss, OwnLoss, own_loss
 from vit.training.optim import Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.result import TrainingStats
+from vit.training.running.checkpoint_io import DurableCheckpointIO
+from vit.training.running.result import TrainingStats
 
 
 class TrainingModule(LightningModule, ABC):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from vit.models.own_code import load
+from vit.models.outside.own_code import load
 
 DECAY = 0.95  # of the smoothed loss at every step: its memory is about 20 steps
 

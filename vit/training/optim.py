@@ -13,7 +13,7 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
-from vit.models.own_code import is_path, load
+from vit.models.outside.own_code import is_path, load
 from vit.training.muon import BatchedMuon
 from vit.training.recipes.recipe import OptimConfig
 

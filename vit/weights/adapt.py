@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit.data.preprocess import COLORS
+from vit.data.pixels.preprocess import COLORS
 from vit.models.heads import classifier_names
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vit.checkpoints.format import MAX_SIDE
-from vit.data.preprocess import COLORS
+from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import read_config

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vit.data.hub_errors import advice, why_not
 from vit.errors import ResourceError, UsageError, nearest
-from vit.models.timm_import import import_timm
+from vit.models.outside.timm_import import import_timm
 from vit.weights.folder import StatedFacts
 from vit.weights.hub_cache import cached_file
 from vit.weights.licence import CARD

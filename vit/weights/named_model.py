@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vit.models.network_names import timm_names
-from vit.models.timm_import import import_timm
+from vit.models.outside.timm_import import import_timm
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Weights
 from vit.weights.licence import UNKNOWN

@@ -10,7 +10,7 @@ from vit.checkpoints.label_rules import unfitted_rules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import start_of
-from vit.data.preprocess import COLORS
+from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError, first_line
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value

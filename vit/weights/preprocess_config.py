@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from vit.data.preprocess import Interpolation, ResizeMode, Window
+from vit.data.pixels.preprocess import Interpolation, ResizeMode, Window
 
 Channels = tuple[float, ...]  # of red, green and blue, or of each channel
 Config = Mapping[str, Any]  # JSON from elsewhere

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, UsageError, first_line
 from vit.models.catalog import CATALOG
 from vit.models.network import Network

@@ -9,7 +9,7 @@ from collections import defaultdict
 import torch
 
 from vit.errors import CheckpointError
-from vit.models.timm_import import import_timm
+from vit.models.outside.timm_import import import_timm
 from vit.weights.formats.weight_format import Weights
 
 _TIMM = {"mobilenet_v2": "mobilenetv2_100", "swin_t": "swin_tiny_patch4_window7_224",

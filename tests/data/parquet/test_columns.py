@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.data.parquet.written import IMAGE, features
-from vit.data.dataset_names import TableColumns
+from vit.data.core.dataset_names import TableColumns
 from vit.errors import DataError, UsageError
 from vit.extras.parquet.columns import choose_columns
 

@@ -5,8 +5,8 @@ from huggingface_hub import constants
 
 from tests.data.parquet.hub import CONVERTED, Repository, running_hub
 from tests.data.parquet.written import rows_of, write
-from vit.data.dataset_names import check_hub_name
-from vit.data.sources import open_source
+from vit.data.core.dataset_names import check_hub_name
+from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError, VitError
 from vit.extras.hub.configs import choose_config
 

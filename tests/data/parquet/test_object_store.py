@@ -8,8 +8,8 @@ import pytest
 from tests.data.parquet.written import rows_of, write
 from tests.data.shards.proxy import proxied
 from tests.runs import run_folder
-from vit.data.contents import read_contents
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.extras.s3 import far_files
 from vit.extras.s3.far_files import Patience

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.parquet.written import IMAGE, rows_of, write
-from vit.data.contents import read_contents
-from vit.data.dataset_names import TableColumns
-from vit.data.folds import with_fold
-from vit.data.groups import with_groups
-from vit.data.image_bytes import ImageError
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.core.dataset_names import TableColumns
+from vit.data.core.groups import with_groups
+from vit.data.core.image_bytes import ImageError
+from vit.data.sources.sources import open_source
+from vit.data.splits.folds import with_fold
 from vit.errors import DataError
 from vit.extras.parquet import rows as row_parts
 from vit.extras.parquet.open import list_images

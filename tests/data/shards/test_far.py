@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from tests.data.shards.server import serving
-from vit.data.contents import read_contents
-from vit.data.image_bytes import ImageError
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.core.image_bytes import ImageError
+from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
 from vit.extras.s3 import far_files, far_images
 from vit.extras.s3.cache import PartCache

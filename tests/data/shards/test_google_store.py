@@ -10,8 +10,8 @@ import time
 import pytest
 
 from tests.data.parquet.written import rows_of, write
-from vit.data.contents import read_contents
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.extras.shards.packing import pack
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vit.data.sources import open_source
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.extras.shards.packing import pack
 from vit.inference.files import list_images

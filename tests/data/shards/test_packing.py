@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data.augment import Augment, ImageAugment
-from vit.data.contents import read_contents
-from vit.data.dataset import ImageDataset, image_of
-from vit.data.groups import with_groups
-from vit.data.preprocess import Preprocess
-from vit.data.sampler import Key
-from vit.data.samples import label_names
-from vit.data.sources import open_source
+from vit.data.checks.contents import read_contents
+from vit.data.core.groups import with_groups
+from vit.data.core.samples import label_names
+from vit.data.loading.dataset import ImageDataset, image_of
+from vit.data.loading.sampler import Key
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import open_source
 from vit.extras.shards.packing import pack
 from vit.tasks.task import MULTI_LABEL
 

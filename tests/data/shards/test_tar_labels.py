@@ -3,7 +3,7 @@
 import pytest
 
 from tests.data.shards.test_tars import indexed, png, tar
-from vit.data.sources import open_source
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 
 

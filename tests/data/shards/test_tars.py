@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data.sources import open_source
+from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.extras.shards.index import read_index, write_index
 from vit.extras.shards.tars import index_tars

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vit.extras.pretrain.neighbor_accuracy import BANK, QUERIES, NeighborAccuracy
-from vit.inference.nearest import nearest
+from vit.inference.answers.nearest import nearest
 
 
 def test_labels_come_from_the_nearest_images_of_the_bank():

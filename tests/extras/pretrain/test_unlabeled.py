@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from vit.data.groups import with_groups
+from vit.data.core.groups import with_groups
 from vit.errors import DataError, UsageError
 from vit.extras.pretrain.unlabeled import open_images, with_more_images
 from vit.extras.shards.packing import pack

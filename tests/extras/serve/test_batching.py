@@ -13,7 +13,7 @@ from PIL import Image
 
 from vit.extras.serve.app import Limits, create_app
 from vit.extras.serve.batching import MAX_WAITING_PIXELS, Batcher, FullError
-from vit.inference.answers import answer_rule
+from vit.inference.answers.answers import answer_rule
 from vit.inference.prediction import Prediction
 from vit.inference.predictor import load
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from vit.checkpoints.result import RunResult
-from vit.commands import train_progress
-from vit.data.dataset import ImageDataset
-from vit.report.run_tables import facts
+from vit.commands.training import train_progress
+from vit.data.loading.dataset import ImageDataset
+from vit.report.tables.run_tables import facts
 from vit.tasks.task import SINGLE_LABEL
 from vit.training.callbacks import metrics_csv
 from vit.training.callbacks.metrics_csv import _rows_until, columns_with

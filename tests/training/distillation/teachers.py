@@ -7,7 +7,7 @@ import torch
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
-from vit.data.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 

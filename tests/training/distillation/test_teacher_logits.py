@@ -9,9 +9,9 @@ from torchvision.transforms.v2 import functional as TF
 
 import vit
 from tests.training.distillation.teachers import CLASSES, OWN, write_teacher
-from vit.data.batch import Batch
-from vit.data.preprocess import Preprocess
-from vit.data.samples import Samples, Source
+from vit.data.core.batch import Batch
+from vit.data.core.samples import Samples, Source
+from vit.data.pixels.preprocess import Preprocess
 from vit.training.distillation.teacher import find_teacher
 from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.recipes.recipe import DistillConfig

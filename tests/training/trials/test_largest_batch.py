@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vit.commands.train import run_trials
-from vit.commands.train_options import read_words
+from vit.commands.training.train import run_trials
+from vit.commands.training.train_options import read_words
 from vit.console import Reporter
 from vit.errors import ResourceError
 from vit.training.loop import Classifier

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, PositiveInt, trusted_hosts, warn_of_unfinished
+from vit.commands.cli.arguments import Model, PositiveInt, trusted_hosts, warn_of_unfinished
 from vit.console import Reporter, count_of, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
 
@@ -111,7 +111,7 @@ def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[A
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    from vit.data.image_bytes import MAX_BYTES
+    from vit.data.core.image_bytes import MAX_BYTES
 
     page = build(content)
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
@@ -220,9 +220,9 @@ def _examples(content: Page) -> Any:
 
 def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":
     """(the image (H, W, 3) under the map of its label, a sentence on the map); (None, the reason) without a map."""
-    from vit.data.decode import ImageError
+    from vit.data.pixels.decode import ImageError
     from vit.explain.explainer import Explainer
-    from vit.report.overlay import overlay
+    from vit.report.page.overlay import overlay
 
     try:
         explanation = Explainer(predictor, "best", with_faithfulness=False).explain(path)
@@ -242,9 +242,9 @@ def _caption(row: "Prediction") -> str:
 
 def _picture(path: str, predictor: "Predictor") -> Any:
     """An upright image (H, W, 3) uint8 for gradio, no larger than a screen needs."""
-    from vit.data.decode import read_image
-    from vit.data.planes import shown
-    from vit.report.thumbnails import shrunk
+    from vit.data.pixels.decode import read_image
+    from vit.data.pixels.planes import shown
+    from vit.report.page.thumbnails import shrunk
 
     pixels = read_image(path, predictor.preprocess.decoding)
     return shrunk(shown(pixels), PICTURE).permute(1, 2, 0).numpy()

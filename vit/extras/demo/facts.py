@@ -12,18 +12,18 @@ from PIL import Image
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import read_described
 from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_words
-from vit.commands.model_card import origin_of
-from vit.commands.recipe_options import read_recipe
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.exporting.model_card import origin_of
 from vit.console import harmless, interval, percent
-from vit.data.dataset_names import KNOWN
-from vit.data.image_bytes import ImageError, content_hash, read_bytes
-from vit.data.samples import label_names
-from vit.data.split import SplitRow, read_splits
+from vit.data.core.dataset_names import KNOWN
+from vit.data.core.image_bytes import ImageError, content_hash, read_bytes
+from vit.data.core.samples import label_names
+from vit.data.splits.split import SplitRow, read_splits
 from vit.errors import VitError
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.predictor import Predictor
-from vit.training.run_images import images_of_run
+from vit.training.running.run_images import images_of_run
 
 NUM_EXAMPLES = 8
 _DAMAGED = (VitError, OSError, ValueError, KeyError, TypeError, yaml.YAMLError)  # files: the page goes on without them

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from vit.data.image_bytes import ImageError
-from vit.data.image_header import check_size
-from vit.data.planes import Planes, check_planes
-from vit.data.preprocess import Window
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_header import check_size
+from vit.data.pixels.planes import Planes, check_planes
+from vit.data.pixels.preprocess import Window
 
 _DEFLATED = b"1.2.840.10008.1.2.1.99"  # its whole data set would be unpacked before any limit
 _FUNCTIONAL = {  # of enhanced files: the sequence, and what classic files say of it at the top

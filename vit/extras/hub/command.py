@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, shell_command, warn_of_unfinished
-from vit.commands.command_line import Metavar
+from vit.commands.cli.arguments import Model, shell_command, warn_of_unfinished
+from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of
 from vit.errors import UsageError
 
@@ -60,8 +60,8 @@ def push(
     reporter = Reporter()
     user = "" if dry_run else check_login(name)  # before the export, which takes a while
 
-    from vit.commands.model_card import trained_model
-    from vit.commands.shown_export import show_licence
+    from vit.commands.exporting.model_card import trained_model
+    from vit.commands.exporting.shown_export import show_licence
 
     trained = trained_model(Path(model), unfinished)
     warn_of_unfinished(trained.description.unfinished or "", reporter)
@@ -104,7 +104,7 @@ def _checked(target: str) -> str:
 
 def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder: Path) -> None:
     """Write the export and its card into a folder that does not exist yet."""
-    from vit.commands.model_card import card_of, origin_of
+    from vit.commands.exporting.model_card import card_of, origin_of
     from vit.export.exporting import export, export_format
     from vit.weights.licence import CARD
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from vit.data.dataset_names import HubName
+from vit.data.core.dataset_names import HubName
 from vit.errors import DataError, UsageError, nearest
 from vit.extras.parquet.names import is_split_name
 

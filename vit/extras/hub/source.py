@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from vit.atomic_files import write_json
-from vit.data.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
+from vit.data.core.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
+from vit.data.core.samples import Source
 from vit.data.hub_errors import advice, is_final, why_not
-from vit.data.samples import Source
 from vit.errors import DataError, ResourceError
 from vit.extras.hub.configs import choose_config
 from vit.extras.parquet.files import LocalFile, TableFile

@@ -9,9 +9,9 @@ from vit.extras.int8.export import Int8Answers, export_int8
 from vit.extras.int8.formats import format_of
 from vit.extras.int8.images import calibration_images, labeled_samples, scorer
 from vit.inference.deployment import LoadedModel
-from vit.inference.image_groups import number_of
-from vit.inference.intervals import Metric
-from vit.study.paired import mcnemar, paired_gap
+from vit.inference.scores.image_groups import number_of
+from vit.inference.scores.intervals import Metric
+from vit.study.statistics.paired import mcnemar, paired_gap
 
 
 class Int8Export:

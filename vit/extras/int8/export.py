@@ -15,16 +15,16 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.samples import Labels
+from vit.data.core.samples import Labels
 from vit.errors import CheckpointError, DataError
 from vit.export.exporting import new_output
 from vit.export.format import Progress
 from vit.extras.int8.formats import format_of
-from vit.inference.calibration import fit_temperature
+from vit.inference.answers.calibration import fit_temperature
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies, trained_engine
-from vit.inference.scored_images import Scored, ScoredImages
-from vit.inference.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import Scored, ScoredImages
+from vit.inference.scores.scored_labels import ScoredLabels
 from vit.tasks.label_text import PRESENT
 
 MAX_LOSS = 0.05  # of the accuracy, and of the micro F1 of several labels; a file that loses more is not kept

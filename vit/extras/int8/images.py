@@ -10,7 +10,9 @@ from torch import Tensor
 from vit.checkpoints.format import Description
 from vit.checkpoints.run import RunDirectory
 from vit.checkpoints.validation_scores import fitted_split
-from vit.commands.measured_images import (
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.exporting.model_card import hub_data, origin_of
+from vit.commands.measuring.measured_images import (
     check_own_images,
     choose_split,
     describe_images,
@@ -21,23 +23,21 @@ from vit.commands.measured_images import (
     unseen_images,
     with_model_classes,
 )
-from vit.commands.model_card import hub_data, origin_of
-from vit.commands.recipe_options import read_recipe
 from vit.console import Reporter
-from vit.data.dataset_names import TableColumns
-from vit.data.image_bytes import ImageError
-from vit.data.loader import labeled_images
-from vit.data.preprocess import Preprocess
-from vit.data.samples import Samples, Source
-from vit.data.sources import columns_for, open_source
+from vit.data.core.dataset_names import TableColumns
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.loader import labeled_images
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.sources.sources import columns_for, open_source
 from vit.errors import DataError, UsageError
 from vit.export.card_facts import MeasuredImages
 from vit.inference.engine import Classifies, score
 from vit.inference.files import list_images
-from vit.inference.image_groups import in_groups
 from vit.inference.prediction import read_input
-from vit.inference.scored_images import Scored
-from vit.training.run_images import images_of_run
+from vit.inference.scores.image_groups import in_groups
+from vit.inference.scores.scored_images import Scored
+from vit.training.running.run_images import images_of_run
 
 NUM_CALIBRATED = 256  # images that give the ranges of activations; 64 were too few for NNCF (docs/guides/export.md)
 MOST_MEASURED = 5_000  # labeled images: an accuracy is then known to 1.4 points, and a paired drop far better

@@ -15,8 +15,8 @@ import numpy as np
 from PIL import Image
 
 from vit.checkpoints.load import read_described
-from vit.data.image_bytes import BytesReader
-from vit.data.preprocess import COLORS
+from vit.data.core.image_bytes import BytesReader
+from vit.data.pixels.preprocess import COLORS
 from vit.inference.predictor import Predictor, load
 from vit.version import __version__
 

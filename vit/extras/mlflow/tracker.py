@@ -19,7 +19,7 @@ from vit.atomic_files import write_text
 from vit.csv_files import CsvValue, TableWriter
 from vit.extras.mlflow.address import MlflowAddress
 from vit.extras.mlflow.background import Background
-from vit.inference.metrics import MOST_IN_CONFUSION, confusion
+from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion
 from vit.layout import RunLayout
 from vit.training.tracking.public_config import flat, public
 from vit.training.tracking.tracker import Sharing, recorded_rows

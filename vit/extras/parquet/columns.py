@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vit.data.dataset_names import TableColumns
-from vit.data.image_csv import NAMES, plain_name
+from vit.data.core.dataset_names import TableColumns
+from vit.data.sources.image_csv import NAMES, plain_name
 from vit.errors import DataError, UsageError, nearest
 from vit.tasks.label_text import SEPARATOR
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from vit.data.dataset_names import SPLIT_OF_WORD, last_split, words_of
+from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split, words_of
 from vit.errors import DataError
 
 PARTIAL = "partial-"  # begins the folder of a split of which the hub has converted only the first part

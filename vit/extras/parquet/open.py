@@ -2,8 +2,8 @@
 
 from pathlib import Path, PurePosixPath
 
-from vit.data.dataset_names import INDEX_NAME, LISTED, PARQUET, TableColumns, is_far, parquet_names
-from vit.data.samples import Source
+from vit.data.core.dataset_names import INDEX_NAME, LISTED, PARQUET, TableColumns, is_far, parquet_names
+from vit.data.core.samples import Source
 from vit.extras.parquet.columns import is_index_schema
 from vit.extras.parquet.files import FarFile, LocalFile, TableFile, opened
 from vit.extras.parquet.names import files_of_splits, siblings

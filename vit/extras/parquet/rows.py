@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.image_bytes import MAX_BYTES, ImageError, ImageReader
+from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.errors import DataError
 from vit.extras.parquet.files import TableFile, opened
 from vit.extras.s3.cache import PartCache

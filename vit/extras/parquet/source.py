@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vit.data.dataset_names import SPLIT_OF_NAME, TableColumns
-from vit.data.samples import Samples, Source, label_files
+from vit.data.core.dataset_names import SPLIT_OF_NAME, TableColumns
+from vit.data.core.samples import Samples, Source, label_files
 from vit.errors import DataError, nearest
 from vit.extras.parquet.columns import ChosenColumns, check_bars, choose_columns, column_notes
 from vit.extras.parquet.files import TableFile, column_ranges, opened

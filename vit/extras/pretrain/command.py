@@ -6,14 +6,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import StrPath, without_dry_run
-from vit.commands.reading import read_on_first
-from vit.commands.recipe_options import check_names, make_parser
-from vit.commands.resuming import newest_for_all, recipe_for_all
-from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.train_options import TrainOptions, in_one_process, read_values, read_with
-from vit.commands.train_plan import warn_of_space
-from vit.commands.train_progress import Estimate
+from vit.commands.cli.arguments import StrPath, without_dry_run
+from vit.commands.cli.recipe_options import check_names, make_parser
+from vit.commands.training.reading import read_on_first
+from vit.commands.training.resuming import newest_for_all, recipe_for_all
+from vit.commands.training.run_folder import draw_or_notice, open_run, tracker_of
+from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_with
+from vit.commands.training.train_plan import warn_of_space
+from vit.commands.training.train_progress import Estimate
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
 from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
@@ -23,8 +23,8 @@ from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
-    from vit.data.contents import Contents
-    from vit.data.samples import Source
+    from vit.data.checks.contents import Contents
+    from vit.data.core.samples import Source
     from vit.extras.pretrain.fit import Pretrained
     from vit.extras.pretrain.plan import PretrainPlan
     from vit.training.distributed.rendezvous import Rendezvous

@@ -10,7 +10,7 @@ from vit.checkpoints.format import KEY, Description, read_description, weights_o
 from vit.checkpoints.io import read_checkpoint
 from vit.checkpoints.result import versions
 from vit.checkpoints.run import RunDirectory
-from vit.data.module import ImageDataModule
+from vit.data.loading.module import ImageDataModule
 from vit.extras.pretrain.images import has_progress
 from vit.extras.pretrain.objective import Objective
 from vit.extras.pretrain.plan import PretrainPlan
@@ -19,10 +19,10 @@ from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.fit import signals_and_errors
-from vit.training.initial_network import initial_network
 from vit.training.loop import Loop
-from vit.training.oom_retry import StepCount, start_again, until_it_fits
-from vit.training.result import FitResult, pretrain_result
+from vit.training.network.initial_network import initial_network
+from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
+from vit.training.running.result import FitResult, pretrain_result
 from vit.weights.file import write_backbone
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 from torch.utils.data import DataLoader
 
-from vit.data.augment import Augment
-from vit.data.batch import Batch
-from vit.data.contents import Contents
-from vit.data.draws import hashed
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
-from vit.data.samples import Labels, Samples, Source
+from vit.data.checks.contents import Contents
+from vit.data.core.batch import Batch
+from vit.data.core.draws import hashed
+from vit.data.core.samples import Labels, Samples, Source
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.augment import Augment
+from vit.data.pixels.preprocess import Preprocess
 from vit.extras.pretrain.unlabeled import UNKNOWN
 
 MOST_BANK, MOST_QUERIES = 1_000, 1_000  # labeled images that show the progress, which takes time

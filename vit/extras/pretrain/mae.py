@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit.data.draws import uniform
+from vit.data.core.draws import uniform
 from vit.errors import UsageError
 from vit.extras.pretrain.masked_autoencoder import MASK_RATIO, MaskedAutoencoder
 from vit.extras.pretrain.objective import Objective

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from vit.inference.nearest import NeighborClassifier
+from vit.inference.answers.nearest import NeighborClassifier
 
 NEIGHBORS = 5
 BANK, QUERIES = 0, 1  # numbers of the validation loaders: labeled training images, validation images

@@ -11,7 +11,7 @@ from vit.checkpoints.io import file_hash
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import records
-from vit.data.sampler import Key
+from vit.data.loading.sampler import Key
 from vit.errors import DataError
 from vit.extras.pretrain.fit import Pretrained
 from vit.extras.pretrain.neighbor_accuracy import NEIGHBORS
@@ -19,11 +19,11 @@ from vit.extras.pretrain.plan import PretrainPlan
 from vit.extras.pretrain.pretrainer import KNN
 from vit.extras.pretrain.shown_images import neighbor_rows
 from vit.plain_files import read_text
-from vit.report.figures import save
-from vit.report.image_grid import displayable, image_grid
-from vit.report.page import inline, write_page
-from vit.report.run_tables import facts
-from vit.report.style import drawn
+from vit.report.page.figures import save
+from vit.report.page.image_grid import displayable, image_grid
+from vit.report.page.page import inline, write_page
+from vit.report.page.style import drawn
+from vit.report.tables.run_tables import facts
 from vit.training.tracking.tracker import Tracker
 
 CURVES, NEIGHBOR_PICTURES, AUGMENTED, RECONSTRUCTED = "curves", "neighbors", "augmented", "reconstructions"

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from vit.data.module import ImageDataModule
-from vit.data.samples import Source
+from vit.data.core.samples import Source
+from vit.data.loading.module import ImageDataModule
 from vit.errors import EmptyClassError, UsageError
 from vit.extras.pretrain.images import PretrainingData
 from vit.extras.pretrain.mae import autoencoder_of

@@ -7,7 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vit.data.batch import Batch
+from vit.data.core.batch import Batch
 from vit.extras.pretrain.diet import Diet
 from vit.extras.pretrain.images import PretrainingData
 from vit.extras.pretrain.mae import Mae

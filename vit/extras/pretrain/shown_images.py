@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit.data.dataset import ImageDataset
-from vit.data.loader import EVALUATION_BATCH_SIZE, evaluation_loader
-from vit.data.preprocess import Preprocess
-from vit.data.sampler import Key
-from vit.data.samples import Samples, label_names
+from vit.data.core.samples import Samples, label_names
+from vit.data.loading.dataset import ImageDataset
+from vit.data.loading.loader import EVALUATION_BATCH_SIZE, evaluation_loader
+from vit.data.loading.sampler import Key
+from vit.data.pixels.preprocess import Preprocess
 from vit.extras.pretrain.images import LABELED, QUERIES, numbered, spread
 from vit.extras.pretrain.neighbor_accuracy import NEIGHBORS
 from vit.extras.pretrain.plan import PretrainPlan
-from vit.inference.nearest import nearest
+from vit.inference.answers.nearest import nearest
 from vit.models.network import Network
 
 ROWS = 8  # images whose neighbors are shown

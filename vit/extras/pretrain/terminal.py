@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import shell_command
-from vit.commands.tracker_plan import tracker_facts
-from vit.commands.train_plan import augment_words, batch_words, length_facts, network_words, start_facts
-from vit.commands.train_progress import TrainProgress
+from vit.commands.cli.arguments import shell_command
+from vit.commands.training.tracker_plan import tracker_facts
+from vit.commands.training.train_plan import augment_words, batch_words, length_facts, network_words, start_facts
+from vit.commands.training.train_progress import TrainProgress
 from vit.console import Reporter, count_of, duration, percent
 from vit.csv_files import records
 

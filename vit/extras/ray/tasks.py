@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.errors import UsageError, install
-from vit.study.cluster import ClusterOptions, Task, batches, follow, without_result
-from vit.study.executors import Alive
+from vit.study.running.cluster import ClusterOptions, Task, batches, follow, without_result
+from vit.study.running.executors import Alive
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
-    from vit.study.runner import Event
+    from vit.study.running.runner import Event
 
 _RETRIES = 10  # of a task whose machine is lost
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from vit.data.image_bytes import MAX_BYTES, ImageError, ImageReader
+from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.extras.s3.cache import FETCHED_AT_ONCE, PartCache
 from vit.extras.s3.far_files import FarFiles, MissingError, Patience, TooLargeError, far_files
 

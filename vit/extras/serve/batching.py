@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from vit.data.image_bytes import BytesReader, ImageError
-from vit.data.threads import available_cores, take_one_thread
+from vit.data.core.image_bytes import BytesReader, ImageError
+from vit.data.loading.threads import available_cores, take_one_thread
 from vit.inference.prediction import Prediction, read_input
 from vit.inference.predictor import Predictor
 

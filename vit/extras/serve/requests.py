@@ -9,8 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from vit.data.image_bytes import ImageError
-from vit.data.image_header import num_pixels
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_header import num_pixels
 
 MAX_IMAGES = 1000  # of a request
 MAX_WAITING_BYTES = 2**30  # of all requests together

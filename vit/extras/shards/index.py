@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.dataset_names import SPLIT_OF_NAME
-from vit.data.image_bytes import MAX_BYTES
+from vit.data.core.dataset_names import SPLIT_OF_NAME
+from vit.data.core.image_bytes import MAX_BYTES
 from vit.errors import DataError, nearest
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 

@@ -19,16 +19,16 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from vit.data.contents import pixels_hash
-from vit.data.dataset_names import INDEX_NAME
-from vit.data.decode import check_header
-from vit.data.draws import seed_of
-from vit.data.formats import FORMATS_OF
-from vit.data.image_bytes import ImageError, content_hash
-from vit.data.image_header import image_format
-from vit.data.samples import Samples, Source, label_names
-from vit.data.split import SPLITS
-from vit.data.threads import decode_threads
+from vit.data.checks.contents import pixels_hash
+from vit.data.core.dataset_names import INDEX_NAME
+from vit.data.core.draws import seed_of
+from vit.data.core.formats import FORMATS_OF
+from vit.data.core.image_bytes import ImageError, content_hash
+from vit.data.core.image_header import image_format
+from vit.data.core.samples import Samples, Source, label_names
+from vit.data.loading.threads import decode_threads
+from vit.data.pixels.decode import check_header
+from vit.data.splits.split import SPLITS
 from vit.extras.shards.index import ShardIndex, write_index
 
 _BLOCK = tarfile.BLOCKSIZE

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.image_bytes import ChangedError, ImageReader
+from vit.data.core.image_bytes import ChangedError, ImageReader
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex
 

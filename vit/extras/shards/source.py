@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from vit.data.dataset_names import INDEX_NAME, is_far
-from vit.data.samples import Samples, Source, label_files
+from vit.data.core.dataset_names import INDEX_NAME, is_far
+from vit.data.core.samples import Samples, Source, label_files
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex, read_index
 from vit.extras.shards.reader import LocalShards, ShardReader

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePosixPath
 
-from vit.data.dataset_names import SPLIT_OF_WORD, last_split
+from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split
 from vit.errors import DataError
 
 JSON_NAMES = ("label", "class", "class_name", "cls")  # of the label in a .json

@@ -15,10 +15,10 @@ from typing import IO
 
 import numpy as np
 
-from vit.data.decode import check_header
-from vit.data.formats import has_image_extension
-from vit.data.image_bytes import MAX_BYTES, ImageError, content_hash
-from vit.data.image_files import is_hidden
+from vit.data.core.formats import has_image_extension
+from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash
+from vit.data.core.image_files import is_hidden
+from vit.data.pixels.decode import check_header
 from vit.errors import DataError
 from vit.extras.shards.index import ShardIndex
 from vit.extras.shards.index import write_index as write_index

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
 from vit.layout import CellsLayout
-from vit.study.cluster import ClusterOptions, Task, batches, follow, without_result
-from vit.study.executors import Alive
+from vit.study.running.cluster import ClusterOptions, Task, batches, follow, without_result
+from vit.study.running.executors import Alive
 from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
     from vit.study.grid import Cell
-    from vit.study.runner import Event
+    from vit.study.running.runner import Event
 
 _SIGNAL_SECONDS = 120  # between the signal and the end of a task
 _MOST_STARTS = 1000  # of a task whose time is over

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.image_bytes import ImageError
-from vit.data.image_header import check_size
-from vit.data.planes import ORIENTATION_TAG, Planes, check_planes
-from vit.data.preprocess import COLORS, MAX_CHANNELS, Window
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_header import check_size
+from vit.data.pixels.planes import ORIENTATION_TAG, Planes, check_planes
+from vit.data.pixels.preprocess import COLORS, MAX_CHANNELS, Window
 from vit.errors import first_line
 
 MAX_PAGES = 10_000

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
 from vit.console import count_of
-from vit.data.module import ImageDataModule
+from vit.data.loading.module import ImageDataModule
 from vit.launch import rank_and_world_size
 from vit.training.distributed.processes import PATIENCE, gathered
 from vit.training.losses import epoch_loss

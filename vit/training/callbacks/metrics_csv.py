@@ -11,7 +11,7 @@ from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create, new_table, records
-from vit.data.module import ImageDataModule
+from vit.data.loading.module import ImageDataModule
 from vit.training.callbacks.listener import Listener
 from vit.training.losses import SmoothedLoss, epoch_loss
 

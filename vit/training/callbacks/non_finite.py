@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from vit.data.batch import Batch
+from vit.data.core.batch import Batch
 from vit.errors import DivergedError
 from vit.training.callbacks.checkpoints import PROGRESS
 from vit.training.distributed.processes import gathered

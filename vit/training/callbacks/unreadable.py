@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from vit.data.batch import Batch
+from vit.data.core.batch import Batch
 from vit.training.distributed.processes import gathered
 
 SHOWN = 5

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit.data.batch import Batch
+from vit.data.core.batch import Batch
 from vit.models.heads import token_logits
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer

@@ -6,9 +6,9 @@ from pathlib import Path
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import read_described
 from vit.checkpoints.run import checkpoint_of
-from vit.data.gray_window import measured_window
-from vit.data.preprocess import Preprocess, Window
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
+from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.preprocess import Preprocess, Window
 from vit.errors import CheckpointError, DataError, UsageError
 from vit.inference.engines.engine_names import ONNX, OPENVINO
 from vit.inference.engines.onnx_engine import OnnxEngine

@@ -8,11 +8,11 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
-from vit.data.batch import Batch
-from vit.data.dataset import ImageDataset
-from vit.data.loader import EVALUATION_BATCH_SIZE, batch_loader
-from vit.data.preprocess import Preprocess
-from vit.data.sampler import EvaluationSampler
+from vit.data.core.batch import Batch
+from vit.data.loading.dataset import ImageDataset
+from vit.data.loading.loader import EVALUATION_BATCH_SIZE, batch_loader
+from vit.data.loading.sampler import EvaluationSampler
+from vit.data.pixels.preprocess import Preprocess
 from vit.inference.engine import Engine
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.predictor import load

@@ -5,7 +5,7 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from vit.data.samples import Samples
+from vit.data.core.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
 CNN_BESIDE = {  # of 0.6 to 1.3 times the parameters with `SMALLER`, and a third to the same number of FLOPs
@@ -25,7 +25,7 @@ def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | 
         train: the training images.
         channels: number of their channels; None: three colors.
     """
-    from vit.data.preprocess import COLORS
+    from vit.data.pixels.preprocess import COLORS
 
     side = _typical_side(train, channels or COLORS)
     if side <= _LARGEST_OF_NANO:
@@ -67,8 +67,8 @@ def _typical_side(train: Samples, channels: int) -> int:
 
 def _side(data: bytes, name: str, channels: int) -> int:
     """The shorter side of an image in pixels. Values of more than 8 bits need no window for it."""
-    from vit.data.decode import decode_image, deep_values
-    from vit.data.preprocess import Decoding
+    from vit.data.pixels.decode import decode_image, deep_values
+    from vit.data.pixels.preprocess import Decoding
 
     values = deep_values(data, name, channels)
     return min((decode_image(data, name, Decoding(channels=channels)) if values is None else values).shape[1:])

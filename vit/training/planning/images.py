@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from vit.data.bursts import with_bursts
-from vit.data.folds import with_fold
-from vit.data.groups import leak_notes, similar_name_notes, with_groups
-from vit.data.samples import Source, absent_notes
-from vit.data.sources import open_source
-from vit.data.split import with_all_splits
-from vit.data.subset import subset, subset_kind
+from vit.data.checks.bursts import with_bursts
+from vit.data.core.groups import leak_notes, similar_name_notes, with_groups
+from vit.data.core.samples import Source, absent_notes
+from vit.data.sources.sources import open_source
+from vit.data.splits.folds import with_fold
+from vit.data.splits.split import with_all_splits
+from vit.data.splits.subset import subset, subset_kind
 from vit.errors import EmptyClassError, UsageError
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe

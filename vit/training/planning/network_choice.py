@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from vit.data.gray_window import measured_window
-from vit.data.preprocess import COLORS, Preprocess, Window, is_window
-from vit.data.samples import Samples, Source
+from vit.data.core.samples import Samples, Source
+from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.preprocess import COLORS, Preprocess, Window, is_window
 from vit.errors import UsageError
 from vit.models.network import Network
 from vit.models.network_names import OWN

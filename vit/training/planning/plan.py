@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import torch
 
-from vit.data.augment import Augment, preset
-from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import COLORS, Preprocess
-from vit.data.samples import Source
+from vit.data.core.samples import Source
+from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.pixels.augment import Augment, preset
+from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
 from vit.inference.devices import choose_precision
 from vit.models.network import Network

@@ -1,6 +1,6 @@
 """Options of a recipe that need one class for an image, or several labels"""
 
-from vit.data.samples import Source
+from vit.data.core.samples import Source
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from vit.data.dataset_names import TableColumns
+from vit.data.core.dataset_names import TableColumns
 from vit.training.recipes.ranges import (
     Area,
     ChannelCount,

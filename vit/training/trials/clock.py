@@ -8,9 +8,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.errors import UsageError
-from vit.training.oom_retry import StepCount, until_it_fits
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import ROUNDS
+from vit.training.running.oom_retry import StepCount, until_it_fits
 from vit.training.trials.trial import Trial
 
 SAFETY = 0.05  # of the time that is left after the trial: steps are not equally long

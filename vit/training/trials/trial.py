@@ -11,13 +11,13 @@ from pathlib import Path
 from lightning.pytorch import Callback, seed_everything
 
 from vit.checkpoints.run import RunDirectory
-from vit.data.module import ImageDataModule
+from vit.data.loading.module import ImageDataModule
 from vit.errors import ResourceError, StoppedError
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.fit import train_network
-from vit.training.initial_network import initial_network
-from vit.training.oom_retry import free_memory
+from vit.training.network.initial_network import initial_network
 from vit.training.planning.plan import Plan
+from vit.training.running.oom_retry import free_memory
 from vit.training.signals import Signals, Stop
 
 _PREFIX = ".trial-"

@@ -1,0 +1,1 @@
+"""The command line: options from signatures and recipes, values, help, errors."""

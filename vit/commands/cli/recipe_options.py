@@ -1,0 +1,241 @@
+"""The options of a recipe: the parser of `vit train`, and the config.yaml of a run"""
+
+from copy import deepcopy
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+from vit.checkpoints.model_path import check_model, check_weights
+from vit.commands.cli.configs import read_config
+from vit.commands.cli.options import Option, options_of
+from vit.commands.cli.parser import Parser
+from vit.data.core.dataset_names import KNOWN, check_data
+from vit.errors import DataError
+from vit.models.network_names import check_image_size, check_network
+from vit.plain_files import parse_yaml, read_text
+from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
+from vit.training.recipes.ranges import seconds
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.trackers import check_trackers, chosen_trackers
+
+if TYPE_CHECKING:
+    from vit.data.core.samples import Source
+
+T = TypeVar("T")
+
+SHORT = {
+    "--network": "--model.network.name",
+    "--image_size": "--model.preprocess.image_size",
+    "--augment": "--augment.name",
+    "--init_from": "--model.init_from",
+    "--init": "--model.init_from",
+    "--freeze": "--model.freeze",
+    "--lora": "--model.lora",
+    "--teacher": "--distill.teacher",
+    "--epochs": "--optim.epochs",
+    "--time": "--optim.time",
+    "--batch_size": "--optim.batch_size",
+    "--lr": "--optim.lr",
+    "--precision": "--trainer.precision",
+    "--devices": "--trainer.devices",
+    "--num_nodes": "--trainer.num_nodes",
+    "--strategy": "--trainer.strategy",
+    "--checkpoint_every": "--trainer.checkpoint_every",
+    "--keep_state": "--trainer.keep_state",
+}
+MAIN = {  # the first help: groups of options with their values, and texts of one line
+    "data": {
+        "--image_size N": "side of the input in pixels; else the network's own",
+        "--data.validation X": "fraction of images for validation, where DATA has none",
+        "--data.groups REGEX": "finds the group in each path; no split divides a group",
+    },
+    "network": {
+        "--network NAME": "a name of 'vit models'; auto: for the size of images",
+        "--init_from WEIGHTS": "a run, a file, timm:NAME, hf:ORG/NAME, random or auto",
+        "--freeze PART": "none, batch_stats, or backbone (a linear probe)",
+    },
+    "length": {
+        "--epochs N": "passes over the training images, or auto",
+        "--time TIME": "length as a time in place of epochs: 90s, 30min, 2h",
+        "--batch_size N": "images of an optimizer step; else 128, or less",
+        "--lr X": "learning rate after the warm-up",
+        "--seed N": "seed of weights, order, augmentation and dropout",
+    },
+    "augmentation": {"--augment NAME": "none, light, standard or strong"},
+    "hardware": {
+        "--devices N": "devices of this machine",
+        "--precision NAME": "auto, 32-true, bf16-mixed or 16-mixed",
+        "--data.num_workers N": "processes that decode images; else by cores",
+    },
+    "tracking": {
+        "--out FOLDER": "parent folder of run folders",
+        "--wandb MODE": "Weights & Biases: auto, online, offline or off",
+    },
+    "recipe": {
+        "--config RECIPE": "a YAML file or a shipped recipe; later ones go above",
+        "--resume RUN|auto": "continue an unfinished run",
+        "--dry_run": "show the plan, and train nothing",
+        "--print_config": "print the whole recipe, and train nothing",
+    },
+}
+NO_TRIALS: dict[str, dict[str, Any]] = {  # help of commands that refuse the batch size that fits
+    "optim.batch_size": {
+        "about": "number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, less "
+        "for small data sets"
+    }
+}
+_OF_PRETRAINING: dict[str, dict[str, Any]] = {
+    "model.init_from": {
+        "about": "pretrained weights to start from, as 'vit train' takes them. They bring a small learning rate and "
+        "few epochs; random, none or null: random weights"
+    },
+    "trainer.strategy": {
+        "about": "distribution over processes: auto or ddp, where every process holds the whole network"
+    },
+}
+AUTO = "auto"  # as init_from: published weights where they fit and are available
+RANDOM = "random"  # as init_from: random weights
+FROM_RANDOM = (RANDOM, "none")  # and null
+_OF_COMMAND = (  # options beside those of the recipe
+    Option("config", str, "recipe: a YAML file, or the name of a shipped recipe; repeatable", None, takes_several=True),
+    Option(
+        "resume",
+        str | None,
+        "unfinished run to resume; auto: the newest one below --out that has these options, else a new run",
+        None,
+        "RUN|auto",
+    ),
+    Option("dry_run", bool, "show the plan, and train nothing", False),
+    Option("print_config", bool, "print the recipe with every value filled in, and train nothing", False),
+)
+OF_COMMAND = tuple(option.name for option in _OF_COMMAND)
+
+
+def make_parser(kind: type[Recipe] = Recipe) -> Parser:
+    """The parser of `vit train` or `vit pretrain`, which also checks recipe files.
+
+    Args:
+        kind: class of the recipes that it reads.
+    """
+    return _parser(issubclass(kind, PretrainRecipe))
+
+
+@cache
+def _parser(is_pretraining: bool) -> Parser:
+    kind = PretrainRecipe if is_pretraining else Recipe
+    data = Option("data.source", str, "images, as above", None, "DATA", is_positional=True)
+    sections = {
+        name: (section.__doc__ or "").partition("\n")[0]
+        for name, section in get_type_hints(kind).items()
+        if is_dataclass(section)
+    }
+    parser = Parser(
+        "train",
+        "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
+        "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set "
+        "by name.",
+        "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
+        (data, *options_of(kind), *_OF_COMMAND),
+        SHORT,
+        MAIN,
+        sections,
+    )
+    if not is_pretraining:
+        return parser.changed({"model.init_from": {"default": AUTO}})
+    parser = replace(
+        parser,
+        command="pretrain",
+        about="Learn from images without labels, and leave a backbone that 'vit train DATA --init_from RUN' starts "
+        "from. DATA: a folder of images at any depth, a CSV with path, or labeled data as for 'vit train', of which "
+        "only the training images are used. The shown defaults are those of --method diet from random weights; mae and "
+        "--init_from have their own.",
+        example="vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
+        main={"method": {"--method NAME": "diet (each image is a class) or mae (hidden patches)"}, **MAIN},
+    )
+    _, first = read_config(f"pretrain_{PretrainRecipe().method}")
+    parser = parser.changed({name: {"default": value} for name, value in parser.read_tree(first).items()})
+    return parser.without(UNUSED, ("distill", "mlflow")).changed(NO_TRIALS | _OF_PRETRAINING)
+
+
+def to_recipe(kind: type[Recipe], values: dict[str, Any]) -> Recipe:
+    """The recipe of some options by their dotted names; UsageError for a wrong time or tracker."""
+    recipe = _built(kind, deepcopy(values), "")
+    if recipe.model.init_from in FROM_RANDOM:
+        recipe.model.init_from = None
+    if recipe.optim.time is not None:
+        seconds(recipe.optim.time, "--time")
+    chosen_trackers(recipe)
+    return recipe
+
+
+def _built(kind: type[T], values: dict[str, Any], beginning: str) -> T:
+    """A recipe or a section of it, with the defaults of all other options.
+
+    Args:
+        beginning: name of the section with its dot.
+    """
+    hints, arguments = get_type_hints(kind), {}
+    for item in fields(kind):  # type: ignore[arg-type]
+        name = f"{beginning}{item.name}"
+        if is_dataclass(hints[item.name]):
+            arguments[item.name] = _built(hints[item.name], values, f"{name}.")
+        elif name in values:
+            arguments[item.name] = values[name]
+    return kind(**arguments)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe in the config.yaml of a run; DataError where the file holds no recipe."""
+    try:
+        text = read_text(path)
+        is_recipe = isinstance(parse_yaml(text), dict)
+    except (OSError, ValueError):
+        is_recipe = False
+    if not is_recipe:
+        raise DataError(f"{path} holds no recipe", "restore it, or train again")
+    return parse_recipe(text)
+
+
+def parse_recipe(text: str) -> Recipe:
+    """The recipe of a text that `dump` wrote."""
+    tree = parse_yaml(text)
+    kind = PretrainRecipe if "method" in tree else Recipe
+    return to_recipe(kind, make_parser(kind).read_tree(tree))
+
+
+def check_names(recipe: Recipe) -> None:
+    """Raise an error before torch is imported if the network, weights, teacher, DATA or a tracker do not exist.
+
+    The same holds for a fold and a pattern of groups that cannot be read.
+    """
+    network = recipe.model.network.get("name", "auto")
+    if network != "auto":
+        check_network(str(network))
+        check_image_size(recipe.model.network, recipe.model.preprocess.image_size)
+    if recipe.model.init_from is not None:
+        check_weights(recipe.model.init_from)
+    if recipe.distill.teacher is not None:
+        check_model(recipe.distill.teacher)
+    check_data(recipe.data.source)
+    check_trackers(recipe)
+    if recipe.data.groups is not None or recipe.data.fold is not None:
+        from vit.data.core.groups import group_pattern
+        from vit.data.splits.folds import read_fold
+
+        if recipe.data.groups is not None:
+            group_pattern(recipe.data.groups)
+        if recipe.data.fold is not None:
+            read_fold(recipe.data.fold)
+
+
+def listed_images(recipe: Recipe) -> "Source | None":
+    """The image files of DATA, listed before torch is imported; None for data sets with a name."""
+    return None if recipe.data.source in KNOWN else opened_images(recipe)
+
+
+def opened_images(recipe: Recipe) -> "Source":
+    """The images of DATA, also of a data set with a name."""
+    from vit.training.planning.images import opened_data
+
+    return opened_data(recipe.data)

@@ -1,0 +1,1 @@
+"""Commands that compare networks or runs: crossval, probe, compare."""

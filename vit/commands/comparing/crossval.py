@@ -1,0 +1,127 @@
+"""`vit crossval DATA`: every image tested once, by a network that has not trained on it"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vit.commands.cli.arguments import PositiveInt, StrPath, without_dry_run
+from vit.commands.cli.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
+from vit.commands.cli.options import Option, options_of
+from vit.commands.cli.parser import Parser
+from vit.commands.cli.recipe_options import MAIN, NO_TRIALS, make_parser
+from vit.commands.comparing.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
+from vit.commands.comparing.crossval_report import report_crossval
+from vit.commands.studies.study_cells import StudyProgress
+from vit.commands.studies.study_series import ONE_DEVICE
+from vit.commands.training.train_options import TrainOptions, read_values, read_with
+from vit.console import Reporter
+from vit.errors import StoppedError, UsageError
+from vit.training.recipes.values import dump
+
+_ABOUT = (
+    "Divide all images of DATA into N folds, and train N networks, each without one fold. Every image is tested once, "
+    "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
+    "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
+)
+_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow.register", *ONE_DEVICE)  # and those of a teacher
+_EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
+
+
+def crossval(
+    data: StrPath | None = None,
+    *,
+    folds: int = 5,
+    config: StrPath | Sequence[StrPath] | None = None,
+    **options: object,
+) -> Path:
+    """Test every image once, by networks that have not trained on it: accuracy over all images, with its interval.
+
+    Finished folds of the same cross-validation are not trained again.
+
+    Args:
+        data: images as `vit.train` takes them. All their splits are divided into the folds.
+        folds: number of folds, 2 or more.
+        config: recipe files, or names of shipped recipes.
+        options: options of `vit.train`; and jobs=2, executor="slurm", cluster={"time": "2h"} as for `vit.study`.
+
+    Returns:
+        The folder of the cross-validation, with predictions.csv, summary.json and report.html.
+
+    Raises:
+        VitError: an option, the data or the machine does not allow it, or a fold failed.
+
+    Example:
+        vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
+    """
+    where = ExecutorOptions.of("crossval", {name: options.pop(name) for name in EXECUTOR_OPTIONS if name in options})
+    found = run_crossval(read_values(data, config, None, options), folds, where, Reporter())
+    if found is None:
+        raise UsageError("a dry run leaves no folder", "leave dry_run out, or use the command line")
+    return found
+
+
+def crossval_parser() -> Parser:
+    """The parser of `vit crossval`."""
+    recipe = make_parser()
+    folds = Option("folds", PositiveInt, "number of folds, 2 or more", 5)
+    parser = replace(
+        recipe,
+        command="crossval",
+        about=_ABOUT,
+        example=_EXAMPLE,
+        options=(*recipe.options, folds, *options_of(ExecutorOptions)),
+        main={"folds": {"--folds N": "number of folds", "--jobs N": "folds at a time; else by devices"}, **MAIN},
+    )
+    return parser.changed(NO_TRIALS | {"out": {"default": "crossval"}}).without(_REFUSED, ("distill",))
+
+
+def main(words: Sequence[str]) -> int:
+    """`vit crossval`: `crossval` with the options of a command line; returns the exit code."""
+    options, further = read_with(crossval_parser(), words, ("folds", *EXECUTOR_OPTIONS))
+    folds, reporter = int(further.pop("folds", 5)), Reporter()
+    run_crossval(options, folds, ExecutorOptions.of("crossval", further), reporter)
+    if options.dry_run:
+        reporter.next_command(f"vit crossval {without_dry_run(words)}".rstrip())
+    return 0
+
+
+def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> Path | None:
+    """Train the folds without a result, then write and show the report; None where nothing was to be trained."""
+    if options.print_config:
+        print(dump(options.layers.recipe()), end="")
+        return None
+    if folds < 2:
+        raise UsageError(f"--folds {folds}", "give 2 or more; 5 and 10 are usual")
+    if options.resume is not None:
+        raise UsageError("--resume is for vit train", "leave it out: the same 'vit crossval' command continues")
+    if "data.test" in options.layers.options:
+        raise UsageError("--data.test is for vit train: each fold is the test of its network", "leave it out")
+    for name in ONE_DEVICE:
+        if name in options.layers.options:
+            raise UsageError(f"--{name} is for vit train: each fold trains on one device", "leave it out")
+    where.check(options.dry_run)
+    plan = make_crossval_plan(options, folds, where, reporter)
+    show_crossval(reporter, plan)
+    if options.dry_run:
+        return None
+    plan.folder.describe(plan.cells, plan.facts)
+    _run_folds(plan, reporter)
+    report_crossval(reporter, plan.folder.path)
+    return plan.folder.path
+
+
+def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
+    from vit.study.running.executors import run_cells_on
+
+    num_train = max(cell.num_images for cell in plan.cells)
+    num_images = {"train": num_train, "others": len(plan.digests) - num_train}
+    where, folder = plan.where, plan.folder.path
+    progress = StudyProgress(reporter, folder, plan.cells, num_images)
+    try:
+        run_cells_on(
+            where.executor, folder, plan.cells, where.cluster_options, where.jobs, plan.digests, progress.notify
+        )
+    except KeyboardInterrupt as error:
+        raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
+    finally:
+        progress.close()

@@ -1,0 +1,154 @@
+"""A cross-validation, fully decided: its folds, its cells, and both on the terminal"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.studies.study_series import tracking_of_cells
+from vit.commands.training.reading import find_bursts, read_images
+from vit.commands.training.starting import find_start
+from vit.commands.training.tracker_plan import facts_of_cells
+from vit.commands.training.train_options import TrainOptions
+from vit.commands.training.train_plan import warn_of_seen
+from vit.console import Reporter
+from vit.errors import UsageError
+from vit.launch import forget_launcher
+from vit.training.recipes.trackers import refuse_register
+
+if TYPE_CHECKING:
+    from vit.study.crossval import CrossvalDirectory
+    from vit.study.findings import JsonValue
+    from vit.study.grid import Cell
+    from vit.study.running.runner import Machine
+
+OUT = "crossval"  # parent folder, where --out is not given
+
+
+@dataclass(frozen=True)
+class CrossvalPlan:
+    """A cross-validation, fully decided.
+
+    Attributes:
+        facts: what crossval.json says of it: data, classes, network, folds, seed.
+        notes: what the user should know about the images, and about the weights to start from.
+    """
+
+    cells: "list[Cell]"
+    folder: "CrossvalDirectory"
+    where: ExecutorOptions
+    machine: "Machine"
+    digests: Mapping[str, str]
+    facts: "Mapping[str, JsonValue]"
+    notes: list[str]
+
+
+def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> CrossvalPlan:
+    """Read the images, divide them, and make every choice before the first training.
+
+    Raises:
+        UsageError: an option is wrong.
+        DataError: the images cannot be divided into so many folds.
+    """
+    start = find_start(options, reporter)
+    if start.recipe.data.fold is not None:
+        raise UsageError("data.fold is one fold, and vit crossval trains all", "leave it out")
+
+    from vit.checkpoints.run import slug
+    from vit.data.checks.contents import known_contents
+    from vit.data.core.samples import Source
+    from vit.data.splits.folds import pooled
+    from vit.data.splits.stratified import describe_division
+    from vit.study.crossval import CrossvalDirectory, fold_cells
+    from vit.study.grid import Inputs, of_cells
+    from vit.study.running.executors import share_of
+    from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
+    from vit.training.planning.plan import make_plan
+    from vit.training.running.seen_before import OF_FOLDS, seen_before
+    from vit.weights.hashing import weights_hash
+
+    refuse_register(start.recipe, "a cross-validation")
+    forget_launcher()  # a cross-validation that a launcher has started plans and trains alone
+    recipe = of_cells(start.recipe, "a cross-validation", "give --epochs or --optim.steps")
+    recipe = replace(recipe, wandb=tracking_of_cells(recipe.wandb, recipe.tracker))
+    data = recipe.data
+    found = start.listed or opened_data(data)
+    recipe = at_revision(recipe, found)
+    data = recipe.data
+    of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
+    found.check_one_class("vit crossval")
+    find_bursts(found, data, reporter)
+    joined = kept_together(found, data)
+    sources = [chosen_part(divided(found, one.data), one) for one in of_folds]
+    first, whole = make_plan(of_folds[0], found), pooled(joined)
+    listed = Source(
+        found.name, found.class_names, {"test": whole}
+    )  # each image is tested, so that all must be readable
+    contents = read_images(listed, reporter)
+    digests = contents.by_path(listed)
+    if recipe.distill.teacher is not None:
+        raise UsageError(
+            "--teacher with vit crossval: one teacher has trained on images that the folds test",
+            "train a teacher of each fold with --data.fold I/N, and its students with the same fold",
+        )
+    seen = seen_before(recipe, listed, contents, OF_FOLDS)
+    warn_of_seen(reporter, seen)
+    start_from = recipe.model.init_from
+    weights = {} if start_from is None else {start_from: weights_hash(start_from)}
+    inputs = []
+    for source in sources:
+        known = known_contents(source, digests)
+        assert known is not None  # all images have just been read
+        inputs.append(Inputs(found.name, known.split_hashes(source), weights))
+    num_images = [len(source.splits["train"]) for source in sources]
+    parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
+    notes = [*joined.notes]
+    if len(found.splits) > 1:
+        counts = ", ".join(f"{len(samples):,} {split}" for split, samples in found.splits.items())
+        notes.insert(0, f"the splits of {found.name} ({counts}) do not count: every image is tested once")
+    if data.train_images is not None:
+        notes.append(f"fold 1: {sources[0].notes[-1]}")
+    notes += [start.why] if start.why else []
+    facts: dict[str, JsonValue] = {
+        "data": found.name,
+        "source": data.source,
+        "classes": list(found.class_names),
+        "images": len(whole),
+        "network": first.spec.name,
+        "folds": folds,
+        "division": f"{describe_division(whole)}, seed {data.split_seed}",
+        "seed": recipe.seed,
+        **({"seen_before": list(seen)} if seen else {}),
+    }
+    return CrossvalPlan(
+        fold_cells(recipe, first.spec.name, inputs, num_images),
+        CrossvalDirectory(parent / (recipe.name or slug(found.name))),
+        where,
+        share_of(where.executor, where.cluster_options, where.jobs),
+        digests,
+        facts,
+        notes,
+    )
+
+
+def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
+    """Show what a cross-validation will do."""
+    from vit.study.running.executors import describe_share
+
+    facts = plan.facts
+    classes = facts["classes"]
+    assert isinstance(classes, list)
+    sizes = sorted({cell.num_images for cell in plan.cells})
+    reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
+    reporter.facts(
+        [
+            ("data", f"{facts['images']:,} images; {len(classes)} classes"),
+            *(("note", note) for note in plan.notes),
+            ("folds", f"{facts['folds']}, {facts['division']}"),
+            ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
+            ("jobs", describe_share(plan.where.executor, plan.machine)),
+            *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
+            ("folder", str(plan.folder.path)),
+        ]
+    )

@@ -1,0 +1,178 @@
+"""`vit probe DATA --backbones A,B,...`: which pretrained network fits these images best, by linear probes"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from vit.commands.cli.arguments import PositiveInt, StrPath, path_text, shell_command
+from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.studies.study_cells import train_cells
+from vit.commands.studies.study_estimate import show_study
+from vit.commands.studies.study_options import StudyOptions, items
+from vit.commands.studies.study_plan import make_study_plan
+from vit.console import Reporter
+from vit.data.core.dataset_names import check_data
+from vit.errors import BadInputsError, EmptyClassError, UsageError
+from vit.layout import RunLayout
+from vit.models.network_names import check_network
+
+if TYPE_CHECKING:
+    from vit.study.frozen.backbones import Backbone
+
+RANDOM = "random:"
+
+
+@dataclass(frozen=True)
+class ProbeSummary:
+    """What `vit probe` found.
+
+    Attributes:
+        folder: folder of the study, which `vit.report` takes.
+        backbones: the backbones, the most accurate first.
+    """
+
+    folder: Path
+    backbones: "list[Backbone]"
+
+
+def probe(
+    data: StrPath,
+    *,
+    backbones: str,
+    sizes: str = "all",
+    seeds: PositiveInt = 5,
+    image_size: PositiveInt | None = None,
+    groups: str | None = None,
+    root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    out: StrPath = "studies",
+    name: str | None = None,
+    **where: Annotated[Any, ExecutorOptions],
+) -> ProbeSummary:
+    """Find the pretrained network whose features fit DATA best: a linear probe of each, with intervals.
+
+    Each image is computed once for each backbone. Linear heads are then fitted for every size and seed, as in
+    'vit study' with frozen backbones. Run the same command again to continue.
+
+    Args:
+        data: DATA as for 'vit train'
+        backbones: weights as for --init_from, with commas between them: timm:NAME, hf:ORG/NAME, a file, a run; or
+            random:NAME for a network with random weights
+        sizes: numbers of training images: counts, percentages, all
+        seeds: number of seeds; each draws its own training images where a size is below all
+        image_size: side of the input in pixels; null: as each backbone was trained
+        groups: regular expression that finds the group in each path, as data.groups of 'vit train'
+        root: folder of torchvision data sets
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
+            with a usual name
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
+        out: parent folder of study folders
+        name: name of the study's folder; null: the data's name with _probe
+        where: jobs=2, executor="slurm", cluster={"time": "2h"} as for `vit.study`
+
+    Returns:
+        The folder of the study, and the backbones with their accuracies.
+
+    Raises:
+        BadInputsError: a backbone failed.
+        VitError: an option or the data cannot be used.
+
+    Example:
+        vit probe photos/ --backbones timm:deit_tiny_patch16_224.fb_in1k,timm:resnet18.a1_in1k --sizes 50,200,all
+    """
+    check_data(os.fspath(data))
+    ExecutorOptions(**where).check()
+    folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
+    sources = _sources(items(backbones), folder)
+    recipes = _write_recipes(sources, folder, image_size)
+    known = {"root": path_text(root), "groups": groups, "image_column": image_column, "label_column": label_column}
+    of_data = {name: value for name, value in known.items() if value is not None}
+    options = StudyOptions(
+        source=os.fspath(data), networks=recipes, sizes=sizes, seeds=seeds, budget="epochs:1", data=dict(of_data),
+        out=str(folder.parent), name=folder.name, wandb="off", **where,
+    )  # fmt: skip
+    reporter = Reporter()
+    try:
+        plan = make_study_plan(options, reporter)
+    except EmptyClassError as error:
+        raise error.without_option() from None
+    plan.source.check_one_class("vit probe")
+    show_study(reporter, plan)
+    num_failed = train_cells(plan, reporter)
+
+    from vit.report.studies.study_page import report_study
+    from vit.study.frozen.backbones import TITLES, accuracies, conditions, verdict, write_backbones
+    from vit.study.frozen.measured_backbones import measured_backbones
+
+    found = measured_backbones(plan.folder.path, plan.cells, sources)
+    write_backbones(found, plan.folder.backbones_path)
+    findings = report_study(plan.folder.path, None)
+    if len(plan.sizes) > 1:
+        reporter.line("\nTest accuracy of the linear probes in %, with 95 % intervals, by number of training images")
+        titles = ("backbone", *(f"{size:,}" for size in plan.sizes))
+        reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
+    reporter.line("\n" + conditions(found))
+    reporter.table(TITLES, [one.cells() for one in found])
+    measured = [one.name for one in found]
+    reporter.line("\n" + verdict(found, [name for name in sources if name not in measured]))
+    reporter.line()
+    reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
+    if num_failed:
+        raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
+    next_options = {f"data.{name}": value for name, value in of_data.items()} | {"init_from": found[0].source}
+    if image_size is not None:
+        next_options["image_size"] = str(image_size)
+    reporter.next_command(shell_command("vit", "train", data, options=next_options))
+    return ProbeSummary(plan.folder.path, found)
+
+
+def _sources(words: list[str], folder: Path) -> dict[str, str]:
+    """{short name: weights to start from}. Networks with random weights get a file in the folder."""
+    if not words:
+        raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
+    found: dict[str, str] = {}
+    for word in words:
+        label = _label(word)
+        if label in found:
+            raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
+        found[label] = str(_random(word.removeprefix(RANDOM), folder)) if word.startswith(RANDOM) else word
+    return found
+
+
+def _label(word: str) -> str:
+    """A short name of weights: of a file or a model its own, of a run NETWORK/RUN, because runs are named by times."""
+    path = Path(word).expanduser()
+    if word.startswith(RANDOM):
+        return word
+    if RunLayout(path).config_path.is_file():
+        return "/".join(path.resolve().parts[-2:])
+    return word.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".safetensors").removesuffix(".ckpt")
+
+
+def _random(network: str, folder: Path) -> Path:
+    """A checkpoint of a network with random weights, drawn from a fixed seed."""
+    check_network(network, ())
+    path = folder / "backbones" / f"{network}.ckpt"
+    if not path.is_file():
+        from vit.study.frozen.measured_backbones import write_random
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_random(network, path)
+    return path
+
+
+def _write_recipes(sources: dict[str, str], folder: Path, image_size: int | None) -> dict[str, str]:
+    """{short name: recipe file} of linear probes."""
+    import yaml
+
+    parent = folder / "backbones"
+    parent.mkdir(parents=True, exist_ok=True)
+    recipes = {}
+    for number, (label, source) in enumerate(sources.items()):
+        model = {"init_from": source, "freeze": "backbone", "preprocess": {"image_size": image_size}}
+        path = parent / f"recipe{number}.yaml"
+        path.write_text(yaml.safe_dump({"model": model}), encoding="utf-8")
+        recipes[label] = str(path)
+    return recipes

@@ -1,0 +1,250 @@
+"""`vit convert SOURCE --output FILE`: weights of other libraries as a checkpoint"""
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from vit.atomic_files import name_new_file, partial_name
+from vit.checkpoints.model_path import check_weights
+from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
+from vit.commands.cli.command_line import Metavar
+from vit.commands.exporting.model_card import check_card, write_converted_card
+from vit.console import Reporter
+from vit.errors import CheckpointError, DataError, UsageError
+from vit.models.network_names import check_network
+
+if TYPE_CHECKING:
+    from vit.weights.pretrained import PretrainedWeights
+
+Facts = list[tuple[str, str]]
+Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
+Three = tuple[float, float, float]
+_MAX_CLASSES_FILE = 16 << 20  # bytes
+_SHOWN = 10
+
+
+def convert(
+    source: StrPath,
+    *,
+    output: StrPath,
+    network: str | None = None,
+    weights: Literal["ema", "raw"] | None = None,
+    image_size: PositiveInt | None = None,
+    patch_size: PositiveInt | None = None,
+    num_heads: PositiveInt | None = None,
+    prefix_positions: bool | None = None,
+    activation: Activation | None = None,
+    mean: Three | None = None,
+    std: Three | None = None,
+    crop_fraction: float | None = None,
+    interpolation: Literal["bilinear", "bicubic"] | None = None,
+    class_names: StrPath | None = None,
+    card: Annotated[StrPath | None, Metavar("FILE")] = None,
+) -> Path:
+    """Turn pretrained weights into a checkpoint, with preprocessing and class names.
+
+    SOURCE is a file or a folder, or timm:NAME, torchvision:NAME, hf:ORG/NAME[@REVISION]. ViTs are known by the names of
+    their tensors (timm, torchvision, Hugging Face, JAX .npz, DINO, MAE, CLIP, SigLIP, OpenCLIP). Every other network of
+    timm, a CNN too, is known by what the file states, by the name of the file, or by --network. A WARNING names what
+    nothing states, and the options that replace these guesses.
+
+    Args:
+        source: a file, a folder, timm:, torchvision: or hf:
+        output: the checkpoint to write
+        network: name of the network, as timm has it; null: as the file or its name states
+        weights: ema: the average over the training; raw: the last weights; null: the average, where a file has both
+        image_size: pixels; null: the image size of the weights; another size resamples the position embeddings
+        patch_size: pixels; null: the patch size of the weights; another size resamples the patch embedding
+        num_heads: null: as the source states, else the usual number for the width, or an error where published
+            networks differ
+        prefix_positions: whether class token and registers have positions; null: as their number shows
+        activation: activation of the MLPs; null: as the source states (bare files of CLIP and SigLIP do not)
+        mean: mean of red, green and blue, from 0 to 1; null: as the source states, else as is usual for its format
+        std: standard deviation, as mean
+        crop_fraction: side of the middle square that is kept, as a fraction of the resized side; null: as mean
+        interpolation: interpolation of the resize; null: as mean
+        class_names: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000
+            outputs; names that the source has twice get the number of their class
+        card: new file for the model card, in the format of the Hugging Face hub; null: none
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        VitError: the weights cannot be read or have no classifier, or the list of classes does not fit.
+
+    Example:
+        vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt
+    """
+    source, path = os.fspath(source), new_file(output)
+    card_file = check_card(card, "ckpt", has_folder=False)
+    check_weights(source)
+
+    from vit.weights.formats.weight_format import READS_PRE_LOGITS
+    from vit.weights.open import open_pretrained
+
+    if network is not None:
+        check_network(network)
+    pretrained = open_pretrained(source, network, weights)
+    if not pretrained.num_classes:
+        unused = READS_PRE_LOGITS in pretrained.dropped.values()
+        lack = f"has no classifier that can be used: {READS_PRE_LOGITS}" if unused else "has no classifier"
+        raise CheckpointError(
+            f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
+            f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
+        )
+    replaceable = {
+        "num_heads": num_heads,
+        "activation": activation,
+        "patch_size": patch_size,
+        "prefix_positions": prefix_positions,
+    }
+    options = {name: value for name, value in replaceable.items() if value is not None}
+    pixels = {"mean": mean, "std": std, "crop_fraction": crop_fraction, "interpolation": interpolation}
+    replaced = {name: value for name, value in pixels.items() if value is not None}
+    if replaced:
+        pretrained = pretrained.with_preprocess(replaced)
+    source_names, whose = _class_names(pretrained, class_names)
+    names, repeated = _numbered(source_names)
+    facts = _write(pretrained, path, names, image_size, options, has_own_pixels=bool(replaced))
+    shown = f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})"
+    reporter = Reporter()
+    reporter.line(f"Converted {source}")
+    reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, names), *facts])
+    guesses = pretrained.guesses({*options, *(["class_names"] if class_names is not None else [])})
+    if guesses:
+        reporter.notice(
+            f"WARNING: nothing states these values, so they are guesses: {guesses}; where one is wrong, replace it by "
+            "--num_heads, --mean, --std, --crop_fraction, --interpolation or --class_names"
+        )
+    if card_file is not None:
+        from vit.checkpoints.load import load
+        from vit.inference.deployment import LoadedModel
+
+        reporter.line(f"model card: {write_converted_card(LoadedModel(*load(path)), source, path, card_file)}")
+    reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
+    return path
+
+
+def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple[tuple[str, ...], str]:
+    """(class names, their origin); numbers where no names are known."""
+    from vit.weights.pretrained import imagenet_classes
+
+    if file is not None:
+        return _listed_names(Path(file).expanduser(), pretrained.num_classes), Path(file).name
+    if pretrained.class_names is not None:
+        is_imagenet = pretrained.class_names == imagenet_classes(pretrained.num_classes)
+        assumed = "ImageNet's, assumed" if "class_names" in pretrained.guessed else "ImageNet's"
+        return pretrained.class_names, assumed if is_imagenet else "the source's"
+    return tuple(f"class {number}" for number in range(pretrained.num_classes)), "numbers, because no names are known"
+
+
+def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
+    """The class names in a text file."""
+    if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
+        raise DataError(f"there is no list of classes {path}", "give a text file with one name in each line")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"the list of classes {path} is not UTF-8", "save it as UTF-8") from error
+    names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
+    if len(names) != num_classes or not all(names):
+        raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if first.setdefault(name, number) != number:
+            raise DataError(
+                f"{path} has the class name {name!r} in line {first[name]} and in line {number}",
+                "give each class a name of its own",
+            )
+    return names
+
+
+def _numbered(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
+    """(names that are all different, numbers of the classes whose name changed): a name of several gets their number.
+
+    ImageNet has two classes "crane", a bird and a machine. They become "crane (134)" and "crane (517)".
+    """
+    changed: set[int] = set()
+    while repeated := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
+        changed |= {number for number, name in enumerate(names) if name in repeated}
+        names = tuple(f"{name} ({number})" if name in repeated else name for number, name in enumerate(names))
+    return names, sorted(changed)
+
+
+def _repeated(numbers: list[int], class_names: tuple[str, ...]) -> Facts:
+    """What became of class names that several classes share."""
+    if not numbers:
+        return []
+    shown = ", ".join(class_names[number] for number in numbers[:_SHOWN]) + ", ..." * (len(numbers) > _SHOWN)
+    return [("repeated names", f"{len(numbers):,} classes got their number into their name: {shown}")]
+
+
+def _write(
+    pretrained: "PretrainedWeights",
+    output: Path,
+    class_names: tuple[str, ...],
+    image_size: int | None,
+    options: Mapping[str, int | str | bool],
+    has_own_pixels: bool,
+) -> Facts:
+    """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
+    from vit.checkpoints.format import Description, checkpoint_content
+    from vit.checkpoints.io import write_checkpoint
+    from vit.checkpoints.label_rules import LabelRules, range_words
+    from vit.checkpoints.load import load
+    from vit.checkpoints.result import versions
+    from vit.weights.licence import UNKNOWN
+
+    filled = pretrained.build(len(class_names), image_size, options)
+    if filled.report.initialized:
+        raise CheckpointError(
+            f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
+        )
+    licence = None if pretrained.licence == UNKNOWN else pretrained.licence
+    is_same_size = image_size in (None, pretrained.own_network(options).image_size)
+    is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
+    rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
+    description = Description(
+        class_names,
+        filled.spec,
+        filled.preprocess,
+        temperature=pretrained.temperature if is_same else 1.0,
+        versions=versions(),
+        validation_scores=pretrained.validation_scores if is_same else None,
+        multilabel=rules,
+        licence=licence,
+    )
+    partial = partial_name(output)
+    try:
+        write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)
+        load(partial)
+        name_new_file(partial, output)
+    except FileExistsError as error:
+        raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    parameters = sum(parameter.numel() for parameter in filled.network.parameters())
+    words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
+    several = (
+        []
+        if rules is None
+        else [("labels", f"several for an image, with thresholds of {range_words(rules.thresholds)}")]
+    )
+    facts = [("network", words), *several, *_calibration(pretrained, is_same)]
+    return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
+
+
+def _calibration(pretrained: "PretrainedWeights", is_kept: bool) -> Facts:
+    """What became of the temperature of weights that have one, or of the rules of their labels."""
+    why, temperature = "fitted without the options that you give", pretrained.temperature
+    if pretrained.multilabel is not None and not is_kept:
+        lost = "temperatures and thresholds of the source are not kept"
+        return [("calibration", f"{lost}: they were {why}; temperatures are 1, and thresholds 0.5")]
+    if temperature == 1:
+        return []
+    lost = f"{temperature:.3f} is not kept: it was {why}"
+    return [("temperature", f"{temperature:.3f}, as in the source" if is_kept else lost)]

@@ -1,0 +1,137 @@
+"""`vit export RUN|CKPT`: a trained model in a format of other programs"""
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from vit import registry
+from vit.checkpoints.model_path import check_model
+from vit.commands.cli.arguments import Model, StrPath, path_text, warn_of_unfinished
+from vit.commands.cli.command_line import Metavar
+from vit.commands.exporting.model_card import check_card, write_card
+from vit.commands.exporting.shown_export import show_difference, show_how_to_load, show_licence, show_size_and_speed
+from vit.console import Reporter
+from vit.data.core.dataset_names import check_data
+from vit.errors import UsageError
+from vit.inference.files import free_name, list_files
+from vit.layout import RunLayout
+
+if TYPE_CHECKING:
+    from vit.export.format import Classify, Quantizer
+
+Precision = Literal["32-true", "int8"]
+
+
+def export(
+    model: Model,
+    *,
+    format: Literal["onnx", "openvino", "coreml", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    precision: Precision = "32-true",
+    output: StrPath | None = None,
+    verify: Annotated[StrPath | None, Metavar("IMAGES")] = None,
+    calibration: Annotated[StrPath | None, Metavar("IMAGES")] = None,
+    measure: Annotated[StrPath | None, Metavar("DATA")] = None,
+    card: Annotated[StrPath | None, Metavar("FILE")] = None,
+    unfinished: bool = False,
+) -> Path:
+    """Write a trained model for onnxruntime, OpenVINO, Core ML, torch.export, safetensors, timm or transformers.
+
+    The export holds the preprocessing and the class names. It is loaded again and compared with the checkpoint. It is
+    kept only if no label differs, and no probability differs by more than 1e-4. Core ML computes on Apple's systems
+    alone, so that only its structure is checked. An int8 file is measured on labeled images instead, beside the
+    checkpoint. It is kept only if it loses at most 5 points of the accuracy, and of the micro F1 of several labels.
+
+    Args:
+        model: a run folder or a checkpoint
+        format: onnx, openvino, pt2: uint8 images to probabilities, normalization inside; coreml: a picture to a label;
+            safetensors: the weights; timm, hf: for timm.create_model and transformers' from_pretrained
+        precision: 32-true: float32; int8: weights and activations of 8 bits, for onnx and openvino
+        output: new file (openvino, hf: new folder); null: a free name here
+        verify: files, a folder or a pattern to compare on; null: random images
+        calibration: files, a folder or a pattern of images like those of the training, on which int8 is calibrated;
+            null: training images of the run
+        measure: DATA with labels on which int8 is measured; null: calibration images of the run, or else
+            validation images
+        card: new file for the model card, in the format of the Hugging Face hub; openvino and hf have theirs in the
+            folder, as README.md; null: none beside a single file
+        unfinished: whether a model whose training is not finished may be exported, as it is; the export says so
+
+    Returns:
+        The file or folder.
+
+    Raises:
+        VitError: the model cannot be used, the format cannot hold it, or the export differs from it.
+
+    Example:
+        vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test
+    """
+    check_model(os.fspath(model), unfinished)
+    _check_images(precision, verify, calibration, measure)
+    files = [] if verify is None else list_files([verify], recursive=True).paths
+
+    from vit.commands.exporting.model_card import trained_model
+    from vit.export.exporting import check_output, export_format
+    from vit.export.exporting import export as write
+    from vit.export.verify import Structure
+
+    export_kind = export_format(format)
+    quantizer: Quantizer | None = registry.INT8.load()() if precision == "int8" else None
+    if quantizer is not None:
+        quantizer.check(format)
+    export_kind.check_installed(format)
+    wanted = None if output is None else Path(output).expanduser()
+    if wanted is not None:
+        check_output(format, wanted)  # before the model is loaded
+    card_file = check_card(card, format, has_folder=not export_kind.ending)
+    trained, reporter = trained_model(Path(model), unfinished), Reporter()
+    warn_of_unfinished(trained.description.unfinished or "", reporter)
+    mark = "-int8" if precision == "int8" else ""
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{export_kind.ending}"))
+    what = trained.description.task.kinds_text
+    kind = f"{format}, int8" if precision == "int8" else format
+    summary = f"{path}: {kind}, {len(trained.description.class_names)} {what}"
+    if quantizer is not None:
+        images = path_text(calibration), path_text(measure)
+        int8 = quantizer.write(trained, format, path, Path(model), *images, reporter)
+        exported, cost = replace(trained, description=int8.description), int8.cost
+        classify: Classify | None = int8.classify
+        reporter.line(summary)
+        reporter.facts(int8.facts)
+    else:
+        difference = write(trained, format, path, files)
+        exported, cost = trained, None
+        classify = None if isinstance(difference, Structure) else export_kind.read(trained, path)
+        reporter.line(summary)
+        show_difference(reporter, difference, files, verify)
+    show_licence(reporter, trained)
+    written = write_card(Path(model), exported, format, path, card_file, cost)
+    if written is not None:
+        reporter.line(f"model card: {written}")
+    show_size_and_speed(reporter, trained, kind, path, classify)
+    show_how_to_load(reporter, exported, format, path)
+    if export_kind.next_command:
+        following = export_kind.next_command.format(path=shlex.quote(str(path)))
+    else:
+        data = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
+        following = f"vit evaluate {shlex.quote(os.fspath(model))}{data}"
+    is_refused = trained.description.unfinished is not None and not following.startswith("vit train")
+    reporter.next_command(following + " --unfinished" * is_refused)
+    return path
+
+
+def _check_images(
+    precision: Precision, verify: StrPath | None, calibration: StrPath | None, measure: StrPath | None
+) -> None:
+    """Raise UsageError where images are given that this precision does not use."""
+    if precision == "int8" and verify is not None:
+        raise UsageError(
+            "--verify compares probabilities to 1e-4, which int8 cannot keep",
+            "give --measure DATA, with labels, or neither",
+        )
+    for option, value in (("--calibration", calibration), ("--measure", measure)):
+        if precision != "int8" and value is not None:
+            raise UsageError(f"{option} is for --precision int8", f"add it, or leave {option} out")
+    if measure is not None:
+        check_data(os.fspath(measure))

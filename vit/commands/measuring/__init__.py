@@ -1,0 +1,1 @@
+"""Commands that measure networks and data: evaluate, data."""

@@ -1,0 +1,190 @@
+"""`vit data check|pack|index`: problems of a data set, found before a training; images in shards"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import astuple, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.cli.arguments import StrPath, new_file, path_text, shell_command
+from vit.commands.measuring.label_check import check_folder, check_labels
+from vit.commands.measuring.shards import index, pack
+from vit.console import ProgressReport, Reporter, count_of
+from vit.csv_files import describe_escapes, new_table
+from vit.data.core.dataset_names import TableColumns
+from vit.errors import BadInputsError, ResourceError
+from vit.inference.files import free_name
+
+if TYPE_CHECKING:
+    from vit.data.checks.check import CheckResult, Finding
+    from vit.data.core.samples import Source
+
+SHOWN_CLASSES = 20
+SHOWN_EXAMPLES = 3
+
+
+def check(
+    data: StrPath,
+    *,
+    labels: StrPath | None = None,
+    groups: str | None = None,
+    root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    output: StrPath | None = None,
+    page: StrPath | None = None,
+    strict: bool = False,
+) -> "CheckResult":
+    """Check a data set for broken, odd, duplicate and mislabeled images, and for test images among training images.
+
+    The exit code is 5 if there is an error, so that the command can guard a data set in CI.
+
+    Args:
+        data: DATA as for 'vit train'
+        labels: a folder of 'vit crossval DATA', whose predictions show labels that are probably wrong; or a run, for
+            its validation and test images. Two more files stand beside the list: a page with pictures, and a table of
+            all images to correct, which 'vit train' reads
+        groups: regular expression that finds the group in each path, as data.groups of 'vit train'
+        root: folder of torchvision data sets
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
+            with a usual name
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
+        output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
+        page: new HTML page with counts, sizes, equal images side by side, and pictures of other problems; null: none
+        strict: exit code 5 for warnings too
+
+    Returns:
+        Counts, sizes and findings.
+
+    Raises:
+        BadInputsError: there is an error; or a warning, and `strict` is set.
+        VitError: the data set cannot be opened, or the list cannot be written.
+
+    Example:
+        vit data check photos/ --output photos_to_fix.csv
+    """
+    list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
+    page_file = None if page is None else new_file(page, "--page")
+    name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
+
+    columns = TableColumns(image_column, label_column)
+    if folder is not None:
+        check_folder(folder)
+
+    from vit.data.core.groups import similar_name_notes, with_groups
+    from vit.data.sources.sources import open_source
+
+    source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
+    source = replace(source, notes=[*source.notes, *similar_name_notes(source)])
+    reporter = Reporter()
+    checked = _check(reporter, source)
+    _show(reporter, source, checked)
+    if checked.findings or output is not None:
+        _write(list_file, checked.findings)
+        if words := describe_escapes(source.class_names, f"{list_file} has"):
+            reporter.notice(words)
+    found = _counts(checked)
+    reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
+    failed = checked.errors > 0 or (strict and bool(checked.findings))
+    if page_file is not None:
+        from vit.report.check_page import write_check_page
+
+        write_check_page(page_file, source, checked, list_file.name)
+        reporter.line(f"\npage in {page_file}")
+    elif any(finding.other_path for finding in checked.findings):
+        reporter.line("--page FILE shows the images of each pair side by side")
+    corrected = None if folder is None else check_labels(source, folder, list_file, reporter)
+    of_data = {"root": root, "groups": groups, "image_column": image_column, "label_column": label_column}
+    if failed:
+        options = {"labels": folder, **of_data, "strict": strict}
+        reporter.next_command(shell_command("vit", "data", "check", name, options=options))
+    elif corrected is not None:
+        reporter.next_command(shell_command("vit", "train", corrected, options={}))
+    else:
+        options = {f"data.{option}": value for option, value in of_data.items()}
+        reporter.next_command(shell_command("vit", "train", name, options=options))
+    if failed:
+        raise BadInputsError(f"{name} has {found}", f"see {list_file}")
+    return checked
+
+
+data = {"check": check, "pack": pack, "index": index}
+
+
+def _check(reporter: Reporter, source: "Source") -> "CheckResult":
+    from vit.data.checks.check import check as find_problems
+
+    reporter.notice(
+        f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
+        f"{len(source.class_names):,} {source.task.kinds}"
+    )
+    with ProgressReport(reporter, "image") as progress:
+        return find_problems(source, progress.update)
+
+
+def _counts(checked: "CheckResult") -> str:
+    errors, warnings = checked.errors, len(checked.findings) - checked.errors
+    return f"{count_of(errors, 'error')} and {count_of(warnings, 'warning')}"
+
+
+def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
+    rows = []
+    for split, counts in checked.counts.items():
+        sizes = checked.sizes[split]
+        images, present = checked.num_images[split], counts[counts > 0]
+        ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
+        typical = f"{sizes.median_width}x{sizes.median_height}"
+        rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
+    kind, sides = source.task.kind, ("median pixels", "least side", "greatest side")
+    reporter.table(("split", "images", "readable", f"largest to smallest {kind}", *sides), rows)
+    order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
+    title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
+    reporter.line(f"\nimages {source.task.of} a {kind}{title}")
+    reporter.table(
+        (kind, *checked.counts),
+        (
+            (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
+            for number in order[:SHOWN_CLASSES]
+        ),
+    )
+    if checked.findings:
+        _show_findings(reporter, checked.findings)
+
+
+def _show_findings(reporter: Reporter, findings: "list[Finding]") -> None:
+    counts = Counter((finding.severity, finding.kind) for finding in findings)
+    reporter.line("\nfindings")
+    reporter.table(
+        ("severity", "kind", "count"),
+        ((severity, kind.replace("_", " "), f"{count:,}") for (severity, kind), count in counts.items()),
+    )
+    for (severity, kind), count in counts.items():
+        some = [finding for finding in findings if (finding.severity, finding.kind) == (severity, kind)]
+        reporter.line(f"\n{severity}: {kind.replace('_', ' ')}; {some[0].suggestion}")
+        for finding in some[:SHOWN_EXAMPLES]:
+            reporter.line(f"  {_describe(finding)}")
+        if count > SHOWN_EXAMPLES:
+            reporter.line(f"  ... and {count - SHOWN_EXAMPLES:,} more")
+
+
+def _describe(finding: "Finding") -> str:
+    """A finding as one line."""
+    here = finding.path or " ".join(part for part in (finding.split, finding.label) if part)
+    there = f" and {finding.other_path}" if finding.other_path else ""
+    if finding.other_label != finding.label and there:
+        there += f" ({finding.label} and {finding.other_label})"
+    return f"{here}{there}: {finding.detail}" if here else finding.detail
+
+
+def _write(output: Path, findings: "Iterable[Finding]") -> None:
+    """Write the findings as a new CSV file."""
+    from vit.data.checks.check import Finding
+
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with new_table(output, [field.name for field in fields(Finding)], mode="x") as table:
+            for finding in findings:
+                table.row(astuple(finding))
+    except OSError as error:
+        raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error

@@ -1,0 +1,201 @@
+"""`vit data pack DATA OUT` and `vit data index SHARDS`: images in tar shards with an index"""
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
+from vit.commands.cli.arguments import PositiveInt, StrPath, path_text
+from vit.console import ProgressReport, Reporter, count_of
+from vit.csv_files import new_table
+from vit.data.core.dataset_names import INDEX_NAME, TableColumns, check_data
+from vit.data.registry import SOURCES
+from vit.errors import DataError, ResourceError, UsageError
+
+LEFT_OUT = "left_out.csv"
+SHOWN = 3  # images in a list
+_MEGABYTE = 10**6
+_LeftOut = tuple[str, str, str]  # path and split of an image that cannot be read, and the reason
+
+
+@dataclass(frozen=True)
+class PackedShards:
+    """What `vit data pack` or `vit data index` made.
+
+    Attributes:
+        index: the index.
+        num_images: number of images in it.
+        num_shards: number of shards.
+        num_left_out: number of images that cannot be read, and are in no row.
+    """
+
+    index: Path
+    num_images: int
+    num_shards: int
+    num_left_out: int
+
+
+def pack(
+    data: StrPath,
+    out: StrPath,
+    *,
+    groups: str | None = None,
+    root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    shard_mb: PositiveInt = 64,
+) -> PackedShards:
+    """Write the images of a data set into tar shards, with an index that vit and other programs read.
+
+    The shards have WebDataset's layout. The same images give the same bytes. OUT is complete or absent.
+
+    Args:
+        data: DATA as for 'vit train'
+        out: new folder for the shards and index.parquet
+        groups: regular expression that finds the group in each path, as data.groups of 'vit train'
+        root: folder of torchvision data sets
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
+            with a usual name
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
+        shard_mb: size of a shard in megabytes; the last image may exceed it
+
+    Returns:
+        The index, and counts of images and shards.
+
+    Raises:
+        UsageError: OUT exists.
+        DataError: the data set cannot be opened, or no image can be read.
+        ResourceError: OUT cannot be written.
+
+    Example:
+        vit data pack photos/ photos_shards/
+    """
+    name, root, folder = os.fspath(data), path_text(root), Path(out).expanduser()
+    check_data(name)
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"OUT {folder} exists", "give a new folder; a pack is never added to")
+
+    from vit.data.core.groups import with_groups
+    from vit.data.sources.sources import open_source
+
+    source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups, "--groups")
+    reporter = Reporter()
+    for note in source.notes:
+        reporter.notice(note)
+    total = sum(map(len, source.splits.values()))
+    reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")
+    with _whole_folder(folder) as partial, ProgressReport(reporter, "image") as progress:
+        left_out: list[_LeftOut] = SOURCES["pack"].load()(source, partial, shard_mb * _MEGABYTE, progress.update)
+        if len(left_out) == total:
+            raise DataError(f"none of {total:,} images of {name} can be read", f"see 'vit data check {name}'")
+        if left_out:
+            with new_table(partial / LEFT_OUT, ("path", "split", "reason")) as table:
+                for row in left_out:
+                    table.row(row)
+        shards = sorted(partial.glob("*.tar"))
+        size = sum(shard.stat().st_size for shard in shards)
+    _say_left_out(reporter, [f"{path}: {reason}" for path, _, reason in left_out], f" (see {folder / LEFT_OUT})")
+    kept = total - len(left_out)
+    reporter.line(
+        f"{count_of(kept, 'image')} in {count_of(len(shards), 'shard')}, {size / _MEGABYTE:,.1f} MB, in {folder}"
+    )
+    reporter.next_command(f"vit train {shlex.quote(os.fspath(folder))}")
+    return PackedShards(folder / INDEX_NAME, kept, len(shards), len(left_out))
+
+
+def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
+    """Make an index of tar shards in WebDataset's layout, so that 'vit train' can read them. No shard is changed.
+
+    The class of KEY.jpg stands in KEY.cls or KEY.json, or is the folder of KEY. The split is the first folder of each
+    image, if every first folder is named like a split, such as train/. Otherwise it is a word of the shard's path,
+    such as train, val, dev or test.
+
+    Args:
+        shards: folder with .tar files, which may lie in folders in it
+        output: new .parquet file, in SHARDS or in a folder above it; null: SHARDS/index.parquet
+
+    Returns:
+        The index, and counts of images and shards.
+
+    Raises:
+        UsageError: the index exists, or would lie elsewhere.
+        DataError: there are no shards, a shard is damaged, or only some shards name a split or images have labels.
+
+    Example:
+        vit data index imagenet_shards/
+    """
+    folder = Path(shards).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"SHARDS {folder} is not a folder", "give the folder that holds the .tar files")
+
+    file = folder / INDEX_NAME if output is None else Path(output).expanduser()
+    if file.exists():
+        raise UsageError(f"the index {file} exists", "remove it to make it again, or give another --output")
+    base = file.resolve().parent
+    if file.suffix != ".parquet" or not folder.resolve().is_relative_to(base):
+        raise UsageError(
+            f"--output {file} is not a .parquet file in {folder} or above it", f"give {folder / INDEX_NAME}"
+        )
+    names = sorted(path.relative_to(base).as_posix() for path in folder.resolve().rglob("*.tar") if path.is_file())
+    if not names:
+        raise DataError(f"{folder} has no .tar files", "give the folder of the shards; unpack .tar.gz to .tar first")
+    indexing, reporter = SOURCES["tars"].import_module(), Reporter()
+    with ProgressReport(reporter, "shard") as progress:
+        found = indexing.index_tars(base, names, progress.update)
+    try:
+        with atomic_write(file) as partial:
+            indexing.write_index(found.index, partial)
+    except OSError as error:
+        raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
+    _say_left_out(reporter, found.skipped.left_out, "")
+    if found.skipped.num_others:
+        reporter.notice(f"{found.skipped.num_others:,} files of the shards are neither images nor labels")
+    if found.skipped.num_hidden:
+        reporter.notice(f"skipped: {found.skipped.num_hidden:,} hidden or system files of the shards")
+    splits = sorted(set(found.index.splits), key=("train", "validation", "test").index)
+    counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
+    counts += " by their folders" * found.has_split_folders
+    num_classes = len(set(found.index.labels))
+    reporter.line(
+        f"{count_of(len(found.index), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "
+        f"from {found.labels_from}, in {file}"
+    )
+    reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
+    return PackedShards(file, len(found.index), len(names), len(found.skipped.left_out))
+
+
+@contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` that gets its name at the end of the block. If the block fails, it is removed."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder)
+        partial = partial_name(folder)
+        partial.mkdir()
+        try:
+            yield partial
+            partial.rename(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise ResourceError(f"cannot write {folder}: {error.strerror}", "choose another OUT, or free space") from error
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what a killed pack into the same folder has left, if no process has written to it for an hour."""
+    for partial in folder.parent.glob(f".{folder.name}.*.partial"):
+        changed = max((path.stat().st_mtime for path in (partial, *partial.glob("*"))), default=0.0)
+        if partial.is_dir() and time.time() - changed >= ABANDONED_SECONDS:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
+    if lines:
+        some = "; ".join(lines[:SHOWN]) + "; ..." * (len(lines) > SHOWN)
+        reporter.notice(f"WARNING: left out {count_of(len(lines), 'image')} that cannot be read{where}: {some}")

@@ -1,0 +1,217 @@
+"""`vit inspect RUN|CKPT|SOURCE [IMAGES...]`: filters, positions, attention distance and cost of a ViT"""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from vit.checkpoints.model_path import check_weights
+from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, new_folder, path_list
+from vit.commands.cli.command_line import Metavar
+from vit.console import Reporter, count_of
+from vit.errors import DataError, UsageError
+from vit.inference.files import ListedImages, list_files
+from vit.layout import InspectionLayout, RunLayout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vit.data.core.samples import Samples
+    from vit.data.pixels.preprocess import Preprocess
+    from vit.explain.distance import AttentionSpread
+    from vit.explain.inspection import Inspection
+    from vit.models.spec import NetworkSpec
+    from vit.models.vision_transformer import VisionTransformer
+
+
+@dataclass(frozen=True)
+class InspectionSummary:
+    """Files and findings of `vit.inspect`.
+
+    Attributes:
+        folder: folder with the figures.
+        page: page with all figures.
+        inspection: filters, positions, attention distance and cost as values.
+    """
+
+    folder: Path
+    page: Path
+    inspection: "Inspection"
+
+
+def inspect(
+    model: Annotated[StrPath, Metavar("RUN|CKPT|SOURCE")],
+    images: Paths = (),
+    *,
+    limit: PositiveInt = 128,
+    recursive: bool = False,
+    output: StrPath | None = None,
+    device: str = "auto",
+) -> InspectionSummary:
+    """Look into a ViT: filters, positions, attention distance, and the cost of its parts.
+
+    The page shows filters of the patch embedding, similarity of the positions, attention distance and entropy of every
+    head, and where parameters and FLOPs go.
+
+    Args:
+        model: a run, a checkpoint, or weights as vit convert takes them
+        images: files, folders, patterns: attention depends on images; none: images of the run, if there is one
+        limit: largest number of images, evenly taken of all
+        recursive: also read the folders inside folders
+        output: a new folder; null: inspection, or inspection-2, ...
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+
+    Returns:
+        The folder, and the measured values.
+
+    Raises:
+        VitError: the model cannot be used or is not a ViT, or none of the images can be read.
+
+    Example:
+        vit inspect runs/photos/vit_tiny_patch16_224/20260101-120000 'holiday/*.jpg'
+    """
+    model = os.fspath(model)
+    wanted = None if output is None else new_file(output)
+    check_weights(model)
+    given = path_list(images)
+    listed = list_files(given, recursive) if given else ListedImages([])
+
+    from vit.explain.inspection import inspect_network
+    from vit.inference.devices import choose_device
+    from vit.report.inspect_page import write_inspection
+
+    chosen = choose_device(device)
+    network, spec, preprocess, licence = _load(model)
+    samples = _samples(model, listed.paths)
+    reporter = Reporter()
+    pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
+    if licence is not None:
+        reporter.notice(f"licence: {licence}")
+    reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
+    if listed.not_read:
+        reporter.notice(listed.not_read)
+    found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, licence)
+    folder = new_folder(wanted, Path("inspection"))
+    write_inspection(found, folder)
+    _show(reporter, found)
+    summary = InspectionSummary(folder, InspectionLayout(folder).page_path, found)
+    reporter.line(f"\nfigures in {folder}, page in {summary.page}")
+    reporter.next_command(_next(model))
+    return summary
+
+
+def _next(model: str) -> str:
+    """Only a checkpoint has classes whose maps `vit explain` draws; a training starts from any weights."""
+    path, word = Path(model).expanduser(), shlex.quote(model)
+    is_checkpoint = path.suffix == ".ckpt" if path.is_file() else RunLayout(path).best_path.is_file()
+    return f"vit explain {word} IMAGES" if is_checkpoint else f"vit train DATA --init_from {word}"
+
+
+def _title(model: str, network: str) -> str:
+    """Name of the network, with that of the file or the run folder where it says more."""
+    name = Path(model).name
+    return network if name == network else f"{network} ({name})"
+
+
+def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
+    """The network, its description, its preprocessing and its licence.
+
+    The network of weights without a classifier has a head that the description does not have. The licence is None where
+    it is not stated.
+    """
+    from vit.models.vision_transformer import VisionTransformer
+    from vit.weights.licence import UNKNOWN, licence_words
+    from vit.weights.open import open_pretrained
+
+    pretrained = open_pretrained(source)
+    filled = pretrained.build(pretrained.num_classes or 1)
+    network = filled.network.eval()
+    if not isinstance(network, VisionTransformer):
+        raise UsageError(
+            f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
+            "see 'vit explain' for what a CNN looks at",
+        )
+    licence = None if pretrained.licence == UNKNOWN else licence_words(pretrained.licence)
+    return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, licence
+
+
+def _samples(model: str, files: Sequence[str]) -> "Samples | None":
+    """The given files, else the validation images of the run; None if the model is not in the folder of a training."""
+    import numpy as np
+
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.cli.recipe_options import read_recipe
+    from vit.data.core.samples import Samples
+    from vit.training.running.run_images import images_of_run
+
+    if files:
+        return Samples(files, np.zeros(len(files), dtype=np.int64), root=Path())
+    run = RunDirectory.around(Path(model))
+    if run is None or run.is_pretraining:
+        return None
+    splits = images_of_run(run, read_recipe(run.config_path)).splits
+    return splits.get("validation", splits["train"])
+
+
+def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess", reporter: Reporter) -> "Tensor":
+    """Images (n, 3, S, S) uint8, evenly taken. Unreadable files are left out, because a few change no mean."""
+    import torch
+
+    from vit.data.loading.dataset import image_of
+    from vit.data.pixels.decode import ImageError
+
+    taken = range(0, len(samples), -(-len(samples) // limit))
+    images, reasons = [], []
+    for index in taken:
+        try:
+            image = image_of(samples, index, preprocess.decoding)
+        except ImageError as error:
+            reasons.append(f"{samples.paths[index]}: {error.reason}")
+        else:
+            images.append(preprocess(image))
+    if not images:
+        raise DataError(f"none of {len(taken)} files is an image that can be read", "give other IMAGES")
+    if reasons:
+        reporter.notice(f"WARNING: {len(reasons):,} of {len(taken):,} files could not be read, first {reasons[0]}")
+    return torch.stack(images)
+
+
+def _show(reporter: Reporter, found: "Inspection") -> None:
+    total = [sum(part[place] for part in found.parts.values()) for place in range(2)]
+    reporter.table(
+        ("part", "parameters", "share (%)", "MFLOPs", "share (%)"),
+        [
+            (name, f"{own:,}", f"{100 * own / total[0]:.1f}", f"{work / 1e6:,.1f}", f"{100 * work / total[1]:.1f}")
+            for name, (own, work) in found.parts.items()
+        ],
+    )
+    if found.reach is None:
+        reporter.notice("\nwithout images, attention is not measured: vit inspect MODEL IMAGES...")
+    else:
+        _show_reach(reporter, found.reach)
+    now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
+    share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
+    reporter.line(
+        f"\n{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches "
+        f"({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}"
+    )
+
+
+def _show_reach(reporter: Reporter, reach: "AttentionSpread") -> None:
+    reporter.line(
+        f"\nmean attention distance over {count_of(reach.num_images, 'image')}; {reach.uniform_distance:.1f} pixels "
+        "if every patch attended to all patches alike"
+    )
+    reporter.table(
+        ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),
+        [
+            (
+                block,
+                *(f"{float(value):.1f}" for value in (row.min(), row.mean(), row.max())),
+                f"{float(even.mean()):.2f}",
+            )
+            for block, (row, even) in enumerate(zip(reach.distance, reach.entropy, strict=True))
+        ],
+    )

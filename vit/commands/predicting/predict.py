@@ -1,0 +1,236 @@
+"""`vit predict RUN|CKPT|EXPORT IMAGES...`: one row for each file"""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from vit.commands.cli.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
+from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.predicting.answer_options import AnswerOptions
+from vit.commands.predicting.predict_cluster import check_where, predict_on_cluster
+from vit.commands.predicting.predict_parts import PartsJob, check_labeled, merge_parts, predict_in_parts
+from vit.commands.predicting.prediction_setup import PredictionSetup
+from vit.commands.predicting.prediction_tally import (
+    DECIDED,
+    PredictionSummary,
+    PredictionTally,
+    gallery_page,
+    show_predictions,
+)
+from vit.console import ProgressReport, Reporter
+from vit.csv_files import describe_escapes
+from vit.data.core.dataset_names import TableColumns
+from vit.errors import UsageError
+from vit.inference.engines.engine_names import EngineName
+from vit.inference.files import check_output, free_name, list_images
+from vit.launch import is_first
+
+if TYPE_CHECKING:
+    from vit.data.core.image_bytes import ImageReader
+    from vit.inference.prediction import Prediction
+    from vit.inference.predictor import Predictor
+    from vit.inference.rows import RowWriter
+    from vit.report.page.gallery import Gallery
+
+
+def predict(
+    model: ModelOrExport = "",
+    images: Paths = (),
+    *,
+    output: StrPath | None = None,
+    top_k: PositiveInt = 5,
+    probabilities: bool = False,
+    recursive: bool = False,
+    gallery: bool = False,
+    reject_below: float | None = None,
+    target_accuracy: float | None = None,
+    coverage: float | None = None,
+    sets: Literal["lac", "aps", "class_conditional"] = "lac",
+    reject_novel: bool = False,
+    image_column: str | None = None,
+    on_bad: Literal["report", "fail"] = "report",
+    batch_size: PositiveInt = 64,
+    device: str = "auto",
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
+    engine: EngineName = "auto",
+    parts: StrPath | None = None,
+    rows_per_part: PositiveInt = 50_000,
+    merge: StrPath | None = None,
+    unfinished: bool = False,
+    **where: Annotated[Any, ExecutorOptions],
+) -> PredictionSummary:
+    """Label images with a trained model: one row for each file, in a stable order.
+
+    Args:
+        model: a run folder, a checkpoint, or an exported .onnx or .xml file
+        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), an index of shards, a parquet
+            table, or hf:NAME
+        output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
+        top_k: number of classes in a row; a model that gives several labels writes those above their thresholds
+        probabilities: also write the probability of every class or label, each in a column p_NAME
+        recursive: also read the folders inside folders
+        gallery: also write a page of thumbnails with their labels
+        reject_below: images whose label has a smaller probability get no label, and the status unsure
+        target_accuracy: accuracy of the images that get a label, such as 0.99; sets the smallest probability from the
+            validation images of the model, so that the accuracy is reached with 95 % confidence
+        coverage: also give each image a set of labels that has the true one with this probability, such as 0.9
+        sets: method of the sets. lac: smallest on average. aps: larger for difficult images. class_conditional: the
+            coverage holds in each class
+        reject_novel: images that are unlike the training images get no label, and the status novel: those with a
+            novelty of 0.95 or more, as at most 5 % of images like the validation images have
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
+            usual name
+        on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
+        batch_size: number of files computed at once
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+        precision: auto: the precision of training, where the hardware has it. In bf16-mixed, the third digit of a
+            probability depends on how many images are computed together
+        engine: what computes a checkpoint; auto: torch
+        parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
+            the same time, and a stopped one may run again: only missing parts are computed
+        rows_per_part: number of rows of a part
+        merge: folder of --parts, in place of a model and images. Checks that every image has exactly one row, and
+            writes all rows to --output, if it is given
+        unfinished: whether a model whose training is not finished may be used, as it is
+        where: executor="slurm", jobs=4, cluster={"time": "2h"}, with `parts`: tasks of a cluster compute the parts
+
+    Returns:
+        The file with the rows, and counts of files and labels. With `parts`, counts of what this process computed.
+
+    Raises:
+        VitError: the model, the images or the output cannot be used, or validation images are missing for a rule.
+        BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
+
+    Example:
+        vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery
+    """
+    model, inputs = os.fspath(model), path_list(images)
+    if merge is not None:
+        if model or inputs or parts or gallery:
+            raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
+        return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output), on_bad == "fail")
+    if not model or not inputs:
+        raise UsageError(
+            f"vit predict needs {'IMAGES' if model else 'MODEL and IMAGES'}", "as in 'vit predict RUN photos/'"
+        )
+    on = ExecutorOptions(**where)
+    check_where(on, parts is not None)
+    wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
+    columns = TableColumns(image_column)
+    setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
+    if parts is not None:
+        if output is not None or gallery:
+            raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
+        job = PartsJob(setup, inputs, Path(parts).expanduser(), recursive, rows_per_part, batch_size, columns)
+        if on.executor != "local":
+            return predict_on_cluster(job, on, on_bad == "fail")
+        return predict_in_parts(job, on_bad == "fail")
+    rows_file = _rows_file(output, gallery)
+    setup.check()
+    listed = list_images(inputs, recursive, columns)
+    files = listed.paths
+
+    from vit.inference.rows import check_separator, open_writer
+
+    writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
+    reporter = Reporter(quiet=not is_first())
+    if listed.not_read:
+        reporter.notice(listed.not_read)
+    predictor = setup.load(reporter, len(files))
+    setup.configure(writer, predictor)
+    if rows_file.suffix.lower() == ".csv":
+        if words := describe_escapes(predictor.class_names, f"{rows_file} has"):
+            reporter.notice(words)
+        if writer.has_sets or not writer.task.is_exclusive:
+            check_separator(predictor.class_names, ".jsonl or .parquet")
+    own = files[_rank() :: _num_processes()]
+    found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
+    rows = _watched(found, len(own), reporter)
+    with _of_all_processes(rows, writer) as all_rows:
+        page = _gallery(rows_file, predictor, model, listed.reader) if gallery and is_first() else None
+        tally = _write(all_rows, writer, predictor, page) if is_first() else PredictionTally()
+    summary = tally.summary(rows_file, gallery)
+    if is_first():
+        show_predictions(reporter, summary, tally)
+        check_labeled(summary, on_bad == "fail")
+        more = " --unfinished" * bool(predictor.lacks)
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} {predictor.task.example}{more}")
+    return summary
+
+
+def _rows_file(output: StrPath | None, gallery: bool) -> Path:
+    if output is None:
+        return free_name(Path("predictions.csv"), beside=(".html", ".csv.partial"))
+    path = new_file(output)
+    check_output(path)
+    if gallery and gallery_page(path).exists():
+        raise UsageError(f"the page {gallery_page(path)} exists", "give --output another name, or remove the page")
+    return path
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _num_processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Iterator[Iterable[Prediction]]":
+    """The rows of all processes in the order of the files, for the first process.
+
+    Each process writes its rows to a file beside the output. The files are removed when the block ends.
+    """
+    from vit.inference.engine import distributed
+    from vit.inference.rows import JsonLinesWriter, merge
+
+    if _num_processes() == 1:
+        yield rows
+        return
+    parts = [writer.path.with_name(f"{writer.path.name}.part-{rank}.jsonl") for rank in range(_num_processes())]
+    parts[_rank()].unlink(missing_ok=True)  # of a command that was killed
+    with distributed(), JsonLinesWriter(parts[_rank()], writer.top_k) as part:  # ends when all parts are written
+        for row in rows:
+            part.write(row)
+    yield merge(parts)
+    if is_first():
+        for path in parts:
+            path.unlink()
+
+
+def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "Iterator[Prediction]":
+    with ProgressReport(reporter, "file") as progress:
+        progress.update(0, total)
+        for done, row in enumerate(rows, start=1):
+            yield row
+            progress.update(done, total)
+
+
+def _write(
+    rows: "Iterable[Prediction]", writer: "RowWriter", predictor: "Predictor", gallery: "Gallery | None"
+) -> PredictionTally:
+    rules = predictor.multilabel
+    thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
+    tally = PredictionTally(task=writer.task)
+    with ExitStack() as stack:
+        stack.enter_context(writer)
+        if gallery is not None:
+            stack.enter_context(gallery)
+        for row in rows:
+            writer.write(row)
+            tally.add(row)
+            if gallery is not None:
+                labels = None if writer.task.is_exclusive or row.status not in DECIDED else row.labels
+                nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
+                gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
+    return tally
+
+
+def _gallery(rows_file: Path, predictor: "Predictor", model: str, reader: "ImageReader | None") -> "Gallery":
+    from vit.report.page.gallery import Gallery  # imports jinja2
+
+    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess, predictor.lacks)

@@ -1,0 +1,1 @@
+"""`vit study`: its options, its plan, its cells and its answer."""

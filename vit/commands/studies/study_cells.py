@@ -1,0 +1,199 @@
+"""The cells of a study, trained with progress on the terminal, on this machine or on a cluster"""
+
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.console import ProgressReport, Reporter, count_of, duration, percent
+from vit.csv_files import records
+from vit.errors import StoppedError
+from vit.layout import CELLS, RunLayout
+from vit.training.planning.schedule import choose_schedule
+
+if TYPE_CHECKING:
+    from vit.commands.studies.study_plan import StudyPlan
+    from vit.study.grid import Cell
+    from vit.study.running.runner import Event
+
+HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features of so many images
+LEAST = 0.05  # of a cell's work: a cell without a result has its test images to score
+
+
+def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
+    """Run this machine's cells; returns the number of failed cells.
+
+    Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
+    """
+    from vit.study.running.executors import run_cells_on
+
+    options, cells, folder = plan.options, plan.own_cells, plan.folder
+    folder.describe(plan.cells, plan.protocol)
+    num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
+    progress = StudyProgress(reporter, folder.path, cells, num_images)
+    clock = _Clock(plan, progress.notify)
+    try:
+        run_cells_on(
+            options.executor,
+            folder.path,
+            clock.ordered(cells),
+            options.cluster_options,
+            options.jobs,
+            plan.contents.by_path(plan.source),
+            clock.notify,
+            clock.may_start,
+        )
+    except KeyboardInterrupt as error:
+        raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
+    finally:
+        progress.close()
+    if clock.left_out:
+        folder.forget({cell.folder for cell in clock.left_out})
+        longer = duration(1.5 * (plan.seconds or 0.0)).replace(" ", "")
+        reporter.notice(
+            f"{duration(plan.seconds or 0.0)} are over: {count_of(len(clock.left_out), 'training')} did not start, "
+            f"such as {clock.left_out[0].describe()}; the same command with --time {longer} adds them"
+        )
+    return progress.num_failed
+
+
+class _Clock:
+    """Keeps a study within its time: cells start in the order of the design, as long as they are expected to end."""
+
+    def __init__(self, plan: "StudyPlan", notify: "Callable[[Cell, Event], None]") -> None:
+        self.plan, self._receiver = plan, notify
+        self.left_out: list[Cell] = []
+        self._began: dict[str, float] = {}  # by the folder of a cell
+        self._expected = self._taken = 0.0  # seconds of all cells that have ended
+        self._decided: dict[tuple[int, int], bool] = {}  # all networks of a size and seed start, or none
+
+    def ordered(self, cells: "Sequence[Cell]") -> "list[Cell]":
+        """The cells in the order of the design; in the given order where no time decides."""
+        design = self.plan.design
+        if design is None:
+            return list(cells)
+        rungs = list(design.order)
+
+        def rank(cell: "Cell") -> int:
+            number = self.plan.seeds[cell.num_images].index(cell.seed) + 1
+            return next((at for at, (size, most) in enumerate(rungs) if size == cell.num_images and number <= most), -1)
+
+        return sorted(cells, key=rank)
+
+    def notify(self, cell: "Cell", event: "Event") -> None:
+        """Take note of the time of a cell."""
+        self._receiver(cell, event)
+        if event == "started":
+            self._began[cell.folder] = time.monotonic()
+        elif event == "done" and self.plan.pace is not None:
+            self._taken += time.monotonic() - self._began[cell.folder]
+            self._expected += self.plan.pace.seconds(cell.series, cell.recipe)
+
+    def may_start(self, cell: "Cell") -> bool:
+        """Whether the cells of this size and seed are expected to end in time. Those of the first rung always start."""
+        plan = self.plan
+        if plan.design is None or plan.pace is None or plan.seconds is None:
+            return True
+        key = cell.num_images, cell.seed
+        if key not in self._decided:
+            slower = self._taken / self._expected if self._expected else 1.0
+            group = [one for one in plan.cells if (one.num_images, one.seed) == key]
+            needed = slower * sum(plan.pace.seconds(one.series, one.recipe) for one in group) / plan.pace.slots
+            first = [size for size, _ in plan.design.order[:1]]
+            is_first = cell.num_images in first and cell.seed in plan.seeds[cell.num_images][: plan.design.order[0][1]]
+            self._decided[key] = is_first or time.monotonic() + needed <= plan.began + plan.seconds
+        if not self._decided[key]:
+            self.left_out.append(cell)
+        return self._decided[key]
+
+
+class StudyProgress:
+    """Shows the start and the end of cells, and counts failures.
+
+    Args:
+        num_images: {split: number of images} of the data.
+    """
+
+    def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> None:
+        self.reporter, self.study = reporter, study
+        self.progress = ProgressReport(reporter, "cell")
+        self.work = {
+            cell.folder: work * _share_left(cell, RunLayout(study / cell.folder))
+            for cell, work in zip(cells, work_of(cells, num_images), strict=True)
+        }
+        self.num_running = self.num_done = self.num_failed = 0
+        left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
+        self.total, self.work_done = len(left), 0.0
+        self.total_work = sum(self.work[cell.folder] for cell in left)
+        if len(left) < len(cells):
+            reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
+
+    def notify(self, cell: "Cell", event: "Event") -> None:
+        """Show that a cell has started or ended."""
+        if event == "started":
+            self.num_running += 1
+        else:
+            self.num_running -= 1
+            self.work_done += self.work[cell.folder]
+            self.num_done += event == "done"
+            self.num_failed += event == "failed"
+            ended = self.num_done + self.num_failed
+            self.reporter.notice(f"{ended}/{self.total}  {cell.describe()}: {self._outcome(cell, event)}")
+        words = f"{self.num_running} running, {self.num_failed} failed"
+        share = self.work_done / self.total_work
+        self.progress.update(self.num_done + self.num_failed, self.total, words, share=share)
+
+    def close(self) -> None:
+        """Remove the progress bar, and say how the offline runs of all cells are uploaded to Weights & Biases."""
+        self.progress.close()
+        offline = [run for cell in self.work for run in (self.study / cell / "wandb").glob("offline-run-*")]
+        if offline:
+            found = {"/".join("*" for _ in Path(cell).parts[1:]) for cell in self.work}
+            folders = f"{shlex.quote(str(self.study))}/{CELLS}/{found.pop()}"
+            count = count_of(len(offline), "offline run")
+            self.reporter.notice(
+                f"Weights & Biases has {count} of cells; upload with: wandb sync {folders}/wandb/offline-run-*"
+            )
+
+    def _outcome(self, cell: "Cell", event: "Event") -> str:
+        from vit.checkpoints.run import RunDirectory
+
+        run = RunDirectory(self.study / cell.folder)
+        if event == "failed":
+            return f"FAILED: {run.failure_path.read_text(encoding='utf-8').strip()} (see {run.log_path})"
+        result = run.read_result()
+        assert result is not None
+        name = result.task.accuracy_name
+        return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"
+
+
+def _share_left(cell: "Cell", run: RunLayout) -> float:
+    """How much of a cell is left: none with a result, else what the last row of its metrics leaves, `LEAST` or more."""
+    if run.result_path.is_file():
+        return 0.0
+    try:
+        last = records(run.metrics_path)[-1]
+        trained = int(last["step"]) / choose_schedule(cell.recipe, cell.num_images, 1).total_steps
+    except (OSError, ValueError, LookupError):  # not begun, or a file that its resumption will refuse or write again
+        return 1.0
+    return min(max(1 - trained, LEAST), 1.0)
+
+
+def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
+    """The work of each cell: images that training shows; in a linear probe images that no earlier cell has computed.
+
+    The training images of a seed are drawn by chance, so that the number of new ones is that of a random draw.
+    """
+    evaluated = sum(count for split, count in num_images.items() if split != "train")
+    computed: dict[str, float] = {}  # {series: number of training images}
+    found = []
+    for cell in cells:
+        if cell.recipe.model.freeze != "backbone":
+            found.append(float(cell.images_shown))
+            continue
+        before = computed.get(cell.series, 0.0)
+        new = cell.num_images * max(0.0, 1 - before / num_images["train"])
+        computed[cell.series] = before + new
+        found.append(HEAD_WORK + new + (0 if before else evaluated))
+    return found

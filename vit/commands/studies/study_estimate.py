@@ -1,0 +1,211 @@
+"""The plan of a study on the terminal, how long its cells take by timed steps, and the design that a time allows"""
+
+import heapq
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vit.commands.studies.study_cells import work_of
+from vit.commands.studies.study_networks import starts_of, unequal_networks
+from vit.commands.studies.study_options import AUTO
+from vit.commands.studies.study_plan import StudyPlan
+from vit.commands.training.tracker_plan import facts_of_cells
+from vit.console import Reporter, count_of, duration
+from vit.errors import UsageError
+from vit.training.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.study.design import Design, Pace
+    from vit.study.grid import Budget, Cell
+
+ASKS_ABOVE = 3600.0  # seconds: such a study needs --yes
+ON_CPU, ON_GPU, OF_FEW = 1800.0, 900.0, 1200.0  # seconds of a study whose time is open
+FEW_IMAGES = 500  # of training, which a CPU answers in less time
+CELL_SECONDS = 4.0  # of a cell beside its steps: its process, its images and its files
+PLANNED = 0.85  # of the time is given to cells, because other programs share the machine
+PROBES_SECONDS = 100.0  # of all heads on frozen networks, on one core
+_QUICK = 1e9, 1e-3  # FLOPs a second and seconds an image that any machine has: a bound that needs no timing
+
+
+def show_study(reporter: Reporter, plan: StudyPlan) -> None:
+    """Show what a study will do."""
+    cells, source = plan.own_cells, plan.source
+    images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
+    seeds = list(map(len, plan.seeds.values()))
+    several = f"{', '.join(map(str, seeds))} at these sizes" if len({*seeds}) > 1 else ""
+    reporter.line(f"Study of {source.name}")
+    reporter.facts(
+        [
+            ("data", f"{images}; {len(source.class_names)} classes"),
+            *(("note", note) for note in source.notes),
+            ("compare", "; ".join(plan.series)),
+            *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),
+            *([("why", plan.why)] if plan.why else []),
+            *(("note", note) for note in unequal_networks(plan.costs)),
+            *([("test", f"{plan.protocol['test']}, so that every image is tested")] if plan.folds else []),
+            ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
+            ("subsets", str(plan.protocol["subsets"])),
+            ("seeds", several or ", ".join(map(str, plan.seeds[plan.sizes[-1]]))),
+            ("budget", str(plan.protocol["budget_words"])),
+            ("tuning", str(plan.protocol["tuning"])),
+            ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
+            *([("time", _time_text(plan, plan.design))] if plan.design is not None else []),
+            *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
+            ("folder", str(plan.folder.path)),
+        ]
+    )
+    from vit.study.answer.answer_warnings import unequal_start
+
+    if mixed := unequal_start(plan.protocol):
+        reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
+
+
+def _time_text(plan: StudyPlan, design: "Design") -> str:
+    """The time of a study, what was left out for it, and what more time would buy."""
+    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
+    if design.part < 1:
+        words += f", at {100 * design.part:.0f} % of the usual length"
+    if design.left:
+        words += f"; without {', '.join(f'{size:,}' for size in design.left)} images"
+    if more := design.more():
+        minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
+        words += f"; --time {minutes}min would add {more}"
+    return words
+
+
+def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
+    """The plan with the sizes, the seeds and the part of its length that fit into its time.
+
+    A study that a time has designed keeps its length and its cells. More time adds cells.
+
+    Raises:
+        UsageError: the folder holds another study.
+    """
+    from vit.study.design import PARTS, Pace, choose_design
+    from vit.study.grid import Budget
+
+    options, machine = study.options, study.machine
+    on_cpu = OF_FEW if study.sizes[-1] <= FEW_IMAGES else ON_CPU
+    seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
+    held, length, before = study.folder.designed()
+    budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
+    num_images = {split: len(samples) for split, samples in study.source.splits.items()}
+    largest = {name: _of_size(recipe, study.sizes[-1], budget) for name, recipe in study.firsts.items()}
+    reporter.notice("Timing a step of each network")
+    pace = Pace.measured(largest, machine, num_images)
+
+    def cost(size: int, part: float) -> float:
+        """Seconds of one seed at a size, divided by the cells at a time. Tuning tries all its values."""
+        found = 0.0
+        for name, choices in study.series.items():
+            recipe = _of_size(next(iter(choices.values())), size, budget.part(part))
+            found += (CELL_SECONDS + pace.seconds(name, recipe)) * len(choices)
+        return found / pace.slots
+
+    reserve = 0.0
+    if not study.folder.frozen_dir.is_dir() and all(recipe.model.init_from for recipe in study.firsts.values()):
+        reserve = sum(num_images.values()) * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
+    kept = {size: len(seeds) for size, seeds in held.items()}
+    reserve += sum(count * cost(size, 1.0) for size, count in kept.items()) * pace.slots
+    left = PLANNED * (seconds - (time.monotonic() - study.began) - reserve / pace.slots)
+    has_sizes = options.sizes != AUTO
+    is_same = seconds <= before and options.seeds == AUTO and not has_sizes  # the same command goes on as it began
+    design = choose_design(
+        study.sizes,
+        cost,
+        0.0 if is_same else left,
+        None if options.seeds == AUTO else len(options.seed_list()),
+        kept,
+        parts=(1.0,) if options.budget != AUTO or kept else PARTS,
+        num_first=len(study.sizes) if has_sizes else 2,
+        keeps_first=has_sizes,
+    )
+    seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
+    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design)
+    found = replace(found, seconds=max(seconds, before))
+    found.folder.check_extends(found.cells)
+    return found
+
+
+def _of_size(recipe: Recipe, size: int, budget: "Budget") -> Recipe:
+    return budget.apply(replace(recipe, data=replace(recipe.data, train_images=size)), size)
+
+
+def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
+    """Show how long the cells without a result would take; returns the seconds, 0 without such cells."""
+    cells, machine = study.cells_left, study.machine
+    done = len(study.own_cells) - len(cells)
+    if done:
+        reporter.line(f"\n{done:,} of {len(study.own_cells):,} cells are done already")
+    if not cells:
+        return 0.0
+    pace, is_here = pace_of(study), study.options.executor == "local"
+    work = dict(zip((one.folder for one in study.own_cells), work_of(study.own_cells, pace.num_images), strict=True))
+    groups: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.series, cell.num_images), []).append(cell)
+    rows: list[tuple[object, ...]] = []
+    times: dict[object, float] = {}  # of each cell, by its folder
+    for (series, num_images), same in groups.items():
+        recipe = same[0].recipe
+        if recipe.model.freeze == "backbone":  # a network without its head computes each image once for all cells
+            times |= {cell.folder: work[cell.folder] * pace.of_series[series][2] for cell in same}
+            each = sum(times[cell.folder] for cell in same) / len(same)
+            rows.append((series, f"{num_images:,}", len(same), "-", "-", duration(each)))
+            continue
+        from vit.training.planning.schedule import choose_schedule
+
+        schedule, each = choose_schedule(recipe, num_images, 1), pace.seconds(series, recipe)
+        times |= dict.fromkeys((cell.folder for cell in same), each)
+        steps = schedule.rounds * schedule.steps_per_round
+        rows.append((series, f"{num_images:,}", len(same), f"{steps:,}", str(schedule.batch_size), duration(each)))
+    reporter.table(("series", "images", "cells", "steps", "batch", "time each"), rows)
+    at_once = min(machine.jobs, len(cells))
+    total = time_of_all([times[cell.folder] for cell in cells], min(at_once, pace.slots))
+    from vit.data.loading.threads import available_cores
+
+    where = f" on {count_of(available_cores(), 'core')}" if is_here else ""
+    reporter.line(
+        f"\n{count_of(len(cells), 'cell')}, about {duration(total)} with {at_once:,} at a time{where}; "
+        f"{'a pass' if study.is_probe else 'a step'} of each network was timed, reading images and saving are not in it"
+    )
+    return total
+
+
+def pace_of(study: StudyPlan) -> "Pace":
+    """The pace of a plan, which is timed unless its design was."""
+    if study.pace is not None:
+        return study.pace
+    from vit.study.design import Pace
+
+    largest = {cell.series: cell for cell in sorted(study.cells_left, key=lambda cell: cell.num_images)}
+    num_images = {split: len(samples) for split, samples in study.source.splits.items()}
+    recipes = {name: cell.recipe for name, cell in largest.items()}
+    return Pace.measured(recipes, study.machine, num_images, study.options.executor == "local")
+
+
+def check_time(reporter: Reporter, study: StudyPlan) -> None:
+    """Raise UsageError before a study on this machine that would take more than an hour, unless it is asked for."""
+    cells = study.cells_left
+    flops, seconds_an_image = _QUICK
+    slowest = sum(cell.images_shown * (3 * study.costs[cell.series].flops / flops + seconds_an_image) for cell in cells)
+    if study.options.yes or study.options.executor != "local" or slowest < ASKS_ABOVE:
+        return
+    if study.design is not None and study.design.seconds < ASKS_ABOVE:
+        return
+    total = show_estimate(reporter, study)
+    if total > ASKS_ABOVE:
+        raise UsageError(
+            f"this study takes about {duration(total)}",
+            "give --yes to start it, --time 1h for a smaller design, or fewer --sizes, --seeds and a shorter --budget",
+        )
+
+
+def time_of_all(times: Iterable[float], slots: int) -> float:
+    """The time until all cells have ended, of which each starts in its order as soon as a slot is free."""
+    ends = [0.0] * slots
+    for one in times:
+        heapq.heapreplace(ends, ends[0] + one)
+    return max(ends)

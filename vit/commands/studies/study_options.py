@@ -1,0 +1,254 @@
+"""The options of `vit study`: networks to compare, numbers of images, seeds, length, and a part of the cells"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from vit.checkpoints.model_path import check_weights
+from vit.commands.cli.arguments import StrPath, fraction
+from vit.commands.cli.configs import read_config, shipped_configs
+from vit.commands.cli.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
+from vit.commands.cli.options import Option, options_of
+from vit.commands.cli.parser import Parser
+from vit.commands.cli.recipe_options import SHORT
+from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
+from vit.errors import UsageError
+from vit.training.recipes.ranges import seconds
+
+AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
+_REPEATED = ("vary", "tune", "set")
+_FILES = "init_from"  # repeatable as well: a list
+_RANKING = "optim.best_metric"
+_TUNE_LINES = "give a line 'OPTION: [A, B]' for each"
+_FILE = "configs/studies/digits.yaml"
+_ABOUT = (
+    "Train every network on growing parts of DATA's training images, with several seeds. Report which network is "
+    "better at which number of images, with intervals. Run the same command again to continue a study that has ended "
+    "early."
+)
+_EXAMPLE = "vit study photos/ --seeds 5"
+Value = bool | int | float | str | list[int | float | str | bool] | None
+Words = list[str | int] | str | int  # a list, or its items with commas between them
+
+
+@dataclass(frozen=True)
+class StudyOptions(ExecutorOptions):
+    """The options of a study, beside those that say where its cells run.
+
+    Attributes:
+        source: DATA as for vit train; null: the data of the recipes.
+        networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
+            with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images; the ViT alone
+            with vary, and where set or tune is about networks. They begin as in vit train: with photographs from
+            published weights where these are available.
+        init_from: file or name of weights to start from, as for vit train; repeatable, in the order of networks.
+            Networks that are auto are those of the files.
+        init: auto: photographs start from published weights, and without these nothing starts. random: two small
+            networks at 64 pixels start from random weights.
+        pairs: number of pairs of a ViT and a CNN, where networks is auto and the weights are published: 1 or 2.
+        sizes: numbers of training images: counts, percentages, all. auto: up to four in equal ratios, from a tenth of
+            the images, but two of each class, to all, as the time allows.
+        seeds: number of seeds, or a list of seeds. auto: two to five at each size, as the time allows.
+        budget: length of each training: steps:N, epochs:E, both with a comma for the longer, steps:N@M^G for
+            N (images / M)^G steps, or recipe for that of each recipe. auto: a length that suits the start of the
+            networks, or a part of it where the time allows no more.
+        time: time of the whole study (30min, 2h), which sizes, seeds and budget follow where they are auto. auto: 30min
+            on a CPU, 20min with at most 500 training images, 15min with a GPU. On a cluster there is none.
+        yes: whether a study may start that takes more than an hour by its estimate.
+        data: options of data, such as --data.root, as for vit train.
+        vary: OPTION=A,B,...: values to compare; repeatable.
+        tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size each seed chooses a
+            value for itself, on validation images. x0.3 means 0.3 times the recipe's value, rounded where that is a
+            whole number.
+        set: OPTION=VALUE for all cells; repeatable.
+        shard: I/N: the I-th of N parts of the cells, for several machines.
+        dry_run: whether to show cells and estimated time, and train nothing.
+        target: accuracy; the report estimates the number of images that reaches this accuracy.
+        margin: errors that differ by less count as equal, such as 0.01; null: 0.02.
+        out: parent folder of study folders.
+        name: name of the study's folder; null: the data's name.
+        tracker: trackers of each cell and of the tables, with commas: wandb, tensorboard, mlflow; null: wandb.
+        wandb: Weights & Biases run for each cell, all in one group; auto: online where you are logged in, else off, or
+            offline where tracker names wandb.
+        config_name: name of the study's YAML file; null: no file.
+    """
+
+    source: str | None = None
+    networks: Words | dict[str, str] = AUTO
+    init_from: list[str] = field(default_factory=list)
+    init: Literal["auto", "random"] = AUTO
+    pairs: Literal[1, 2] = 1
+    sizes: Words = AUTO
+    seeds: Words = AUTO
+    budget: str = AUTO
+    time: str = AUTO
+    yes: bool = False
+    data: dict[str, Value] = field(default_factory=dict)
+    vary: dict[str, Value] = field(default_factory=dict)
+    tune: dict[str, Value] | str = field(default_factory=dict)
+    set: dict[str, Value] = field(default_factory=dict)
+    shard: str = "1/1"
+    dry_run: bool = False
+    target: float | str | None = None
+    margin: float | str | None = None
+    out: str = "studies"
+    name: str | None = None
+    tracker: str | None = None
+    wandb: Literal["auto", "online", "offline", "off"] = "auto"
+    config_name: str | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """The target as a fraction; UsageError for another number."""
+        return fraction("--target", self.target)
+
+    @property
+    def least_difference(self) -> float | None:
+        """The margin as a fraction; UsageError for another number."""
+        return fraction("--margin", self.margin)
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether the time decides sizes, seeds or the length: of one machine, where something is left to decide."""
+        alone = self.executor == "local" and self.part == (1, 1)
+        return alone and (self.time != AUTO or AUTO in (self.sizes, self.seeds))
+
+    @property
+    def seconds(self) -> float | None:
+        """The time of the study; None: none is given. UsageError where it is wrong, or decides nothing."""
+        if self.time == AUTO:
+            return None
+        if self.executor != "local" or self.part != (1, 1):
+            raise UsageError(f"--time {self.time} on several machines", "give --sizes, --seeds and --budget instead")
+        if AUTO not in (self.sizes, self.seeds, self.budget):
+            raise UsageError(f"--time {self.time} with --sizes, --seeds and --budget", "leave one of them out")
+        return seconds(self.time, "--time")
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """The shard as (number of the part, number of parts)."""
+        found = re.fullmatch(r"(\d+)/(\d+)", self.shard)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise UsageError(f"--shard {self.shard}", "give I/N with I from 1 to N, such as 2/8")
+        return int(found[1]), int(found[2])
+
+    def seed_list(self) -> list[int]:
+        """The seeds: those of a list, or as many as a number says; the most that a time may choose where they are auto.
+
+        Raises:
+            UsageError: they are neither.
+        """
+        from vit.study.design import MOST_SEEDS
+
+        seeds = [str(MOST_SEEDS)] if self.seeds == AUTO else items(self.seeds)
+        if not all(seed.isdigit() for seed in seeds) or not seeds or seeds == ["0"]:
+            raise UsageError(f"--seeds {self.seeds}", "give how many (5), or a list of them (0,1,2)")
+        several = isinstance(self.seeds, list) or len(seeds) > 1
+        return sorted({int(seed) for seed in seeds}) if several else list(range(int(seeds[0])))
+
+
+def make_parser() -> Parser:
+    """The parser of `vit study`, which also checks the files of studies."""
+    data = Option("source", str | None, "as for vit train; null: the data of the recipes", None, "DATA", True)
+    about = f"YAML file of a study, such as {_FILE}, or the name of a shipped study"
+    config = Option("config", str, about, None, takes_several=True)
+    own = [option for option in options_of(StudyOptions) if option.name not in ("source", "config_name")]
+    own.sort(key=lambda option: option.name in EXECUTOR_OPTIONS)
+    return Parser("study", _ABOUT, _EXAMPLE, (data, config, *own))
+
+
+def read_words(words: Sequence[str]) -> StudyOptions:
+    """The options of a command line; UsageError for a wrong option, `--help` ends the program."""
+    parser = make_parser()
+    repeated = {name: {"kind": str, "takes_several": True} for name in (*_REPEATED, _FILES)}
+    values = parser.changed(repeated).read_words(words)
+    for name in _REPEATED:
+        if name in values:
+            values[name] = _assigned(name, values[name])
+    return _options(parser, values.pop("config", []), values)
+
+
+def read_values(data: StrPath | None, config: StrPath | None, values: Mapping[str, object]) -> StudyOptions:
+    """The options of keyword arguments of Python; UsageError for an unknown name or a wrong value."""
+    parser = make_parser()
+    source = {} if data is None else {"source": data}
+    return _options(parser, [] if config is None else [os.fspath(config)], parser.read_values({**values, **source}))
+
+
+def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) -> StudyOptions:
+    """The options of study files, a later one above an earlier one, and of values above all files."""
+    whole: dict[str, Any] = {}
+    name = None
+    for config in configs:
+        path, tree = read_config(f"studies/{config}" if f"studies/{config}" in shipped_configs() else config)
+        name = path.stem
+        try:
+            whole |= parser.read_tree(tree)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error.problem}", error.fix) from error
+    for option in ("data", "cluster"):
+        if option in values:
+            values = {**values, option: {**whole.get(option, {}), **values[option]}}
+    return _checked(StudyOptions(**{**whole, **values}, config_name=name))
+
+
+def items(value: object) -> list[str]:
+    """The words of a list, which has commas on the command line and is a list in YAML."""
+    if isinstance(value, list | tuple):
+        return [str(item) for item in value]
+    return [part.strip() for part in str(value).split(",") if part.strip()]
+
+
+def _checked(options: StudyOptions) -> StudyOptions:
+    """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
+    _, _, _, _ = options.accuracy, options.least_difference, options.part, options.seconds
+    options.check(options.dry_run)
+    for file in options.init_from:
+        check_weights(file)
+    if options.init_from and options.init == "random":
+        raise UsageError("--init random with --init_from, which names weights", "leave one out")
+    for name in {"tracker", "wandb"} & options.set.keys():
+        raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
+    tune = options.tune
+    if isinstance(tune, str):
+        tune = _tune_file(tune)
+    tuned = _dotted(tune)
+    known = make_recipe_parser()
+    for name in (*_dotted(options.set), *_dotted(options.vary), *tuned, *(f"data.{key}" for key in options.data)):
+        if known.find(name) is None:
+            raise known.unknown(f"--{name}")
+    if _RANKING in tuned:
+        raise UsageError(
+            f"--tune {_RANKING}: tuning chooses by this metric, and values of different metrics cannot be ranked",
+            f"give one with --set {_RANKING}=..., or compare several with --vary",
+        )
+    return replace(options, vary=_dotted(options.vary), tune=tuned, set=_dotted(options.set))
+
+
+def _tune_file(name: str) -> dict[str, Value]:
+    """The options of --tune FILE; UsageError for another file than a mapping."""
+    try:
+        _, tree = read_config(name)
+    except UsageError as error:
+        raise UsageError(f"--tune {error.problem}", _TUNE_LINES) from error
+    return {str(key): value for key, value in tree.items()}
+
+
+def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {SHORT.get(f"--{name}", f"--{name}").removeprefix("--"): value for name, value in values.items()}
+
+
+def _assigned(name: str, texts: Sequence[str]) -> dict[str, str | list[str]] | str:
+    """The values of --vary A=1,2 --vary B=3 as one mapping; the file of --tune FILE."""
+    values: dict[str, str | list[str]] = {}
+    for text in texts:
+        option, equals, value = text.partition("=")
+        if not equals and name == "tune" and Path(text).expanduser().is_file():
+            return text
+        if not value:
+            raise UsageError(f"--{name} {text}", f"give --{name} OPTION=VALUE{',VALUE' * (name != 'set')}")
+        values[option] = value if name == "set" else value.split(",")
+    return values

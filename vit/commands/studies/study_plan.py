@@ -1,0 +1,281 @@
+"""A study, fully decided: its cells and its protocol"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.checkpoints.model_path import check_model, check_weights, weights_name
+from vit.commands.cli.recipe_options import listed_images
+from vit.commands.studies.study_networks import (
+    check_start,
+    decided,
+    fold_sources,
+    networks_for,
+    num_folds,
+    sizes_for,
+    starts_of,
+    usual_length,
+)
+from vit.commands.studies.study_options import AUTO, StudyOptions, items
+from vit.commands.studies.study_series import (
+    Series,
+    check_different,
+    check_given,
+    check_same_images,
+    is_open,
+    series_of,
+)
+from vit.commands.training.reading import find_bursts, read_images
+from vit.commands.training.train_plan import warn_of_seen
+from vit.console import Reporter, duration
+from vit.errors import UsageError
+from vit.launch import forget_launcher
+from vit.training.recipes.recipe import DistillConfig, Recipe
+
+if TYPE_CHECKING:
+    from vit.data.checks.contents import Contents
+    from vit.data.core.samples import Source
+    from vit.models.spec import Cost
+    from vit.study.design import Design, Pace
+    from vit.study.findings import JsonValue
+    from vit.study.folder import StudyDirectory
+    from vit.study.grid import Budget, Cell, Inputs
+    from vit.study.running.runner import Machine
+
+SEEDS_OF_CLUSTER = 3  # where no time decides
+RIGHT = "all its known labels are predicted right (exact match)"  # with several labels for an image
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study, fully decided.
+
+    Attributes:
+        series: recipes to compare, with every automatic choice made.
+        seeds: {number of training images: seeds of subset and training}.
+        pool: number of all training images, which every seed has.
+        folds: number of folds of all images, of which each seed tests its own; 0: all share one test set.
+        why: reason for networks that no option chose; empty where there is none to tell.
+        pace: how fast each series was, where the time decides the design; else None.
+        design: what the time allows; None: the options decide all.
+        seconds: time of the study; None: as long as it takes.
+        began: `time.monotonic()` at its beginning.
+    """
+
+    options: StudyOptions
+    source: "Source"
+    contents: "Contents"
+    series: Series
+    budget: "Budget"
+    seeds: dict[int, list[int]]
+    inputs: "Inputs"
+    machine: "Machine"
+    costs: "Mapping[str, Cost]"
+    pool: int
+    folds: int = 0
+    why: str = ""
+    pace: "Pace | None" = None
+    design: "Design | None" = None
+    seconds: float | None = None
+    began: float = 0.0
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of training images, ascending."""
+        return sorted(self.seeds)
+
+    @cached_property
+    def cells(self) -> "list[Cell]":
+        """The cells of the whole study."""
+        from vit.study.grid import make_cells
+
+        return make_cells(self.series, self.seeds, self.budget, self.inputs, self.folds)
+
+    @cached_property
+    def own_cells(self) -> "list[Cell]":
+        """The cells of this machine's shard."""
+        from vit.study.grid import shard
+
+        return shard(self.cells, *self.options.part)
+
+    @cached_property
+    def cells_left(self) -> "list[Cell]":
+        """The cells of this machine's shard of which the study's folder has no result."""
+        return [cell for cell in self.own_cells if not self.folder.run(cell).result_path.is_file()]
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether every series fits a head to a frozen backbone, which has no length."""
+        return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether a time decides what the options leave open."""
+        return self.options.is_by_time and not self.is_probe
+
+    @property
+    def firsts(self) -> dict[str, Recipe]:
+        """The recipe of each series with its first choice."""
+        return {name: next(iter(choices.values())) for name, choices in self.series.items()}
+
+    @property
+    def folder(self) -> "StudyDirectory":
+        """The folder of the study: of its name, its file's name, or the data's name."""
+        return _folder(self.options, self.source)
+
+    @cached_property
+    def protocol(self) -> "dict[str, JsonValue]":
+        """What study.json says of the study."""
+        from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS
+        from vit.study.design import seeds_of_protocol
+        from vit.study.running.executors import describe_share
+
+        choices = {name: list(found) for name, found in self.series.items()}
+        tuned = len(next(iter(choices.values())))
+        images: dict[str, JsonValue] = {split: len(samples) for split, samples in self.source.splits.items()}
+        images["train"] = self.pool
+        tuning = f"chosen among {tuned} settings at every size by each seed for itself, on validation images"
+        return {
+            "data": self.source.name,
+            "classes": len(self.source.class_names),
+            "images": images,
+            **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
+            "fingerprints": dict(self.inputs.image_hashes),
+            **seeds_of_protocol(self.seeds),
+            "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
+            "budget_words": PROBE_WORDS if self.is_probe else self.budget.describe() + self._choosing(),
+            "tuning": tuning if tuned > 1 else "fixed recipe",
+            **({"settings": choices} if tuned > 1 else {}),
+            "subsets": self._subsets(),
+            **({} if self.source.task.is_exclusive else {"right": RIGHT}),
+            "series": list(self.series),
+            **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
+            "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
+            "parameters": {name: cost.parameters for name, cost in self.costs.items()},
+            **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
+            "jobs": describe_share(self.options.executor, self.machine),
+        }
+
+    def _choosing(self) -> str:
+        """The images beside the training images that choose the tested weights; empty: the last weights are tested."""
+        if all(recipe.optim.best_metric == "last" for recipe in _recipes(self.series)):
+            return ""
+        return f"; {len(self.source.splits['validation']):,} more images choose the weights"
+
+    def _subsets(self) -> str:
+        """How subsets of the training images are drawn."""
+        from vit.study.answer.wording import SHARED
+        from vit.training.planning.images import subset_text
+
+        found = sorted({recipe.data.subset for recipe in _recipes(self.series)})
+        kinds = " or ".join(subset_text(kind, self.source) for kind in found)
+        shared = SHARED if len(found) == 1 else "for networks of one kind alike"
+        return f"{kinds}, each inside the next larger, drawn once per seed and {shared}"
+
+
+def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
+    """Decide a study: read its images, make every automatic choice, and check each series and its folder.
+
+    Raises:
+        UsageError: an option or a recipe is wrong, there are no test images, or the folder holds another study.
+        DataError: the data cannot be used.
+    """
+    began = time.monotonic()
+    forget_launcher()  # a study that a launcher has started plans and trains alone
+    series = series_of(options)
+    first = _recipes(series)[0]
+    listed = listed_images(first)
+    check_start(options, first, listed)
+
+    from vit.study.cell_files import without_cell_files
+    from vit.study.grid import Budget, parse_sizes
+    from vit.study.running.executors import share_of
+    from vit.training.planning.images import at_revision
+    from vit.training.planning.plan import make_plan
+    from vit.training.running.seen_before import seen_before
+
+    alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
+    find_bursts(listed, first.data, reporter)
+    source = make_plan(without_cell_files(alone), listed).source
+    if "test" not in source.splits:
+        raise UsageError("a study needs test images", "give --data.test a fraction above 0")
+    folds = num_folds(options, source, listed)
+    pool = len(source.splits["train"])
+    if folds:
+        options = replace(options, data={**options.data, "fold": f"1/{folds}"})
+        series = series_of(options)
+        first = _recipes(series)[0]
+        sources = fold_sources(first.data, listed, folds)
+        source, pool = sources[0], min(len(one.splits["train"]) for one in sources)
+    if len(source.splits["test"]) < 2:
+        problem = f"{source.name} has one test image, and a study needs two or more: one says nothing about others"
+        raise UsageError(problem, "add test images, or give --data.test a larger fraction")
+    why = ""
+    if is_open(options):
+        default = networks_for(options, first, source, _folder(options, source), reporter)
+        options, why = replace(options, networks=default.networks, init_from=[]), default.why
+        series = series_of(options)
+    named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
+    sizes = parse_sizes(named, pool)
+    budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
+    contents = read_images(source, reporter)
+    series = {
+        name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
+        for name, choices in series.items()
+    }
+    series = decided(series, source)
+    check_given(options, budget)
+    seeds = options.seed_list()
+    if not options.is_by_time and options.seeds == AUTO:
+        seeds = seeds[:SEEDS_OF_CLUSTER]
+    inputs = _inputs(series, source, contents, sizes, seeds)
+    share = share_of(options.executor, options.cluster_options, options.jobs)
+    plan = StudyPlan(
+        options, source, contents, series, budget, dict.fromkeys(sizes, seeds), inputs, share, {}, pool, folds, why
+    )
+    check_different(plan.cells, inputs)
+    costs = {}
+    for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
+        made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        check_same_images(cell.series, made.source, next(iter(series)), source)
+        costs[cell.series] = made.cost
+    by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
+    sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
+    warn_of_seen(reporter, dict.fromkeys(sentences))
+    plan = replace(plan, costs=costs, began=began)
+    if not plan.is_by_time:
+        plan.folder.check_extends(plan.cells)
+    return plan
+
+
+def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
+    from vit.checkpoints.run import slug
+    from vit.study.folder import StudyDirectory
+
+    by_file = options.config_name if options.source is None else None
+    return StudyDirectory(Path(options.out).expanduser() / (options.name or by_file or slug(source.name)))
+
+
+def _recipes(series: Series) -> list[Recipe]:
+    return [recipe for choices in series.values() for recipe in choices.values()]
+
+
+def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
+    """Hashes of the images, weights and teachers that cells learn from."""
+    from vit.study.cell_files import with_cell_files
+    from vit.study.grid import Inputs
+    from vit.weights.hashing import weights_hash
+
+    recipes = _recipes(series)
+    cells = [with_cell_files(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]
+    teachers = {recipe.distill.teacher for recipe in cells} - {None}
+    for teacher in sorted(filter(None, teachers)):
+        check_model(teacher)
+    starts = {recipe.model.init_from for recipe in cells} - {None}
+    for start in sorted(filter(None, starts)):
+        check_weights(start)
+    weights = {file: weights_hash(file) for file in sorted(filter(None, starts | teachers))}
+    return Inputs(source.name, contents.split_hashes(source), weights)

@@ -1,0 +1,153 @@
+"""The findings of a study on the terminal, at the end of `vit study` and in `vit report`, and in trackers"""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter
+from vit.csv_files import read_table, records
+
+if TYPE_CHECKING:
+    from vit.commands.studies.study_plan import StudyPlan
+    from vit.study.findings import Findings, Point
+    from vit.study.folder import StudyDirectory
+
+SHOWN_FAILED = 5
+_TRACKED = ("series", "training images", "test error", "low", "high", "seeds")
+
+
+def report_findings(reporter: Reporter, path: Path, target: float | None, margin: float | None = None) -> "Findings":
+    """Summarize a study's folder, write its results, summary, curve and page, and show answer, table and paths.
+
+    Args:
+        margin: errors that differ by less count as equal; None: 2 points.
+
+    Returns:
+        what was found.
+
+    Raises:
+        UsageError: the folder is not a study.
+        DataError: no cell of the study is finished.
+    """
+    from vit.report.studies.study_page import report_study
+    from vit.study.folder import StudyDirectory
+
+    findings, study = report_study(path, target, margin), StudyDirectory(path)
+    _show(reporter, findings)
+    reporter.line()
+    files = {
+        "report": study.report_path,
+        "figure": study.curve_path,
+        "numbers": f"{study.results_path}, {study.summary_path}",
+    }
+    reporter.facts((name, str(file)) for name, file in files.items())
+    reporter.next_command(_next(study, findings))
+    return findings
+
+
+def _show(reporter: Reporter, findings: "Findings") -> None:
+    from vit.study.answer.wording import describe_budget, describe_target, further_lines
+
+    reporter.line()
+    for sentence in filter(None, (*findings.answer, findings.trend)):
+        reporter.line(sentence)
+    points = [{point.num_images: point for point in series.points} for series in findings.series]
+    sizes = sorted({images for own in points for images in own})
+    length = describe_budget(findings.protocol)
+    title = f"Test error in % on {findings.test_images}: mean over the seeds, 95 % interval"
+    reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
+    if left_out := findings.protocol.get("left_out"):
+        reporter.line(f"without {left_out}")
+    if len(sizes) == 1:
+        errors = [(series.name, _error(own[sizes[0]])) for series, own in zip(findings.series, points, strict=True)]
+        reporter.table(("series", f"{sizes[0]:,} images"), errors)
+    else:
+        rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
+        rows += [(f"{images:,} (forecast)", *cells) for images, cells in _expected(findings)]
+        reporter.table(("images", *(series.name for series in findings.series)), rows)
+    reporter.line()
+    forecasts = {series.name: series.forecast for series in findings.series if series.forecast is not None}
+    if findings.target is not None:
+        for name, forecast in forecasts.items():
+            reporter.line(describe_target(forecast, findings.target, name))
+    steps = [("next", step) for step in findings.next_steps if not step.startswith("For an accuracy")]
+    reporter.facts([*further_lines(findings), *steps])
+    for warning in findings.warnings:
+        reporter.notice(f"WARNING: {warning}")
+    if findings.failed:
+        one = len(findings.failed) == 1
+        counted = "1 cell failed, and is" if one else f"{len(findings.failed):,} cells failed, and are"
+        reporter.notice(f"\nWARNING: {counted} not in the numbers above:")
+        for cell in findings.failed[:SHOWN_FAILED]:
+            reporter.notice(f"  {cell.describe()}: {cell.error}")
+        if len(findings.failed) > SHOWN_FAILED:
+            reporter.notice("  ...")
+
+
+def _expected(findings: "Findings") -> "list[tuple[int, list[str]]]":
+    """At twice the largest size, what each series is expected to have."""
+    from vit.study.answer.wording import short_percents
+
+    largest = 2 * findings.sizes[-1]
+    found = {row.series: row for row in findings.forecasts if row.num_images == largest}
+    if not found:
+        return []
+    words = [found.get(series.name) for series in findings.series]
+    return [(largest, [short_percents(one.interval).replace(" %", "") if one else "-" for one in words])]
+
+
+def _error(point: "Point | None") -> str:
+    from vit.study.answer.wording import percents
+
+    if point is None:
+        return "-"
+    (value, around), seeds = percents(point.mean), len(point.seeds)
+    return f"{value} ({around or f'{seeds} seed' + 's' * (seeds != 1)})"
+
+
+def _next(study: "StudyDirectory", findings: "Findings") -> str:
+    """The next useful command: a target where there is a forecast, else a comparison of the answer, else predictions.
+
+    `vit compare` takes no models of several labels, and no runs that could read different test images.
+    """
+    from vit.study.answer.verdict import by_answer
+
+    if findings.target is None and findings.forecasts:
+        return f"vit report {shlex.quote(str(study.path))} --target 0.95"
+    rows = records(study.results_path)
+    best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))
+    path = shlex.quote(str(study.path / best["run"]))
+    if "right" in findings.protocol:
+        return f"vit evaluate {path}"
+    pair = min(findings.comparisons, key=by_answer, default=None)
+    if pair is not None and pair.differences and "left_out" not in findings.protocol:
+        last = pair.differences[-1]
+        runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}
+        names = [runs[name, str(last.num_images), str(last.seeds[0])] for name in (pair.first, pair.second)]
+        return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
+    return f"vit predict {path} FOLDER_OF_IMAGES"
+
+
+def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) -> None:
+    """Show results, errors with intervals, and the curve, in a run of the study itself.
+
+    The run goes on where the study is continued. Its tables hold numbers and names of networks, no images.
+    """
+    from vit.training.tracking.open import open_trackers
+    from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
+
+    if not plan.cells:
+        return
+    folder = plan.folder
+    name = folder.path.name
+    settings = Tracking(folder.path, folder.path, name, name, plan.protocol, NUMBERS_ALONE)
+    tracker = open_trackers(plan.cells[0].recipe, settings, reporter.notice)
+    rows = [
+        (series.name, point.num_images, point.mean.value, point.mean.low, point.mean.high, len(point.seeds))
+        for series in findings.series
+        for point in series.points
+    ]
+    tracker.table("study/errors", _TRACKED, rows)
+    tracker.table("study/results", *read_table(folder.results_path))
+    tracker.figure("study/curve", folder.curve_path)
+    tracker.finish()

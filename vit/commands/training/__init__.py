@@ -1,0 +1,1 @@
+"""`vit train`: its options, its plan and its progress."""

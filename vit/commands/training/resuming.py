@@ -1,0 +1,241 @@
+"""What `vit train --resume` continues: a run by its folder, or the newest run that fits the options"""
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from vit.commands.cli.recipe_layers import RecipeLayers
+from vit.commands.cli.recipe_options import parse_recipe, read_recipe
+from vit.console import Reporter
+from vit.errors import UsageError, VitError
+from vit.launch import is_first, is_launched
+from vit.registry import PRETRAINING_PLAN
+from vit.training.recipes.pretrain_recipe import PretrainRecipe
+from vit.training.recipes.recipe import NOT_IN_HASH_PARTS, Recipe
+from vit.training.recipes.values import dump, plain, training_options
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
+    from vit.data.core.samples import Source
+    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.planning.plan import Plan
+
+P = TypeVar("P", bound="Plan")
+# Options of the machine, which may be another one when a run is resumed, and options that do not change the weights.
+_MACHINE = (("trainer", "accelerator"), *NOT_IN_HASH_PARTS)
+
+
+def recipe_for_all(
+    run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe] | None = None
+) -> "tuple[Recipe, Rendezvous]":
+    """A recipe that is found by the first of several processes, because the others may not see the run folder.
+
+    Args:
+        find: function that finds it; None: `recipe_of`.
+
+    Raises:
+        UsageError: as `find`, or the machine or the launcher does not have what the recipe asks for.
+        SystemExit: on the other processes, in place of an error of the first one.
+    """
+
+    def read() -> tuple[Recipe, int]:
+        recipe = (find or recipe_of)(run, layers)
+
+        from vit.training.distributed.devices import device_and_world_size
+
+        return recipe, device_and_world_size(recipe)[1]
+
+    if is_first() and not is_launched():
+        recipe, world_size = read()  # before the import below, which takes seconds
+
+        from vit.training.distributed.rendezvous import Rendezvous
+
+        rendezvous = Rendezvous(world_size)
+        rendezvous.decided("recipe", lambda: dump(recipe))
+        return recipe, rendezvous
+
+    from vit.training.distributed.rendezvous import Rendezvous
+
+    # opened before the run is read, because the other processes wait for an answer or an error
+    rendezvous = Rendezvous(int(os.environ["WORLD_SIZE"]) if is_first() else 2)
+    return parse_recipe(rendezvous.decided("recipe", lambda: dump(read()[0]))), rendezvous
+
+
+def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
+    """The recipe of an unfinished run, on the devices and with the workers and the cache that the user gives.
+
+    Raises:
+        UsageError: the folder is not a run, the run is finished or has no checkpoint, or an option differs from the
+            run's.
+    """
+    from vit.checkpoints.run import RunDirectory
+
+    directory = RunDirectory.open(run)
+    if directory.result_path.is_file():
+        further = f"vit train {shlex.quote(str(run))} --epochs N"
+        if directory.is_pretraining:
+            further = f"vit pretrain DATA --init_from {shlex.quote(str(run))}"
+        raise UsageError(f"{run} is finished", f"'{further}' trains it further in a new run")
+    if not directory.can_resume:
+        raise directory.unfinished()
+    recipe = read_recipe(directory.config_path)
+    if is_launched():  # the launcher decides how many processes there are, however many the run had
+        recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
+    if isinstance(recipe, PretrainRecipe) is not issubclass(layers.kind, PretrainRecipe):
+        what = "is of a pretraining" if directory.is_pretraining else "is of a training with labels"
+        raise UsageError(f"{run} {what}", f"give '{directory.how_to_resume}'")
+    if layers != RecipeLayers(kind=layers.kind):
+        wanted = layers.recipe_above(recipe)
+        recipe = _on_machine_of(wanted, recipe)
+        _check_same(run, recipe, wanted)
+    return recipe
+
+
+def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
+    """The recipe that trains a finished run further: its own, with its best weights as the start, and another length.
+
+    The schedule begins again: warm-up to the learning rate of the recipe, then cosine (Loshchilov and Hutter 2017).
+
+    Raises:
+        UsageError: the run is not finished or not of images with labels, there is no length, or an option would change
+            the images or the network.
+    """
+    from vit.checkpoints.run import RunDirectory
+
+    directory, started = RunDirectory.open(run), f"vit train DATA --init_from {shlex.quote(str(run))}"
+    directory.finished_result()
+    recipe = read_recipe(directory.config_path)
+    if recipe.model.freeze == "backbone":
+        raise UsageError(f"{run} is a linear probe, which more steps do not change", f"train all weights: {started}")
+    if not layers.has_length:
+        raise UsageError(f"{run} is a run, and no length is given", "give --epochs N to train it for N more epochs")
+    wanted = layers.without_data().recipe_above(recipe)
+    fixed, here = ({"data": one["data"], "model": one["model"]} for one in map(_deciding, (recipe, wanted)))
+    for key, old, new in _differences(fixed, here):
+        raise UsageError(f"{run} is trained further as it is: {key} is {old} in it, {new} here", f"or '{started}'")
+    return replace(wanted, model=replace(wanted.model, init_from=str(run.absolute())))
+
+
+def newest_for_all(
+    plan: P, rendezvous: "Rendezvous", listed: "Source | None", reporter: Reporter
+) -> tuple[Path | None, P]:
+    """`newest_run`, found by the first of several processes, and the plan as that run began.
+
+    Args:
+        listed: images of DATA, where they are listed already.
+    """
+
+    def find() -> str:
+        found = newest_run(plan.recipe, plan.spec.name, plan.source.name)
+        none = f"starting a new run, for {plan.recipe.out} has no unfinished one"
+        reporter.notice(f"--resume auto: {f'going on with {found[0]}' if found else none}")
+        return json.dumps([str(found[0]), dump(found[1])] if found else None)
+
+    found = json.loads(rendezvous.decided("newest", find))
+    if found is None:
+        return None, plan
+    recipe = parse_recipe(found[1])
+    if recipe == plan.recipe:
+        return Path(found[0]), plan
+    begun = _plan_of(recipe, listed)
+    assert isinstance(begun, type(plan))
+    return Path(found[0]), begun
+
+
+def newest_run(recipe: Recipe, network: str, data: str) -> tuple[Path, Recipe] | None:
+    """The newest unfinished run of a resolved recipe below its `out` that no process trains; None: there is none.
+
+    Returns:
+        the run, and the recipe with what trial steps or a lack of memory decided when the run began.
+    """
+    for run, its_recipe in _unfinished(recipe, network, data):
+        begun = _as_begun(recipe, its_recipe)
+        if _deciding(begun) == _deciding(its_recipe):
+            return run.path, begun
+    return None
+
+
+def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
+    """A recipe with the choices of a run that such a recipe leaves open."""
+    optim, its = recipe.optim, its_recipe.optim
+    if its.accumulate % optim.accumulate == 0:  # micro-batches may have become smaller
+        optim = replace(optim, accumulate=its.accumulate)
+    if optim.time is not None and optim.steps is None:
+        optim = replace(optim, steps=its.steps)
+    if optim.batch_size == "auto":
+        optim = replace(optim, batch_size=its.batch_size)
+    return replace(recipe, optim=optim)
+
+
+def newest_of_starts(recipe: Recipe, network: str, data: str, starts: tuple[str | None, ...]) -> Recipe | None:
+    """The recipe of the newest unfinished run whose init_from is one of `starts`; None: there is none."""
+    found = (its_recipe for _, its_recipe in _unfinished(recipe, network, data))
+    return next((its_recipe for its_recipe in found if its_recipe.model.init_from in starts), None)
+
+
+def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunDirectory", Recipe]]:
+    """The unfinished runs below `out` that can be resumed and that no process trains, the newest first."""
+    from vit.checkpoints.run import RunDirectory
+
+    runs = [
+        run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()
+    ]
+    for run in sorted(runs, key=lambda run: run.config_path.stat().st_mtime, reverse=True):
+        try:
+            its_recipe = read_recipe(run.config_path)
+        except VitError:  # of another version, or not a run's
+            continue
+        if type(its_recipe) is type(recipe) and not run.is_held():
+            yield run, its_recipe
+
+
+def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
+    """The recipe with the machine's options of another recipe."""
+    for group, key in _MACHINE:
+        recipe = replace(
+            recipe, **{group: replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})}
+        )
+    return recipe
+
+
+def _deciding(recipe: Recipe) -> dict[str, object]:
+    """The options that decide the result of a training, as plain values."""
+    return training_options(plain(_on_machine_of(Recipe(), recipe)))
+
+
+def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:
+    """Raise UsageError unless the options mean what the run has, also where a name stands for the run's value."""
+    if not list(_differences(plain(recipe), plain(given))):
+        return
+    different = list(_differences(plain(recipe), plain(_plan_of(given, None).recipe)))
+    if different:
+        words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
+        raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
+
+
+def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
+    """The plan of a recipe of either kind.
+
+    Args:
+        listed: images of DATA, where they are listed already.
+    """
+    if isinstance(recipe, PretrainRecipe):
+        plan: Plan = PRETRAINING_PLAN.load()(recipe, listed)
+        return plan
+
+    from vit.training.planning.plan import make_plan
+
+    return make_plan(recipe, listed)
+
+
+def _differences(one: object, other: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """(dotted key, value, value) where two trees differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one | other:
+            yield from _differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+    elif one != other:
+        yield path, one, other

@@ -1,0 +1,268 @@
+"""`vit train DATA`: from images to a classifier in a run folder"""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.cli.arguments import StrPath, without_dry_run
+from vit.commands.training.reading import find_bursts, read_images, read_on_first
+from vit.commands.training.resuming import further_recipe, newest_for_all
+from vit.commands.training.run_folder import draw_or_notice, open_run, tracker_of
+from vit.commands.training.starting import find_start
+from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
+from vit.commands.training.train_plan import show_plan, warn_of_seen, warn_of_space
+from vit.commands.training.train_progress import Estimate, TrainProgress, show_result
+from vit.console import Reporter, duration
+from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
+from vit.launch import is_first
+from vit.training.recipes.values import dump
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory, RunPath
+    from vit.data.checks.contents import Contents
+    from vit.data.loading.module import ImageDataModule
+    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.planning.plan import Plan
+    from vit.training.running.result import FitResult
+    from vit.training.tracking.tracker import Tracker
+    from vit.training.trials.trial import Trial
+
+
+def train(
+    data: StrPath | None = None,
+    *,
+    config: StrPath | Sequence[StrPath] | None = None,
+    resume: StrPath | None = None,
+    **options: object,
+) -> "RunPath":
+    """Train a classifier on labeled images, and leave a run folder with checkpoints, result and report.
+
+    Args:
+        data: a folder of class folders, a folder with train/ and test/, a CSV with path,label[,split], "digits", or the
+            name of a torchvision data set; None: the recipe's.
+        config: recipe files, or names of shipped recipes; a later one stands above an earlier one.
+        resume: unfinished run to resume; "auto": the newest one below `out` that has these options, else a new run.
+        options: options of the recipe by their names on the command line: network="resnet18", epochs=30, seed=1. A name
+            with dots is given as `**{"model.network.pos_embed": "none"}`. One device trains, unless torchrun has
+            started the program.
+
+    Returns:
+        The run folder, which `vit.load` takes, as a path whose `result` is what the training found.
+
+    Raises:
+        VitError: an option, the data or the machine does not allow the training, or the training ended early.
+
+    Example:
+        vit.train("photos/", network="vit_tiny_patch16_224", epochs=30)
+    """
+    run = run_training(in_one_process(read_values(data, config, resume, options)))
+    if run is None:
+        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
+
+    from vit.checkpoints.run import RunPath
+
+    return RunPath(run.path)
+
+
+def main(words: Sequence[str]) -> int:
+    """`vit train`: `train` with the options of a command line, which may also ask for the plan or the recipe alone.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        BadInputsError: the training is finished, but validation or test images could not be read.
+    """
+    options = read_words(words)
+    run = run_training(options)
+    if options.dry_run:
+        Reporter().next_command(f"vit train {without_dry_run(words)}".rstrip())
+    if run is None:
+        return 0
+
+    from vit.training.running.run_images import count_left_out
+
+    bad = count_left_out(run)
+    if bad:
+        raise BadInputsError(
+            f"{bad:,} of the validation and test images cannot be read or measured",
+            f"see left_out in {run.result_path}",
+        )
+    return 0
+
+
+def run_training(options: TrainOptions) -> "RunDirectory | None":
+    """Carry a training out; None where it was only to be shown.
+
+    1. Decide the recipe and its initial weights, and list the images.
+    2. Plan: every automatic choice; trial steps where a time or the memory decides.
+    3. Open the run folder, whose lock is held until the end.
+    4. Train, then write and show the result on the first process.
+    """
+    if options.print_config:
+        parent = options.parent
+        recipe = options.layers.recipe() if parent is None else further_recipe(parent, options.layers)
+        print(dump(recipe), end="")
+        return None
+    began = time.monotonic()
+    reporter = Reporter(quiet=not is_first())
+    start = find_start(options, reporter)
+
+    from vit.training.distributed.devices import device_and_world_size
+    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.planning.plan import make_plan
+    from vit.training.running.seen_before import seen_before
+
+    if not options.names_data:
+        reporter.notice("no DATA is given: digits are trained on, which come with the installation")
+    # kept until the end: the training itself meets in its store
+    rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
+    find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
+    plan = make_plan(start.recipe, start.listed)
+    if options.run is None and plan.device.type == "cpu" and (note := options.layers.note_for_cpu()):
+        reporter.notice(note)
+    if options.dry_run:
+        warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
+        show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
+        return None
+    resumed = options.run
+    if options.resume is not None and resumed is None:
+        resumed, plan = newest_for_all(plan, rendezvous, start.listed, reporter)
+    contents = read_on_first(plan.source, reporter, rendezvous)
+    if contents is not None:
+        plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
+        warn_of_seen(reporter, plan.seen_before)
+    trial = run_trials(plan, began, reporter)
+    plan = trial.plan
+
+    from vit.report.run.run_figures import write_classes
+    from vit.training.fit import TrackedRows, finish, fit
+    from vit.training.tracking.tracker import tracked
+
+    with ExitStack() as lock:
+        run = _open_for_all(plan, options.parent, resumed, contents, rendezvous, lock)
+        show_plan(reporter, plan, str(run.path), start.why)
+        if is_first():
+            warn_of_space(reporter, plan, run)
+        tracker = tracker_of(plan, run, reporter)
+        progress = TrainProgress(reporter, plan.validation_name, plan.rounds, plan.recipe.optim.best_metric)
+        listeners = [TrackedRows(tracker), progress, Estimate(plan, reporter)]
+        try:
+            with tracked(tracker):
+                fitted = fit(plan, run, listeners, resumed is not None, trial.data)
+        except (StoppedError, DisagreementError):
+            if is_first():
+                raise
+            return run  # the first process says it; a launcher that sees another code first would cut that short
+        finally:
+            progress.close()
+        if fitted.is_first_process:
+
+            def write_others() -> None:
+                write_classes(run, fitted, plan.source.class_names)
+                _draw(reporter, run, plan, fitted, tracker)
+
+            finish(run, fitted, tracker, write_others, plan.recipe.trainer.keep_state)
+            show_result(reporter, run, fitted.result)
+    return run
+
+
+def _open_for_all(
+    plan: "Plan",
+    parent: Path | None,
+    resumed: Path | None,
+    contents: "Contents | None",
+    rendezvous: "Rendezvous",
+    lock: ExitStack,
+) -> "RunDirectory":
+    """The run folder, which the first process opens for all.
+
+    Args:
+        parent: the finished run that is trained further.
+        resumed: the run that is resumed.
+        contents: content of the images; None on other processes.
+    """
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.fit import check_unchanged
+
+    def decide() -> str:
+        assert contents is not None
+        if parent is not None:
+            check_unchanged(RunDirectory(parent), plan.source, contents, may_have_moved=True)
+        return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
+
+    return RunDirectory(Path(rendezvous.decided("run", decide)))
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A training with nothing left to decide.
+
+    Attributes:
+        plan: the training.
+        data: its loaders, with the images that memory holds already; None: no trial has made them.
+    """
+
+    plan: "Plan"
+    data: "ImageDataModule | None" = None
+
+
+def run_trials(plan: "Plan", began: float, reporter: Reporter) -> TrialResult:
+    """Carry out the trials that a plan needs.
+
+    Args:
+        began: reading of `time.monotonic` at which the command began.
+
+    Raises:
+        UsageError: the time is too short.
+        ResourceError: memory is not sufficient.
+    """
+    is_searched = plan.recipe.optim.batch_size == "auto"
+    if not (plan.is_timed or is_searched):
+        return TrialResult(plan)
+
+    from vit.training.trials.largest_batch import plan_with_largest_batch
+    from vit.training.trials.trial import trials
+
+    with trials(plan) as trial:
+        if is_searched:
+            plan = plan_with_largest_batch(trial)
+            reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit")
+        if plan.is_timed:
+            plan = _timed(trial.of(plan), began, reporter)
+        return TrialResult(plan, trial.data)
+
+
+def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
+    from vit.training.trials.clock import plan_for_time
+
+    text = trial.plan.recipe.optim.time
+    reporter.notice(f"{text} for the training: trial steps and a validation are measured")
+    plan, pace = plan_for_time(trial, began)
+    ends = time.localtime(time.time() + pace.seconds(plan.total_steps, plan.rounds))
+    reporter.notice(
+        f"{text} allow {plan.total_steps:,} steps: {_short(pace.step)} a step, {_short(pace.validation)} for each "
+        f"of {plan.rounds} validations; ends at about {time.strftime('%H:%M', ends)}"
+    )
+    return plan
+
+
+def _short(seconds: float) -> str:
+    """A time in words, with two digits where it is short."""
+    return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)
+
+
+def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
+    """Draw figures and page."""
+
+    def draw() -> None:
+        from vit.report.run.run_figures import draw_run
+        from vit.report.run.run_page import write_run_report
+
+        draw_run(run, plan, fitted, tracker)
+        write_run_report(run, plan.source, fitted.result)
+
+    draw_or_notice(reporter, run, draw)

@@ -1,0 +1,289 @@
+"""The plan of a training on the terminal: data, network, start, length, device, and where results go"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.training.tracker_plan import tracker_facts
+from vit.console import Reporter, count_of, percent
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.planning.plan import Plan
+
+FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
+PHOTOGRAPH = 96  # pixels
+SHOWN_CLASSES = 6
+FEW_OF_CLASS = 10  # images in all splits
+CROSSVAL = "vit crossval, which tests every image"
+KEPT_CHECKPOINTS = 4  # the best, the last, the one before, and the one that is being written
+SCRATCH = (
+    "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
+    "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
+)
+
+FITTED_FIRST = "; a last layer for new classes is fitted first, by a linear probe"
+KEPT_STATS = "; batch norms keep their mean and variance"
+
+UNEQUAL = (
+    "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
+    "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc"
+)
+FOLLOWS_LOSS = (
+    "the validation loss counts common classes more, against the correction; --optim.best_metric balanced_acc counts "
+    "all classes equally"
+)
+FOLLOWS_BCE = (
+    "the validation loss is binary cross-entropy, which the asymmetric loss does not minimize; --optim.best_metric map "
+    "follows the mean average precision"
+)
+LOSSES = {"bce": "binary cross-entropy of each label", "asymmetric": "asymmetric loss of each label"}
+SAMPLINGS = {"balanced": "equally often", "sqrt": "by the square root of their size"}
+
+
+def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None:
+    """Show what a training will do.
+
+    Args:
+        run: the run folder, or why there is none.
+        why: reason for initial weights that the user has not chosen.
+    """
+    reporter.line(f"Training {plan.spec.name} on {plan.source.name}")
+    reporter.facts(
+        [
+            ("data", _data(plan)),
+            *(("note", note) for note in plan.source.notes),
+            *([("note", SCRATCH)] if _is_hopeful(plan) else []),
+            *_classes(plan),
+            ("network", network_words(plan)),
+            *start_facts(plan, why),
+            *_teacher(plan),
+            ("augment", augment_words(plan)),
+            ("batch", batch_words(plan)),
+            *length_facts(plan),
+            ("device", f"{plan.device.type}, {plan.precision}"),
+            ("run", run),
+            *tracker_facts(plan.recipe, run),
+        ]
+    )
+
+
+def network_words(plan: "Plan") -> str:
+    """Size and cost of the network."""
+    cost = plan.cost
+    flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
+    words = f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
+    window = plan.preprocess.window
+    if plan.preprocess.channels != 3:
+        words += f", {plan.preprocess.channels} channel{'s' * (plan.preprocess.channels > 1)}"
+    if window is None:
+        return words
+    pairs = [f"from {low:,g} to {high:,g}" for low, high in zip(window[::2], window[1::2], strict=True)]
+    return f"{words}; {'gray ' * (len(pairs) == 1)}values {', '.join(pairs)}"
+
+
+def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None:
+    """Warn if the checkpoints will not fit on the disk."""
+    needed, free = KEPT_CHECKPOINTS * plan.checkpoint_bytes, shutil.disk_usage(run.path).free
+    if needed > free:
+        reporter.notice(
+            f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
+        )
+
+
+def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
+    """Warn of validation and test images that the network knows already, with the sentences of `seen_before`."""
+    for sentence in sentences:
+        reporter.notice(f"WARNING: {sentence}")
+
+
+def _data(plan: "Plan") -> str:
+    names = plan.source.class_names
+    images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
+    shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
+    return f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"
+
+
+def _labels(plan: "Plan") -> list[tuple[str, str]]:
+    """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
+    from vit.tasks.multi_label_loss import frequencies_of
+
+    optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
+    known, frequencies = rows >= 0, frequencies_of(rows)
+    unknown = f"; {(~known).sum():,} of {known.size:,} cells are unknown" if not known.all() else ""
+    rarest, commonest = int(frequencies.argmin()), int(frequencies.argmax())
+    names = plan.source.class_names
+    words = (
+        f"{(rows == 1).sum() / len(rows):.2f} for each training image, from {names[rarest]} "
+        f"({percent(frequencies[rarest])}) to {names[commonest]} ({percent(frequencies[commonest])}){unknown}"
+    )
+    facts = [("labels", words), ("loss", f"{LOSSES[optim.multilabel_loss]}; {_best(optim.best_metric)}")]
+    if optim.multilabel_loss == "asymmetric" and optim.best_metric == "loss":
+        facts.append(("note", FOLLOWS_BCE))
+    return facts
+
+
+def _classes(plan: "Plan") -> list[tuple[str, str]]:
+    """What training does about unequal classes, or what to try where they differ much."""
+    if not plan.source.task.is_exclusive:
+        return _labels(plan)
+
+    from vit.training.class_balance import RARE
+
+    balance, metric = plan.class_balance, plan.recipe.optim.best_metric
+    rarest, commonest = balance.extremes
+    fewest, most = int(balance.counts[rarest]), int(balance.counts[commonest])
+    if balance.is_corrected:
+        facts = [("classes", "; ".join(_corrections(plan)))]
+        return [*facts, *_few(plan)] if metric != "loss" else [*facts, ("note", FOLLOWS_LOSS), *_few(plan)]
+    facts = [] if metric == "loss" else [("classes", _best(metric))]
+    facts += _few(plan)
+    if fewest < RARE * most:
+        names = balance.class_names
+        uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
+        facts.append(("note", uneven))
+    return facts
+
+
+def _few(plan: "Plan") -> list[tuple[str, str]]:
+    """A warning where classes have so few images in all that nothing reliable follows for them."""
+    import numpy as np
+
+    names, splits = plan.source.class_names, plan.source.splits.values()
+    labels = np.concatenate([samples.labels for samples in splits])
+    counts = np.bincount(labels[labels >= 0], minlength=len(names))
+    few = [number for number, count in enumerate(counts) if count < FEW_OF_CLASS]
+    if not few:
+        return []
+    some = ", ".join(f"{names[number]} {counts[number]}" for number in few[:SHOWN_CLASSES]) + ", ..." * (
+        len(few) > SHOWN_CLASSES
+    )
+    what = f"{len(few):,} of {count_of(len(names), 'class', 'classes')} have fewer than {FEW_OF_CLASS} images in all"
+    return [("WARNING", f"{what} ({some}): what is measured of them says little; add images, or see {CROSSVAL}")]
+
+
+def _corrections(plan: "Plan") -> list[str]:
+    balance, optim = plan.class_balance, plan.recipe.optim
+    words = []
+    if balance.sampling != "natural":
+        words.append(f"drawn {SAMPLINGS[balance.sampling]}")
+    if balance.weights is not None:
+        weights = balance.weights[balance.counts > 0]
+        kind = optim.class_weights if isinstance(optim.class_weights, str) else "given"
+        words.append(f"weights {weights.min():.3g} to {weights.max():.3g} in the loss ({kind})")
+    if balance.logit_adjustment:
+        words.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
+    return [*words, _best(optim.best_metric)]
+
+
+def _best(metric: str) -> str:
+    from vit.checkpoints.result import rule_words
+
+    return f"best.ckpt has the {rule_words(metric)}"
+
+
+def _is_hopeful(plan: "Plan") -> bool:
+    """Whether a ViT learns from few photographs, and from random weights."""
+    from vit.models.catalog import entry
+    from vit.models.vision_transformer import VisionTransformer
+
+    is_vit = entry(plan.spec.name).network is VisionTransformer
+    few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
+    return is_vit and few and plan.recipe.model.init_from is None
+
+
+def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
+    """The initial weights, unless they are random as the user wants."""
+    weights = plan.recipe.model.init_from
+    if weights is not None:
+        from vit.training.distributed.batch_norm import has_batch_norm
+        from vit.training.network.backbone import last_layer
+        from vit.training.network.head_start import fits_head
+
+        model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
+        is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
+        keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
+        said = FITTED_FIRST * is_fitted + KEPT_STATS * keeps
+        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said), *_unfinished(Path(weights))]
+    return [("start", f"random weights: {why}")] if why else []
+
+
+def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
+    """A note where the training of a teacher, or of the weights to start from, is not finished."""
+    from vit.checkpoints.run import check_finished, unfinished_words
+
+    lacks = check_finished(model, True, of_file)
+    return [("note", f"{model}: {unfinished_words(lacks)}")] if lacks else []
+
+
+def _teacher(plan: "Plan") -> list[tuple[str, str]]:
+    """Who teaches, how well it knows its own validation images, what it gives, and what it costs."""
+    teacher, config = plan.teacher, plan.recipe.distill
+    if teacher is None or config.weight is None:
+        return []
+    cost, accuracy = teacher.cost, teacher.accuracy
+    right = "" if accuracy is None else f", {percent(accuracy)} of its own validation images right"
+    gives = f"probabilities at temperature {config.temperature:g}" if config.kind == "soft" else "most probable class"
+    head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
+    passes = (
+        "each image is computed once"
+        if plan.teacher_remembers
+        else f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
+    )
+    return [
+        ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
+        *_unfinished(teacher.path, teacher.description.unfinished),
+        ("teaches", f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"),
+    ]
+
+
+def augment_words(plan: "Plan") -> str:
+    """The augmentations that change an image, and whether the preset's RandAugment is left out."""
+    from vit.data.pixels.augment import preset
+
+    augment = plan.augment
+    unchanged = vars(type(augment)()) | {"magnitude": augment.magnitude}
+    changing = [f"{key} {value:g}" for key, value in vars(augment).items() if value != unchanged[key]]
+    if augment.randaugment:
+        changing.append(f"magnitude {augment.magnitude}")
+    is_of_preset = preset(plan.recipe.augment.name, plan.preprocess.image_size, mirrored=False).randaugment > 0
+    is_left_out = is_of_preset and plan.preprocess.channels not in (1, 3)
+    left_out = " (RandAugment needs gray or RGB images)" * is_left_out
+    return (", ".join(changing) or "none") + left_out
+
+
+def batch_words(plan: "Plan") -> str:
+    """The images of a step, and how they are divided."""
+    parts = plan.recipe.optim.accumulate
+    micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
+    processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
+    return f"{count_of(plan.batch_size, 'image')}{micro_batches}{processes}"
+
+
+def length_facts(plan: "Plan") -> list[tuple[str, str]]:
+    """Optimizer and number of steps; or the penalties of a linear probe."""
+    optim = plan.recipe.optim
+    if plan.recipe.model.freeze == "backbone":
+        how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
+        return [("training", how)]
+    epochs = plan.total_steps / plan.steps_per_epoch
+
+    from vit.training.optim import LEVELS
+
+    lowest = (
+        f", down to {optim.lr * optim.layer_decay**LEVELS:.2g} in the lowest layer" if optim.layer_decay < 1 else ""
+    )
+    steps = (
+        f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
+        f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
+    )
+    if optim.steps is not None and plan.total_steps != optim.steps:
+        steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
+    if plan.is_timed:
+        steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
+    return [
+        *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
+        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
+        ("steps", steps),
+    ]

@@ -1,0 +1,1 @@
+"""What is wrong or alike in a data set: unreadable files, copies, near-duplicates, leakage."""

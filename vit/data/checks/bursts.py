@@ -1,0 +1,248 @@
+"""Images that are nearly the same, such as a burst of a camera or frames of a video: no split divides them
+
+A network that has trained on one image of a burst knows the others. Test images beside training images of their burst
+give an accuracy that new images do not reach, and count in intervals as if each were new.
+
+Images with equal contents are found by their bytes. Nearly equal ones are found as `vit data check` finds them, with a
+stricter limit for chance. Each file is read once, and its content hash is kept. A JPEG is decoded at an eighth or more
+of its size, for a quarter of the time. Images below MIN_SIDE have too little detail, and are only compared by their
+bytes. So are images of shards and tables, because a training would decode all of them before its first step.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.atomic_files import write_json
+from vit.data.core.groups import UNDO
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.samples import Labels, Samples, Source
+
+MIN_SIDE = 32  # pixels of the shorter side
+WHOLE_CLASS = 10  # images: a cluster with as many and with half of a class is one look of the class, not a burst
+_CHANCE = 1.0  # expected number of pairs of the whole data set that are as close by chance
+_CACHED_FROM = 2000  # images: less take no time
+_PER_TASK = 32  # images that a thread takes at a time
+_found: dict[str, list[list[int]]] = {}  # clusters by `_key`: a plan is made several times
+
+Progress = Callable[[int, int], None]
+
+
+def with_bursts(source: Source, progress: Progress | None = None) -> Source:
+    """The source, whose images with equal contents, or nearly equal ones, are one group. Other images stand alone.
+
+    Groups that the images have are kept whole, and are joined where they share a file.
+
+    Args:
+        source: the images.
+        progress: called with the number of compared images and of all images, where these are not known yet.
+    """
+    clusters = clusters_of(source, progress)
+    if clusters is None:
+        return source  # a fold refuses it
+    samples, notes = list(source.splits.values()), list(source.notes)
+    if samples[0].groups is None:
+        clusters, dissolved = _without_classes(clusters, [label for one in samples for label in _label_keys(one)])
+        if dissolved:
+            notes.append(
+                f"WARNING: {dissolved:,} images look nearly the same and are half of their class or more, so that they "
+                "are not kept together; if they are of one video, give data.groups, or accuracies will be too high"
+            )
+    if not clusters:
+        return replace(source, notes=notes)
+    names = [name for one in samples for name in (one.paths if one.groups is None else one.groups)]
+    if samples[0].groups is None and len(samples) > 1:
+        names = [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
+    joined = _joined(names, clusters)
+    ends = np.cumsum([0, *map(len, samples)])
+    splits = {
+        split: replace(one, groups=tuple(joined[start:stop]))
+        for (split, one), start, stop in zip(source.splits.items(), ends, ends[1:], strict=False)
+    }
+    count, several = sum(map(len, clusters)), "burst" if len(clusters) == 1 else "bursts"
+    if samples[0].groups is None:
+        notes.append(f"{count:,} images in {len(clusters):,} {several} of near-duplicates are kept together; {UNDO}")
+    else:
+        notes.append(f"groups that share {count:,} images with equal contents are kept together; {UNDO}")
+    return replace(source, splits=splits, notes=notes)
+
+
+def clusters_of(
+    source: Source, progress: Progress | None = None, known: list[list[int]] | None = None
+) -> list[list[int]] | None:
+    """Places, in one list of all images, of those that belong together; None where only some splits have groups.
+
+    Args:
+        source: the images.
+        progress: as for `with_bursts`.
+        known: what another process has found for these images; from now on it is what a search here finds.
+    """
+    samples = list(source.splits.values())
+    has_groups = {one.groups is not None for one in samples if len(one)}
+    if len(has_groups) != 1:
+        return None
+    is_near, number = not has_groups.pop(), sum(map(len, samples))
+    key = _key(samples, is_near)
+    if known is not None and max(map(max, known), default=-1) < number:
+        _found[key] = known
+    if key not in _found:
+        folder = _kept_in(samples) if number >= _CACHED_FROM else None
+        file = None if folder is None else folder / f"{key}.json"
+        kept = None if file is None else _kept(file, number)
+        _found[key] = kept if kept is not None else _search(source, is_near, progress)
+        if file is not None and kept is None:
+            with suppress(OSError):  # a full or read-only disk: the next training searches again
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(file, {"clusters": _found[key]})
+    return _found[key]
+
+
+def _kept_in(samples: Sequence[Samples]) -> Path | None:
+    """The folder that keeps clusters of files; None for images that are not files, or where nothing is kept."""
+    from vit.data.checks.contents import hash_folder  # imports torch
+
+    return hash_folder() if all(one.reader is None for one in samples) else None
+
+
+def _label_keys(samples: Samples) -> list[object]:
+    return [row.tobytes() for row in samples.labels]
+
+
+def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> tuple[list[list[int]], int]:
+    """The clusters without those that hold a whole class or half of it, and the number of images of these.
+
+    White bottles before one background are as close as frames of a video. Thumbnails do not tell them apart.
+    """
+    sizes: dict[object, int] = {}
+    for label in labels:
+        sizes[label] = sizes.get(label, 0) + 1
+    kept = []
+    for cluster in clusters:
+        own = [labels[place] for place in cluster]
+        if not any(own.count(label) >= max(WHOLE_CLASS, sizes[label] / 2) for label in set(own)):
+            kept.append(cluster)
+    return kept, sum(map(len, clusters)) - sum(map(len, kept))
+
+
+def _joined(names: Sequence[str], clusters: Sequence[Sequence[int]]) -> list[str]:
+    """(n,) the name of each image's group, where images of a cluster share the first of their names."""
+    from scipy.cluster.hierarchy import DisjointSet
+
+    joined = DisjointSet({names[place] for cluster in clusters for place in cluster})
+    for cluster in clusters:
+        for place in cluster[1:]:
+            joined.merge(names[cluster[0]], names[place])
+    first = {name: min(subset) for subset in joined.subsets() for name in subset}
+    return [first.get(name, name) for name in names]
+
+
+def _kept(file: Path, number: int) -> list[list[int]] | None:
+    """The clusters of an earlier search; None: there is none, or the file is damaged."""
+    try:
+        clusters = json.loads(file.read_text(encoding="utf-8"))["clusters"]
+        places = [place for cluster in clusters for place in cluster]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    is_sound = all(type(place) is int and 0 <= place < number for place in places)
+    return clusters if is_sound and len(places) == len(set(places)) and all(clusters) else None
+
+
+def _key(samples: Sequence[Samples], is_near: bool) -> str:
+    """A text that changes with the images: their paths, sizes and times, or their pixels."""
+    digest = hashlib.blake2b(f"1 {is_near} {_CHANCE} {[len(one) for one in samples]}".encode(), digest_size=16)
+    for one in samples:
+        for place, path in enumerate(one.paths):
+            digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+            if one.arrays is not None:
+                digest.update(np.ascontiguousarray(one.arrays[place]).data)
+            elif one.reader is None:
+                with suppress(OSError):  # `_search` leaves it alone
+                    status = os.stat(one.file(place))
+                    digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
+            else:
+                digest.update(one.known_hash(place).encode())
+    return digest.hexdigest()
+
+
+def _search(source: Source, is_near: bool, progress: Progress | None) -> list[list[int]]:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    from vit.data.checks.contents import read_contents
+
+    samples = list(source.splits.values())
+    pairs: list[npt.NDArray[np.int64]] = [np.empty((0, 2), dtype=np.int64)]
+    if is_near:
+        pairs.append(_near_pairs(samples, progress))
+    hashes = read_contents(source, None if is_near else progress).hashes
+    contents = [content for split in source.splits for content in hashes[split]]
+    first: dict[str, int] = {}
+    for place, content in enumerate(contents):
+        if content and first.setdefault(content, place) != place:
+            pairs.append(np.array([[first[content], place]]))
+    links = np.concatenate(pairs)
+    _, component = connected_components(
+        coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(contents), len(contents))),
+        directed=False,
+    )
+    members = np.flatnonzero(np.bincount(component, minlength=1)[component] > 1)
+    members = members[np.argsort(component[members], kind="stable")]
+    ends = np.flatnonzero(np.diff(component[members])) + 1
+    return sorted(sorted(part.tolist()) for part in np.split(members, ends) if len(part))
+
+
+def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.NDArray[np.int64]:
+    """(m, 2) pairs of images that are nearly the same. The content hashes of files are kept."""
+    from vit.data.checks.contents import KnownHashes
+    from vit.data.checks.duplicates import alike_pairs
+    from vit.data.checks.image_hashes import Squares, hash_squares, small_square
+    from vit.data.loading.threads import decode_threads
+
+    number, done, start = sum(map(len, samples)), 0, 0
+    places: list[Labels] = []
+    hashes, thumbnails = [np.empty(0, dtype=np.uint64)], [np.empty((0, 768), dtype=np.uint8)]
+
+    def square_of(one: Samples, place: int, known: KnownHashes | None) -> Squares | None:
+        try:
+            data = b"" if known is None else known.encoded(one, place)
+        except ImageError:
+            return None
+        return small_square(one, place, data, MIN_SIDE)
+
+    def hashed(task: tuple[Samples, range, KnownHashes | None]) -> tuple[list[int], npt.NDArray[np.uint64], Any]:
+        one, part, known = task
+        squares = {place: square for place in part if (square := square_of(one, place, known)) is not None}
+        if not squares:
+            return [], hashes[0], thumbnails[0]
+        return list(squares), *hash_squares(np.stack(list(squares.values())))
+
+    with decode_threads() as parallel:
+        for one in samples:
+            if one.reader is None:
+                known = None if one.root is None else KnownHashes(one.root)
+                parts = [range(first, min(first + _PER_TASK, len(one))) for first in range(0, len(one), _PER_TASK)]
+                found = parallel(hashed, [(one, part, known) for part in parts])
+                for part, (own, some, pictures) in zip(parts, found, strict=True):
+                    places.append(np.asarray(own, dtype=np.int64) + start)
+                    hashes.append(some)
+                    thumbnails.append(pictures)
+                    done += len(part)
+                    if progress is not None:
+                        progress(done, number)
+                    if known is not None:
+                        known.save_now_and_then()
+                if known is not None:
+                    known.save()
+            start += len(one)
+    if not places:
+        return np.empty((0, 2), dtype=np.int64)
+    pairs = alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)
+    return np.concatenate(places)[pairs]

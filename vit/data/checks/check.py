@@ -1,0 +1,271 @@
+"""Findings about a data set: broken files, odd pictures, pairs of equal pictures, uneven classes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.csv_files import describe_escapes
+from vit.data.checks.duplicates import Match, exact_matches, near_matches
+from vit.data.checks.scan import ImageList, ScannedImages, scan_images
+from vit.data.core.groups import leaks
+from vit.data.core.samples import Labels, Source
+from vit.data.pixels.preprocess import COLORS
+from vit.tasks.task import Task
+
+Severity = Literal["error", "warning"]
+
+TINY_SIDE = 16  # pixels of the shorter side
+ODD_ASPECT = 10  # longer side divided by shorter side
+LARGE_PIXELS = 25_000_000
+ONE_COLOR_SPREAD = 2  # gray levels: JPEG changes one color by so much
+RARE = 5  # images of a class in a split
+IMBALANCE = 10  # images of the largest class, divided by those of the smallest
+
+KINDS = (  # in the order of a report
+    "unreadable",
+    "same_image_across_splits",
+    "group_across_splits",
+    "label_conflict",
+    "near_duplicate_across_splits",
+    "near_label_conflict",
+    "duplicate",
+    "near_duplicate",
+    "wrong_extension",
+    "tiny",
+    "odd_shape",
+    "one_color",
+    "very_large",
+    "channels",
+    "more_than_8_bits",
+    "empty_class",
+    "rare_class",
+    "imbalance",
+    "note",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty.
+
+    Attributes:
+        severity: "error" where a result becomes wrong, "warning" where it may suffer.
+        kind: one of KINDS.
+        split, label, path: split, class name and path of the image.
+        other_split, other_label, other_path: the same of the second image of a pair.
+        detail: facts about the problem.
+        suggestion: how to fix the problem.
+    """
+
+    severity: Severity
+    kind: str
+    split: str = ""
+    label: str = ""
+    path: str = ""
+    other_split: str = ""
+    other_label: str = ""
+    other_path: str = ""
+    detail: str = ""
+    suggestion: str = ""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sides of the readable images of a split.
+
+    Attributes:
+        readable: number of readable images; where it is 0, all other fields are 0.
+        median_height, median_width: medians in pixels.
+        smallest, largest: shortest and longest side of any image, in pixels.
+    """
+
+    readable: int
+    median_height: int
+    median_width: int
+    smallest: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The findings and the statistics of a data set.
+
+    Attributes:
+        findings: all problems, errors first, then in the order of KINDS.
+        counts: {split: number of listed images of each class, or with each label}.
+        num_images: {split: number of listed images}.
+        sizes: {split: sides of its images}.
+    """
+
+    findings: list[Finding]
+    counts: dict[str, Labels]
+    num_images: dict[str, int]
+    sizes: dict[str, Sizes]
+
+    @property
+    def errors(self) -> int:
+        """Number of findings that are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+
+def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
+    """Decode every image of every split, and find what harms a classifier or its test.
+
+    Args:
+        source: the data set; `open_source` with allow_empty also lists classes without images.
+        progress: called with the number of finished images and the number of all images.
+    """
+    images = ImageList(source)
+    scanned = scan_images(images, progress)
+    counts = {split: source.splits[split].class_counts(len(source.class_names)) for split in images.splits}
+    findings = [
+        *_image_findings(images, scanned),
+        *_pixel_findings(images, scanned),
+        *_pair_findings(images, scanned, source.task),
+        *_group_findings(source),
+        *_class_findings(source.class_names, counts, source.task),
+        *_notes(source),
+    ]
+    findings.sort(key=lambda finding: (finding.severity, KINDS.index(finding.kind)))
+    sizes = {
+        split: _sizes(scanned.sides[(images.split_numbers == number) & scanned.readable])
+        for number, split in enumerate(images.splits)
+    }
+    num_images = {split: len(source.splits[split]) for split in images.splits}
+    return CheckResult(findings, counts, num_images, sizes)
+
+
+def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    def found(image: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
+        split, label, path = images.describe(image)
+        return Finding(severity, kind, split, label, path, detail=detail, suggestion=suggestion)
+
+    for image, reason in scanned.reasons.items():
+        yield found(image, "unreadable", reason, "get the image again, or move the file elsewhere", "error")
+    for image, file_format in scanned.formats.items():
+        yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
+    for kind, chosen, suggestion in (
+        ("tiny", _tiny(scanned), "remove it, or get a larger one"),
+        ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), "crop it: only its center is used"),
+        ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
+        ("very_large", scanned.sides.prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
+    ):
+        for image in np.flatnonzero(chosen & scanned.readable).tolist():
+            height, width = scanned.sides[image].tolist()
+            yield found(image, kind, f"{width}x{height} pixels", suggestion)
+
+
+def _pixel_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    """Images whose pixels are unlike those of most: other channels, or more than 8 bits beside 8."""
+    readable = scanned.readable
+    if not readable.any():
+        return
+    counts = np.bincount(scanned.channels[readable])
+    usual = int(counts.argmax())
+    for image in np.flatnonzero(readable & (scanned.channels != usual)).tolist():
+        split, label, path = images.describe(image)
+        detail = f"{scanned.channels[image]} channels; most images have {usual}"
+        yield Finding("warning", "channels", split, label, path, detail=detail, suggestion="convert or remove it")
+    if usual != COLORS:
+        detail = f"{counts[usual]:,} images have {usual} channels"
+        yield Finding(
+            "warning", "channels", detail=detail, suggestion=f"train with --model.preprocess.channels {usual}"
+        )
+    deep = readable & scanned.deep
+    if not deep.any():
+        return
+    if deep.sum() == readable.sum():
+        detail, suggestion = f"all {deep.sum():,} images", "nothing: a training measures the range of their values"
+    else:
+        detail = f"{deep.sum():,} of {readable.sum():,} images, such as {images.path(int(np.flatnonzero(deep)[0]))}"
+        suggestion = "bring all images to one depth: a window changes the deep ones alone"
+    yield Finding("warning", "more_than_8_bits", detail=detail, suggestion=suggestion)
+
+
+def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:
+    """Images with a side below TINY_SIDE; none if most images have such a side, as scans of digits do."""
+    tiny: npt.NDArray[np.bool_] = (scanned.sides.min(1) < TINY_SIDE) & scanned.readable
+    return tiny if 2 * tiny.sum() < scanned.readable.sum() else np.zeros_like(tiny)
+
+
+def _pair_findings(images: ImageList, scanned: ScannedImages, task: Task) -> Iterator[Finding]:
+    groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
+    for match in exact_matches(groups, splits, labels, images.differ):
+        yield _pair_finding(images, match, True, task)
+    hashes, thumbnails = scanned.perceptual_hashes, scanned.thumbnails
+    for match in near_matches(groups, splits, labels, hashes, thumbnails, images.differ):
+        yield _pair_finding(images, match, False, task)
+
+
+_CHOOSES = "the validation images choose the checkpoint, which the test measures"
+
+
+def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> Finding:
+    one, other = images.describe(match.image), images.describe(match.other)
+    severity: Severity = "warning"
+    if match.relation == "across":
+        kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
+        in_train = other[0] == "train"
+        severity = "error" if exact and in_train else "warning"
+        why = "a test image must not be a training image"
+        suggestion = f"remove one of the two: {why if in_train else _CHOOSES}"
+    elif match.relation == "conflict":
+        kind = "label_conflict" if exact else "near_label_conflict"
+        severity = "error" if exact else "warning"
+        right = task.kind if task.is_exclusive else task.kinds
+        suggestion = f"look at both, keep the right {right}, remove the other image"
+    else:
+        kind = "duplicate" if exact else "near_duplicate"
+        suggestion = "remove one of the two"
+        if len(images.splits) == 1:
+            suggestion += ": a random split may put one into train and the other into test"
+    near = f"nearly the same (correlation of 16x16 thumbnails {1 - match.difference:.4f})"
+    return Finding(severity, kind, *one, *other, "the same pixels" if exact else near, suggestion)
+
+
+def _group_findings(source: Source) -> Iterator[Finding]:
+    for split, other, names in leaks(source):
+        severity: Severity = "error" if split == "train" else "warning"
+        suggestion = "move all images of a group into one split, or leave the splits to vit"
+        for name in names:
+            detail = f"group {name!r} has images in both"
+            yield Finding(
+                severity, "group_across_splits", split, other_split=other, detail=detail, suggestion=suggestion
+            )
+
+
+def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], task: Task) -> Iterator[Finding]:
+    for split, per_class in counts.items():
+        for name, count in zip(class_names, per_class.tolist(), strict=True):
+            if count == 0:
+                yield Finding("warning", "empty_class", split, name, detail="no image", suggestion="add images")
+            elif count < RARE:
+                detail = f"{count} image{'s' * (count > 1)}"
+                yield Finding("warning", "rare_class", split, name, detail=detail, suggestion="add images")
+    train = counts["train"]
+    most, least = int(train.argmax()), int(np.where(train > 0, train, train.max()).argmin())
+    ratio = train[most] / train[least]
+    if ratio >= IMBALANCE:
+        detail = (
+            f"{train[most]:,} images of {class_names[most]}, {train[least]:,} of {class_names[least]}: {ratio:.1f} to 1"
+        )
+        suggestion = f"add images {task.of} the rare {task.kinds}, and judge by {task.balanced_by}"
+        yield Finding("warning", "imbalance", "train", detail=detail, suggestion=suggestion)
+
+
+def _notes(source: Source) -> Iterator[Finding]:
+    missing_classes = tuple(f"{split} has no image " for split in source.splits)  # `_class_findings` has them
+    escapes = describe_escapes(source.class_names)  # of our tables, and no fault of the images
+    for note in source.notes:
+        if note != escapes and not note.startswith(missing_classes):
+            yield Finding("warning", "note", detail=note, suggestion="make sure that nothing is missing")
+
+
+def _sizes(sides: npt.NDArray[np.int32]) -> Sizes:
+    if len(sides) == 0:
+        return Sizes(0, 0, 0, 0, 0)
+    height, width = np.median(sides, axis=0)
+    return Sizes(len(sides), int(height), int(width), int(sides.min()), int(sides.max()))

@@ -1,0 +1,279 @@
+"""Content hashes of all images of a source, and which files are not images; no pixel is decoded.
+
+The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
+another format or size has another hash; `vit data check` finds such pairs.
+
+Hashes of files are kept in the cache folder, so that the next command reads only files that have changed. Beside them
+stand the near-duplicates of a data set (see `bursts`).
+
+VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME counts); "off" keeps nothing
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.atomic_files import atomic_write
+from vit.data.core.formats import FORMATS
+from vit.data.core.image_bytes import HASH_BYTES, ImageError, content_hash
+from vit.data.core.image_header import MAX_ASPECT, MAX_PIXELS
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.threads import decode_threads
+from vit.data.pixels.decode import check_header
+from vit.data.registry import has_extra
+from vit.data.splits.split import SPLITS
+from vit.layout import cache_folder
+
+_PER_TASK = 32  # images that a thread takes at a time
+_SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surely has another time, on any file system
+_SAVE_SECONDS = 60.0  # between two saves of hashes: a reading that is killed goes on there
+_MAX_FOLDER = 512 * 2**20  # bytes of all hashes that are kept: 16 million images
+
+ReadImage = tuple[str, str]  # content hash, and the reason why a file is not an image: one of the two is empty
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Content hashes of the images of a source.
+
+    Attributes:
+        hashes: {split: a content hash of each image}; "" for unreadable images.
+        unreadable: {split: {index: reason}} for files without the header of an image within the limits.
+    """
+
+    hashes: dict[str, list[str]]
+    unreadable: dict[str, dict[int, str]]
+
+    def by_path(self, source: Source) -> dict[str, str]:
+        """{path: content hash} of all images. `source` is the one that was read."""
+        return {
+            path: found
+            for split, hashes in self.hashes.items()
+            for path, found in zip(source.splits[split].paths, hashes, strict=True)
+        }
+
+    def split_hashes(self, source: Source) -> dict[str, str]:
+        """{split: hash of its names, labels, contents, and groups, where images have some}. `source` is as it was read.
+
+        Groups decide intervals and tests. So a study whose images get other groups is another study.
+        """
+        found = {}
+        for split, hashes in self.hashes.items():
+            samples = source.splits[split]
+            groups = [] if samples.groups is None else ["\0".join(samples.groups).encode("utf-8", "surrogateescape")]
+            found[split] = content_hash(samples.fingerprint().encode(), *map(str.encode, hashes), *groups)
+        return found
+
+
+def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:
+    """The contents of images that were read before, possibly in other splits; None if a path was not.
+
+    Args:
+        source: the images.
+        hashes: {path: content hash}, as `Contents.by_path` gives them.
+    """
+    if any(path not in hashes for samples in source.splits.values() for path in samples.paths):
+        return None
+    known = {split: [hashes[path] for path in samples.paths] for split, samples in source.splits.items()}
+    return Contents(known, {split: {} for split in known})
+
+
+def read_contents(
+    source: Source, progress: Callable[[int, int], None] | None = None, splits: Collection[str] = SPLITS
+) -> Contents:
+    """Read every image of some splits once, on all cores. Files that were read before, and are unchanged, are not read.
+
+    Args:
+        source: the images.
+        progress: called with the number of finished images and the number of all images.
+        splits: splits to read, where the source has them.
+    """
+    chosen = list(_parts(source, splits))
+    total, results = sum(len(part) for _, part in chosen), list[ReadImage]()
+    with decode_threads() as parallel:
+        for split in filter(source.splits.__contains__, SPLITS):
+            samples, parts = source.splits[split], [part for name, part in chosen if name == split]
+            known = KnownHashes(samples.root) if samples.root is not None and samples.reader is None else None
+            for images in parallel(_reader(samples, known), parts):
+                results += images
+                if progress is not None:
+                    progress(len(results), total)
+                if known is not None:
+                    known.save_now_and_then()
+            if known is not None:
+                known.save()
+    names = [split for split in SPLITS if split in splits and split in source.splits]
+    hashes: dict[str, list[str]] = {split: [] for split in names}
+    unreadable: dict[str, dict[int, str]] = {split: {} for split in names}
+    read = iter(results)
+    for split, part in chosen:
+        for index, (found, why) in zip(part, read, strict=False):
+            hashes[split].append(found)
+            if why:
+                unreadable[split][index] = why
+    return Contents(hashes, unreadable)
+
+
+def _parts(source: Source, splits: Collection[str]) -> Iterator[tuple[str, range]]:
+    """(split, indices of some images) until all images are named."""
+    for split in SPLITS:
+        if split in splits and split in source.splits:
+            number = len(source.splits[split])
+            yield from ((split, range(first, min(first + _PER_TASK, number))) for first in range(0, number, _PER_TASK))
+
+
+def _reader(samples: Samples, kept: "KnownHashes | None") -> Callable[[range], list[ReadImage]]:
+    """A function from indices to what is read of these images."""
+
+    def read(part: range) -> list[ReadImage]:
+        if samples.arrays is not None:
+            return [(pixels_hash(samples.arrays[index]), "") for index in part]
+        if kept is not None:
+            return [kept.read(samples, index) for index in part]
+        known = {index: samples.known_hash(index) for index in part}
+        samples.prepare([index for index, found in known.items() if not found])
+        return [(found, "") if found else _encoded(samples, index) for index, found in known.items()]
+
+    return read
+
+
+class KnownHashes:
+    """Content hashes of the files of a folder, in the cache folder, by path, size, inode and both times of a change.
+
+    A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
+    of its status (ctime) shows what copies with an old time of modification. Files are
+    removed, the oldest first, where all together are too large.
+
+    Args:
+        root: the folder of the images.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._folder = hash_folder()
+        # what is an image depends on the limits
+        self._base = os.fsencode(root.resolve())
+        limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
+        self._name = content_hash(self._base, limits)
+        self._new: list[bytes] = []
+        self._saved_at = time.monotonic()
+        self._rows = self._sorted(self._load(self._name))
+
+    def read(self, samples: Samples, index: int) -> ReadImage:
+        """The content hash of a file as it was read before, or is read now."""
+        if kept := self._kept(self._key(samples, index)):
+            return kept, ""
+        try:
+            return content_hash(self.encoded(samples, index)), ""
+        except ImageError as error:
+            return "", error.reason
+
+    def encoded(self, samples: Samples, index: int) -> bytes:
+        """The bytes of a file. Their hash is kept. ImageError where they are not an image within the limits."""
+        before = self._key(samples, index)
+        data = samples.encoded(index)
+        if self._kept(before):  # its header was checked then
+            return data
+        check_header(data, samples.name(index))
+        if before is not None and before[1] and self._key(samples, index) == before:
+            self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
+        return data
+
+    def _kept(self, key: tuple[bytes, bool] | None) -> str:
+        """The content hash of a file that was read before; "" where it was not."""
+        if key is None or not len(self._rows):
+            return ""
+        place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(key[0][:8], "little")))
+        is_known = place < len(self._rows) and self._rows[place, :2].tobytes() == key[0]
+        return self._rows[place, 2:].tobytes().hex() if is_known else ""
+
+    def save_now_and_then(self) -> None:
+        """Save what is new, once a minute."""
+        if time.monotonic() - self._saved_at > _SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Keep what is new. A cache that cannot be written keeps nothing."""
+        self._saved_at = time.monotonic()
+        if self._folder is None or not self._new:
+            return
+        new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            old = self._load(self._name)
+            with atomic_write(self._folder / self._name) as partial:
+                self._sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
+            self._make_room(self._name)
+            self._new.clear()
+
+    def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
+        """(key of a file as it is now, whether it has not changed for some time); None without a file."""
+        path = samples.paths[index]
+        try:
+            status = os.stat(samples.file(index))
+        except (OSError, ValueError):
+            return None
+        facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        changed = max(status.st_mtime, status.st_ctime)
+        key = content_hash(self._base, b"\0", path.encode("utf-8", "surrogateescape"), repr(facts).encode())
+        return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
+
+    def _load(self, name: str) -> npt.NDArray[np.uint64]:
+        """The rows of a file: two numbers of the key, two of the content hash."""
+        with suppress(OSError):
+            path = None if self._folder is None else self._folder / name
+            if path is not None and path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
+                rows: npt.NDArray[np.uint64] = np.fromfile(path, dtype="<u8").reshape(-1, 4)
+                os.utime(path)
+                return rows
+        return np.empty((0, 4), dtype=np.uint64)
+
+    @staticmethod
+    def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        return rows[np.unique(rows[:, 0], return_index=True)[1]]
+
+    def _make_room(self, own: str) -> None:
+        assert self._folder is not None
+        files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("[!.]*"))
+        excess = sum(size for _, size, _ in files) - _MAX_FOLDER
+        for _, size, path in files:
+            if excess > 0 and path.name != own:
+                path.unlink(missing_ok=True)
+                excess -= size
+
+
+def hash_folder() -> Path | None:
+    """The folder that keeps what was found out about files; None where nothing is kept."""
+    wanted = os.environ.get("VIT_HASHES")
+    return None if wanted == "off" else Path(wanted).expanduser() if wanted else cache_folder("hashes")
+
+
+def current_hash(samples: Samples, index: int) -> str:
+    """The content hash of one image as it is now.
+
+    Raises:
+        ImageError: the image cannot be read.
+        DataError: images of shards or other machines cannot be read at all.
+    """
+    if samples.arrays is not None:
+        return pixels_hash(samples.arrays[index])
+    return samples.known_hash(index) or content_hash(samples.encoded(index))
+
+
+def pixels_hash(pixels: npt.NDArray[np.generic]) -> str:
+    """The content hash of an image that is an array in memory: of its shape and its pixels."""
+    return content_hash(str(pixels.shape).encode(), np.ascontiguousarray(pixels).tobytes())
+
+
+def _encoded(samples: Samples, index: int) -> ReadImage:
+    try:
+        data = samples.encoded(index)
+        check_header(data, samples.name(index))
+    except ImageError as error:
+        return "", error.reason
+    return content_hash(data), ""

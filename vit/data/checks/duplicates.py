@@ -1,0 +1,295 @@
+"""Equal and nearly equal images, found without comparing every image with every other.
+
+Two images are nearly equal if both conditions hold:
+
+1. Their perceptual hashes differ in at most MAX_DISTANCE of 64 bits. This finds candidates fast.
+2. Their 16x16 thumbnails correlate more closely than chance explains. This decides.
+
+The second limit depends on the data set (see `threshold`). White shirts on black ground resemble each other, and need a
+higher correlation than photographs of anything.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.checks.image_hashes import THUMBNAIL_SIDE, THUMBNAIL_SIZE, Bytes
+from vit.data.core.samples import Labels
+
+Hashes = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float32]
+Relation = Literal["across", "conflict", "within"]
+Differ = Callable[[Labels, Labels], npt.NDArray[np.bool_]]  # (n,) and (n,) images -> (n,) whether their labels differ
+
+MAX_DISTANCE = 6  # bits; distances are even, because half of the bits of a hash are set
+MAX_DIFFERENCE = 0.02  # 1 - correlation
+MIN_DIFFERENCE = 0.0005  # saving a picture again as JPEG may change it by so much
+CHANCE_PAIRS = 10  # expected number of pairs of the whole set that are as close by chance, before hashes are compared
+MIN_CONTRAST = 8.0  # gray levels, standard deviation of a thumbnail; below it all pictures look alike
+
+_FEWEST_PAIRS, _GROWTH = 10, 3.0  # of pairs in bursts, and of their number where the difference doubles
+_BANDS = 4
+_BAND_VALUES = 2**16
+_PAIRS_PER_BLOCK = 2**20  # of hashes
+_THUMBNAILS_PER_BLOCK = 2**11
+_SAMPLED_PAIRS = 2**16
+
+
+@dataclass(frozen=True)
+class Match:
+    """An image, and an earlier image that equals or resembles it.
+
+    A pair across splits and classes makes two matches. An image has at most one match of each relation, and none
+    "within" where it has one "across".
+
+    Attributes:
+        image, other: indices into the list of all images; other < image.
+        relation: "across": two splits; "conflict": labels that differ; "within": one split, and labels that do not.
+        difference: 1 - correlation of the thumbnails; 0 for equal pixels.
+    """
+
+    image: int
+    other: int
+    relation: Relation
+    difference: float = 0.0
+
+
+def exact_matches(groups: Labels, splits: Labels, labels: Labels, differ: Differ | None = None) -> Iterator[Match]:
+    """Match each image with the first earlier equal image of every relation.
+
+    Args:
+        groups: (n,) a number that equal images share; negative for images to leave out.
+        splits: (n,) split numbers.
+        labels: (n,) class numbers; with several labels for an image a number for each set of labels.
+        differ: whether the labels of images differ; None: where their numbers do. Labels that are not known may not.
+    """
+    differ = differ or _by_number(labels)
+    counts = np.bincount(groups[groups >= 0], minlength=1)
+    firsts: dict[int, dict[tuple[int, int], int]] = {}
+    for image in np.flatnonzero((groups >= 0) & (counts[groups] > 1)).tolist():
+        split, label = int(splits[image]), int(labels[image])
+        seen = firsts.setdefault(int(groups[image]), {})
+        others = np.array(list(seen.values()), dtype=np.int64)
+        disputed = set(others[differ(np.full_like(others, image), others)].tolist())
+        across = min((other for (its, _), other in seen.items() if its != split), default=None)
+        conflict = min(disputed, default=None)
+        within = min(
+            (other for (its, _), other in seen.items() if its == split and other not in disputed), default=None
+        )
+        if across is not None:
+            yield Match(image, across, "across")
+        elif within is not None:
+            yield Match(image, within, "within")
+        if conflict is not None:
+            yield Match(image, conflict, "conflict")
+        seen.setdefault((split, label), image)
+
+
+def near_matches(
+    groups: Labels, splits: Labels, labels: Labels, hashes: Hashes, pictures: Bytes, differ: Differ | None = None
+) -> Iterator[Match]:
+    """Match each image with the most similar earlier image of every relation; equal images are left out.
+
+    Args:
+        groups, splits, labels, differ: as for `exact_matches`.
+        hashes: (n,) perceptual hashes.
+        pictures: (n, 768) thumbnails.
+    """
+    differ = differ or _by_number(labels)
+    thumbnails = Thumbnails(pictures)
+    chosen = np.flatnonzero((groups >= 0) & (thumbnails.contrasts >= MIN_CONTRAST))
+    keys = (groups * (splits.max(initial=0) + 1) + splits) * (labels.max(initial=0) + 1) + labels
+    _, firsts = np.unique(keys[chosen], return_index=True)
+    chosen = chosen[np.sort(firsts)]  # the first of equal images of one split and class stands for all of them
+    nearest: dict[Relation, _Nearest] = {
+        "across": _Nearest(len(groups)), "conflict": _Nearest(len(groups)), "within": _Nearest(len(groups))
+    }  # fmt: skip
+    limit = threshold(groups, thumbnails, chosen)
+    for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
+        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
+            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+            other, image = chosen[left[some]], chosen[right[some]]
+            differences = thumbnails.difference(other, image)
+            alike = (differences <= limit) & (groups[other] != groups[image])
+            other, image, differences = other[alike], image[alike], differences[alike]
+            same_split, same_label = splits[other] == splits[image], ~differ(other, image)
+            nearest["across"].add(image, other, differences, ~same_split)
+            nearest["conflict"].add(image, other, differences, ~same_label)
+            nearest["within"].add(image, other, differences, same_split & same_label)
+    has_across = nearest["across"].other >= 0
+    nearest["within"].other[has_across] = -1
+    for relation, found in nearest.items():
+        for index in np.flatnonzero(found.other >= 0).tolist():
+            yield Match(index, int(found.other[index]), relation, float(found.difference[index]))
+
+
+def alike_pairs(hashes: Hashes, pictures: Bytes, chance: float) -> Labels:
+    """(m, 2) pairs of images that are nearly the same; equal pictures are paired with the first of them.
+
+    Args:
+        hashes: (n,) perceptual hashes.
+        pictures: (n, 768) thumbnails.
+        chance: expected number of pairs of the whole set that are as close by chance.
+    """
+    thumbnails = Thumbnails(pictures)
+    detailed = np.flatnonzero(thumbnails.contrasts >= MIN_CONTRAST)
+    rows = np.ascontiguousarray(pictures[detailed]).view(f"V{THUMBNAIL_SIZE}")[:, 0]
+    _, firsts, numbers = np.unique(rows, return_index=True, return_inverse=True)
+    pairs = [np.column_stack([detailed[firsts[numbers]], detailed])[firsts[numbers] != np.arange(len(detailed))]]
+    chosen = detailed[np.sort(firsts)]
+    near, differences = [np.empty((0, 2), dtype=np.int64)], [np.empty(0, dtype=np.float32)]
+    for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
+        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
+            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+            found = np.column_stack([chosen[left[some]], chosen[right[some]]])
+            values = thumbnails.difference(found[:, 0], found[:, 1])
+            near.append(found[values <= MAX_DIFFERENCE])
+            differences.append(values[values <= MAX_DIFFERENCE])
+    values = np.concatenate(differences)
+    limit = max(threshold(np.arange(len(hashes)), thumbnails, chosen, chance), _limit_of_bursts(values))
+    return np.concatenate([*pairs, np.concatenate(near)[values <= limit]])
+
+
+def _limit_of_bursts(differences: Floats) -> float:
+    """The largest difference up to which close pairs are not those of chance; 0 where there is none.
+
+    Where bursts have a thousandth of all pairs, `threshold` takes them for chance. But chance pairs multiply with the
+    difference: in MNIST and Fashion-MNIST by 7 to 20 where it doubles, and frames of a moving camera by 1.4 to 2.2.
+    """
+    limit = MAX_DIFFERENCE
+    while limit >= MIN_DIFFERENCE:
+        count, half = int((differences <= limit).sum()), int((differences <= limit / 2).sum())
+        if count >= _FEWEST_PAIRS and count <= _GROWTH * half:
+            return limit
+        limit /= 2
+    return 0.0
+
+
+def _by_number(labels: Labels) -> Differ:
+    return lambda one, other: labels[one] != labels[other]
+
+
+class _Nearest:
+    """The most similar earlier image of each image, among the pairs seen so far."""
+
+    def __init__(self, num_images: int) -> None:
+        self.other = np.full(num_images, -1, dtype=np.int64)
+        self.difference = np.full(num_images, np.inf, dtype=np.float32)
+
+    def add(self, image: Labels, other: Labels, differences: Floats, chosen: npt.NDArray[np.bool_]) -> None:
+        """Take the chosen pairs into account."""
+        rows = np.flatnonzero(chosen & (differences < self.difference[image]))
+        rows = rows[np.lexsort((other[rows], differences[rows]))[::-1]]  # the smallest is written last
+        self.other[image[rows]] = other[rows]
+        self.difference[image[rows]] = differences[rows]
+
+
+def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: float = CHANCE_PAIRS) -> float:
+    """The largest difference that chance does not explain in this set of images.
+
+    Close pairs become rare by a power law, whose exponent is half the intrinsic dimension of the thumbnails. The
+    closest hundredth and thousandth of random pairs give the law. The limit is the difference at which the law leaves
+    `chance` of all pairs, between MIN_DIFFERENCE and MAX_DIFFERENCE.
+
+    Args:
+        groups: (n,) a number that equal images share.
+        thumbnails: thumbnails of all n images.
+        chosen: indices of the images that are compared.
+        chance: expected number of pairs of the whole set that are as close by chance.
+    """
+    count = len(chosen)
+    wanted = chance / max(count * (count - 1) / 2, 1)
+    if wanted >= 0.001:
+        return MAX_DIFFERENCE
+    generator = np.random.default_rng(0)
+    one = generator.integers(0, count, _SAMPLED_PAIRS)
+    other = (one + generator.integers(1, count, _SAMPLED_PAIRS)) % count
+    one, other = chosen[one], chosen[other]
+    parts = [slice(start, start + _THUMBNAILS_PER_BLOCK) for start in range(0, _SAMPLED_PAIRS, _THUMBNAILS_PER_BLOCK)]
+    differences = np.concatenate([thumbnails.difference(one[part], other[part]) for part in parts])
+    differences = differences[groups[one] != groups[other]]
+    if len(differences) == 0:
+        return MIN_DIFFERENCE
+    hundredth, thousandth = np.maximum(np.quantile(differences, (0.01, 0.001)), 1e-9)
+    rarer = np.log10(0.001 / wanted)
+    limit = thousandth * (thousandth / hundredth) ** rarer
+    return float(np.clip(limit, MIN_DIFFERENCE, MAX_DIFFERENCE))
+
+
+class Thumbnails:
+    """Thumbnails (n, 768) with their means and contrasts.
+
+    Attributes:
+        contrasts: (n,) standard deviation about the means of the channels, in gray levels.
+    """
+
+    def __init__(self, pictures: Bytes) -> None:
+        self._pictures = pictures
+        self._means = np.empty((len(pictures), 3), dtype=np.float32)
+        self.contrasts = np.empty(len(pictures), dtype=np.float32)
+        for start in range(0, len(pictures), _THUMBNAILS_PER_BLOCK):
+            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+            channels = self._values(some).reshape(-1, 3, THUMBNAIL_SIDE**2)
+            self._means[some] = channels.mean(axis=2)
+            self.contrasts[some] = np.sqrt(channels.var(axis=2).mean(axis=1))
+
+    def difference(self, one: Labels, other: Labels) -> Floats:
+        """1 - correlation (m,) of the thumbnails at two lists of indices, each channel about its mean.
+
+        The difference is 0 for pictures that differ in brightness and contrast alone, and 1 for unrelated pictures.
+        """
+        products = np.einsum("ij,ij->i", self._values(one), self._values(other)) / THUMBNAIL_SIZE
+        covariances = products - (self._means[one] * self._means[other]).mean(axis=1)
+        scales = np.maximum(self.contrasts[one] * self.contrasts[other], np.float32(1e-3))
+        return np.asarray(1 - covariances / scales, dtype=np.float32)
+
+    def _values(self, rows: Labels | slice) -> Floats:
+        return self._pictures[rows].astype(np.float32) - np.float32(128)  # small numbers keep the products exact
+
+
+def close_pairs(hashes: Hashes, max_distance: int) -> Iterator[tuple[Labels, Labels]]:
+    """Every pair of hashes (n,) at most `max_distance` bits apart, once: arrays (left, right) with left < right.
+
+    The method is multi-index hashing (Norouzi, Punjani and Fleet, "Fast Search in Hamming Space with Multi-Index
+    Hashing", CVPR 2012). Of four bands of 16 bits, at least one differs in max_distance // 4 bits or fewer. So only
+    hashes that are close in one band are compared. Memory is n numbers and one block of pairs.
+    """
+    radius = max_distance // _BANDS
+    flips = [value for value in range(_BAND_VALUES) if value.bit_count() <= radius]
+    bands = np.ascontiguousarray(hashes).view(np.uint16).reshape(len(hashes), _BANDS)
+    for band in range(_BANDS):
+        order = np.argsort(bands[:, band], kind="stable")
+        values = bands[order, band].astype(np.int64)
+        bounds = np.searchsorted(values, np.arange(_BAND_VALUES + 1))
+        for flip in flips:
+            wanted = values ^ flip
+            start, stop = bounds[wanted], bounds[wanted + 1]
+            # each pair once: later rows of the same value, or the greater of two values
+            next_row = np.arange(1, len(values) + 1)
+            start = np.maximum(start, next_row) if flip == 0 else np.where(wanted > values, start, stop)
+            for rows, columns in _expanded(start, stop):
+                one, two = order[rows], order[columns]
+                close = np.bitwise_count(hashes[one] ^ hashes[two]) <= max_distance
+                one, two = one[close], two[close]
+                gaps = np.bitwise_count(bands[one, :band] ^ bands[two, :band])
+                new = (gaps > radius).all(axis=1)  # else an earlier band gave the pair
+                if new.any():
+                    yield np.minimum(one, two)[new], np.maximum(one, two)[new]
+
+
+def _expanded(start: Labels, stop: Labels) -> Iterator[tuple[Labels, Labels]]:
+    """Every (row, column) with start[row] <= column < stop[row], in blocks."""
+    counts = stop - start
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = np.searchsorted(ends, np.arange(_PAIRS_PER_BLOCK, total, _PAIRS_PER_BLOCK), side="left") + 1
+    for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(start)], strict=True):
+        inside = counts[first:last]
+        rows = np.repeat(np.arange(first, last), inside)
+        before = np.cumsum(inside) - inside
+        columns = np.arange(len(rows)) - np.repeat(before - start[first:last], inside)
+        if len(rows):
+            yield rows, columns

@@ -1,0 +1,1 @@
+"""Images and labels as data: samples, batches, names, groups, draws."""

@@ -1,0 +1,140 @@
+"""Groups of images that belong together, such as all pictures of one patient, and copies: no split divides them
+
+A network recognizes a patient, a camera or a day. Test images of a group with training images therefore give an
+accuracy that new groups do not reach.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from vit.data.core.samples import Samples, Source
+from vit.errors import DataError, UsageError
+from vit.tasks.label_text import alike_key
+
+ALIKE = "differ only in case, spaces, Unicode form or number format"
+UNDO = "--data.bursts split undoes it"  # ends the notes of near-duplicates that are kept together
+_SHOWN = 3  # groups in a note
+_COPIES = "are copies of images in other splits"
+
+
+def with_groups(source: Source, pattern: str | None, option: str = "data.groups") -> Source:
+    """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
+
+    Args:
+        source: the images.
+        pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
+        option: where the pattern was given, for errors.
+
+    Raises:
+        UsageError: the pattern is not a regular expression, or has no group.
+        DataError: the pattern is not found in a path.
+    """
+    if pattern is None:
+        return source
+    compiled = group_pattern(pattern, option)
+    splits = {name: replace(one, groups=_found(one, compiled, option)) for name, one in source.splits.items()}
+    return replace(source, splits=splits)
+
+
+def group_pattern(pattern: str, option: str = "data.groups") -> re.Pattern[str]:
+    """The regular expression of a text; UsageError, which names the option, if it is not one, or has no group."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        fix = "give a regular expression, such as '(patient[0-9]+)'"
+        raise UsageError(f"{option} {pattern!r} is not a regular expression: {error}", fix) from error
+    if compiled.groups == 0:
+        fix = f"put the part that names the group in parentheses: '({pattern})'"
+        raise UsageError(f"{option} {pattern!r} has no group in parentheses", fix)
+    return compiled
+
+
+def _found(samples: Samples, pattern: re.Pattern[str], option: str) -> tuple[str, ...]:
+    names = [found[1] if (found := pattern.search(path)) else None for path in samples.paths]
+    missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
+    if missing:
+        raise DataError(
+            f"{option} {pattern.pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, "
+            f"such as {missing[0]}",
+            "change the expression: each path below DATA needs a group",
+        )
+    return tuple(name for name in names if name)
+
+
+def similar_name_notes(source: Source) -> list[str]:
+    """A warning where two groups may be one: no split divides a group, but two groups may be in two splits."""
+    names = sorted({name for samples in source.splits.values() for name in samples.groups or ()})
+    pairs = similar_names(names)
+    if not pairs:
+        return []
+    (one, twin), *others = pairs
+    more = f", and {len(others):,} more," * bool(others)
+    return [f"WARNING: groups {one!r} and {twin!r}{more} {ALIKE}; if they are one, write them alike"]
+
+
+def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of names that people would take for one: the first of its kind, and another."""
+    folded: dict[str, str] = {}
+    pairs = []
+    for name in names:
+        twin = folded.setdefault(alike_key(name), name)
+        pairs += [(twin, name)] * (twin != name)
+    return pairs
+
+
+def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
+    """(split, other split, sorted names of the groups that have images in both) for splits that share groups."""
+    groups = {split: set(samples.groups) for split, samples in source.splits.items() if samples.groups is not None}
+    pairs = [(one, other) for place, one in enumerate(groups) for other in list(groups)[place + 1 :]]
+    shared = [(one, other, sorted(groups[one] & groups[other])) for one, other in pairs]
+    return [found for found in shared if found[2]]
+
+
+def leak_notes(source: Source) -> list[str]:
+    """A sentence for each pair of splits that share groups."""
+    return [leak_note(one, other, names) for one, other, names in leaks(source)]
+
+
+def leak_note(one: str, other: str, names: Sequence[str]) -> str:
+    """A sentence about two splits that share groups with these names."""
+    some = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
+    count = f"{len(names):,} group{'s' * (len(names) != 1)}"
+    return f"WARNING: {one} and {other} share {count} ({some}): the accuracy will be too high for images of new groups"
+
+
+def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
+    """How many validation and test images are copies of images that decide something, in words; "" where none is.
+
+    A test image counts if it is in any other split, and a validation image if it is in the training split.
+
+    Args:
+        hashes: {split: content hash of each image}, "" where one could not be read.
+    """
+    others = {"test": ("train", "validation", "calibration"), "validation": ("train",)}
+    parts = []
+    for split, names in others.items():
+        known = {one for name in names for one in hashes.get(name, ())} - {""}
+        own = hashes.get(split, ())
+        count = sum(one in known for one in own)
+        parts += [f"{count:,} of {len(own):,} {split} images"] * bool(count)
+    if not parts:
+        return ""
+    return (
+        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; remove the copies that 'vit data "
+        "check' lists"
+    )
+
+
+def with_most_copies(sentences: Iterable[str]) -> list[str]:
+    """Different sentences about the images of several trainings; of those of `copies_note`, one with the most copies.
+
+    Trainings of a study have parts of the same training images, and so different numbers of copies.
+    """
+    found = list(dict.fromkeys(sentences))
+    copied = sorted((one for one in found if _COPIES in one), key=_first_number)
+    return [one for one in found if one not in copied[:-1]]
+
+
+def _first_number(text: str) -> int:
+    return int(text.partition(" ")[0].replace(",", ""))

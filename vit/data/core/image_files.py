@@ -1,0 +1,129 @@
+"""Image files and folders below a folder, in a stable order; everything skipped is counted by kind."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from vit.data.core.formats import begins_as_image, has_image_extension, how_to_convert
+from vit.data.core.outputs import holds_outputs
+from vit.errors import ResourceError, how_to_read_again, is_of_machine
+
+FolderId = tuple[int, int]  # device and inode
+
+_ENDING = "files ending in "
+_OUTPUTS = "folders that vit wrote: "
+_NO_ENDING = re.compile(r"|\.[0-9]*|\..{6,}")  # what ends the names of DICOM series, and of files without an ending
+_SHOWN = 3  # folders that vit wrote
+
+
+def image_files(
+    folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset(), without_outputs: bool = False
+) -> list[str]:
+    """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
+
+    Args:
+        folder: the folder.
+        skipped: counts of skipped entries by kind; this function adds to them.
+        outside: folders that are not part of this one, for example its parents and other class folders.
+        without_outputs: whether folders that this program wrote are skipped, which hold its own pictures.
+    """
+    found: list[str] = []
+    seen = set(outside)
+
+    def walk(relative: str) -> None:
+        here = folder / relative
+        try:
+            identity = folder_id(here)
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError as error:
+            if is_of_machine(error):
+                raise ResourceError(f"cannot list {here}: {error.strerror}", how_to_read_again(error)) from error
+            skipped[f"unreadable folders ({error.strerror})"] += 1
+            return
+        if identity in seen:
+            skipped["links back to a folder already read"] += 1
+            return
+        seen.add(identity)
+        for entry in entries:
+            name = os.path.join(relative, entry.name)
+            if is_hidden(entry.name):
+                skipped["hidden or system files"] += 1
+            elif is_folder(entry):
+                if without_outputs and holds_outputs(Path(entry.path)):
+                    skipped[f"{_OUTPUTS}{name}/"] += 1
+                else:
+                    walk(name)
+            elif not is_image(entry):
+                skipped[f"{_ENDING}{Path(entry.name).suffix or 'nothing'}"] += 1
+            elif entry.is_symlink() and not os.path.exists(entry.path):
+                skipped["broken links"] += 1
+            elif not entry.is_file():
+                skipped["FIFOs, sockets or devices"] += 1
+            else:
+                found.append(name)
+
+    walk("")
+    return found
+
+
+def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
+    """Names of the folders directly in `folder`, without hidden folders and folders that this program wrote.
+
+    Args:
+        folder: the folder.
+        skipped: counts of skipped entries by kind; this function adds to them.
+    """
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if is_hidden(entry.name):
+                skipped["hidden or system files"] += 1
+            elif is_folder(entry) and holds_outputs(Path(entry.path)):
+                skipped[f"{_OUTPUTS}{entry.name}/"] += 1
+            elif is_folder(entry):
+                names.append(entry.name)
+            else:
+                skipped["files beside the class folders"] += 1
+    return sorted(names)
+
+
+def folder_id(folder: Path) -> FolderId:
+    """Device and inode of a folder: equal for two paths of one real folder."""
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def describe_skipped(skipped: Counter[str]) -> str:
+    """Counts and kinds of skipped entries in words."""
+    outputs = [kind.removeprefix(_OUTPUTS) for kind in sorted(skipped) if kind.startswith(_OUTPUTS)]
+    counts = {kind: count for kind, count in skipped.items() if not kind.startswith(_OUTPUTS)}
+    if outputs:
+        names = ", ".join(outputs[:_SHOWN]) + ", ..." * (len(outputs) > _SHOWN)
+        counts[f"{_OUTPUTS.removesuffix(': ')} ({names})"] = len(outputs)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+
+
+def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
+    """How to convert skipped photographs of other formats; empty if there are none."""
+    return how_to_convert((kind.removeprefix(_ENDING) for kind in skipped if kind.startswith(_ENDING)), folder)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name belongs to a system or a program, and not to the images."""
+    return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
+
+
+def is_image(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is called like an image; a file without an ending, whether it begins as one."""
+    name = Path(entry.name)
+    return begins_as_image(entry.path) if _NO_ENDING.fullmatch(name.suffix) else has_image_extension(name)
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is a folder; False for a link to itself."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

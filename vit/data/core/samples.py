@@ -1,0 +1,218 @@
+"""`Samples`, a list of images with labels, and `Source`, the splits of a data set; no pixel is read."""
+
+import hashlib
+import os
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.core.image_bytes import ImageReader, read_bytes
+from vit.errors import DataError, UsageError
+from vit.tasks.task import Task, task_of
+
+Labels = npt.NDArray[np.int64]
+
+_SHOWN, _NOTED = 10, 5  # class names in an error, and in a note
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Images in a fixed order, with their labels.
+
+    Attributes:
+        paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
+        labels: (n,) class numbers, -1 where unknown; with several labels for an image (n, K) int8: 1 present, 0 absent,
+            -1 unknown.
+        root: folder of the paths; None where `arrays` or `reader` has the images.
+        arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
+        groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
+        reader: reads images that are in shards or on other machines; None for files and arrays.
+    """
+
+    paths: Sequence[str]
+    labels: npt.NDArray[Any]
+    root: Path | None = None
+    arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+    groups: tuple[str, ...] | None = None
+    reader: ImageReader | None = None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return task_of(self.labels)
+
+    def file(self, index: int) -> Path:
+        """The file of one image.
+
+        Raises:
+            ValueError: the images are not files.
+        """
+        if self.root is None:
+            raise ValueError("these images are not files")
+        return self.root / self.paths[index]
+
+    def name(self, index: int) -> str:
+        """The path of a file as the user would write it; the path alone of an image that is not a file."""
+        return self.paths[index] if self.root is None else os.fspath(self.file(index))
+
+    def encoded(self, index: int) -> bytes:
+        """The encoded bytes of one image.
+
+        Raises:
+            ImageError: the image cannot be read.
+            DataError: images of shards or other machines cannot be read at all.
+        """
+        return read_bytes(self.file(index)) if self.reader is None else self.reader.read(self.paths[index])
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        """Fetch images that are read next, where they are on other machines."""
+        if self.reader is not None:
+            self.reader.prepare([self.paths[index] for index in indices])
+
+    def known_hash(self, index: int) -> str:
+        """The content hash of an image where it is known without reading the image, else ""."""
+        return "" if self.reader is None else self.reader.content_hash(self.paths[index])
+
+    def select(self, indices: npt.ArrayLike) -> "Samples":
+        """The images at `indices`, in that order."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        arrays = None
+        if self.arrays is not None:
+            arrays = self.arrays[chosen] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in chosen]
+        groups = None if self.groups is None else tuple(self.groups[i] for i in chosen)
+        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups, self.reader)
+
+    def without(self, paths: Container[str]) -> "Samples":
+        """The images whose paths are not among these."""
+        return self.select([place for place, path in enumerate(self.paths) if path not in paths])
+
+    def followed_by(self, other: "Samples") -> "Samples":
+        """These images and then those of another split of the same data set."""
+        arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+        if self.arrays is not None and other.arrays is not None:
+            arrays = [*self.arrays, *other.arrays]
+        groups = None if self.groups is None or other.groups is None else (*self.groups, *other.groups)
+        paths, labels = [*self.paths, *other.paths], np.concatenate([self.labels, other.labels])
+        return Samples(paths, labels, self.root, arrays, groups, self.reader)
+
+    def class_counts(self, num_classes: int) -> Labels:
+        """(C,) number of images of each class, or with each label."""
+        return self.task.counts(self.labels, num_classes)
+
+    def fingerprint(self) -> str:
+        """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
+        digest = hashlib.sha256()
+        for path, label in zip(self.paths, self.labels.tolist(), strict=True):
+            digest.update(path.encode("utf-8", "surrogateescape") + b"\0" + str(label).encode() + b"\n")
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set: class names, and the images of each split.
+
+    Attributes:
+        name: short name for run folders and tables.
+        class_names: class names in the order of their numbers, or the names of the K labels that an image may have. The
+            training images alone define them; those of all splits, where images are opened to be measured.
+        splits: {"train", and where present "validation" and "test": images}. Images that are opened to be measured may
+            lack "train".
+        notes: messages for the user, for example about skipped files or missing classes.
+        origin: DATA with the revision that was read, where DATA itself does not tell; else None.
+        has_label_lists: whether each image lists its labels, so that labels with other names than `class_names` are
+            absent, and not unknown.
+        is_one_hot: whether a table with a column for each label has a single 1 in each row, so that the images have one
+            class each. A model of several labels may be measured on them, too.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    splits: dict[str, Samples]
+    notes: list[str] = field(default_factory=list)
+    origin: str | None = None
+    has_label_lists: bool = False
+    is_one_hot: bool = False
+
+    def with_label_rows(self) -> "Source":
+        """The same images with the labels of a one-hot table as it has them, (n, K)."""
+        eye = np.eye(len(self.class_names), dtype=np.int8)
+        splits = {split: replace(one, labels=eye[one.labels]) for split, one in self.splits.items()}
+        return replace(self, splits=splits, is_one_hot=False)
+
+    @property
+    def task(self) -> Task:
+        """Whether an image has one class, or any number of labels."""
+        return next(iter(self.splits.values())).task
+
+    def check_one_class(self, what: str) -> None:
+        """Raise UsageError where an image may have several labels.
+
+        Args:
+            what: what needs one class for each image.
+        """
+        if not self.task.is_exclusive:
+            raise UsageError(
+                f"{what} needs one class for each image, and the images of {self.name} may have several labels",
+                "see docs/guides/several_labels.md for what works with several labels",
+            )
+
+
+def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
+    """A sentence for each of some splits that has no image of some classes, or with some labels."""
+    notes, number, task = [], len(source.class_names), source.task
+    for split in splits:
+        counts = source.splits[split].class_counts(number)
+        absent = [name for name, count in zip(source.class_names, counts, strict=True) if not count]
+        if absent:
+            shown = ", ".join(absent[:_NOTED]) + ", ..." * (len(absent) > _NOTED)
+            have = f"{number - len(absent):,} of {number:,} {task.kinds} have"
+            images = f"{'training' if split == 'train' else split} images"
+            notes.append(f"{split} has no image {task.of} {len(absent)} {task.kinds}: {shown} ({have} {images})")
+    return notes
+
+
+def label_files(
+    root: Path | None,
+    rows: Sequence[tuple[str, str]],
+    class_names: tuple[str, ...],
+    where: str,
+    groups: Sequence[str] | None = None,
+    reader: ImageReader | None = None,
+) -> Samples:
+    """Files and class names -> samples.
+
+    Args:
+        root: folder of the paths; None where a reader reads them.
+        rows: path and class name of each file.
+        class_names: classes of the training images, in the order of their numbers.
+        where: folder or table that an error names.
+        groups: the group of each file; None: no groups.
+        reader: reader of the images; None: they are files below `root`.
+
+    Raises:
+        DataError: a row has a class that the training images lack.
+    """
+    numbers = {name: number for number, name in enumerate(class_names)}
+    unknown = sorted({name for _, name in rows} - numbers.keys())
+    if unknown:
+        known = ", ".join(map(repr, class_names[:_SHOWN])) + ", ..." * (len(class_names) > _SHOWN)
+        raise DataError(
+            f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
+            f"(known: {known})",
+            "rename or remove them, or add training images",
+        )
+    labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
+    named = None if groups is None else tuple(groups)
+    return Samples([path for path, _ in rows], labels, root, groups=named, reader=reader)
+
+
+def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
+    """The class name of each image, or all its labels in one text; "" for an image without a label (-1)."""
+    return samples.task.names(samples.labels, class_names)

@@ -1,0 +1,1 @@
+"""Loaders: order, workers, caches, batches."""

@@ -1,0 +1,176 @@
+"""`ImageDataModule`: the splits of a source as loaders for this process."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from vit.data.core.batch import Batch
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.dataset import ImageDataset
+from vit.data.loading.epoch_order import EpochOrder, ImageOrder, Sampling
+from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
+from vit.data.loading.sampler import TrainSampler
+from vit.data.loading.workers import Loader
+from vit.data.pixels.augment import Augment, BatchAugment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.shard_order import ShardOrder
+from vit.errors import DataError
+from vit.launch import rank_and_world_size
+
+Cache = Literal["auto", "memory", "none"]
+
+
+@dataclass(frozen=True)
+class LoaderOptions:
+    """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content.
+
+    Attributes:
+        batch_size: images of an optimizer step, over all processes.
+        num_workers: number of processes that decode and recolor; None: chosen by cores, images and device.
+        cache: "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data.
+        evaluation_batch_size: images of an evaluation batch of one process.
+        batches: training batches between validations; None: one pass over the images.
+        accumulate: number of training batches that make one optimizer step.
+        sampling: how often an epoch draws the images of each class.
+    """
+
+    batch_size: int
+    num_workers: int | None = None
+    cache: Cache = "auto"
+    evaluation_batch_size: int = EVALUATION_BATCH_SIZE
+    batches: int | None = None
+    accumulate: int = 1
+    sampling: Sampling = "natural"
+
+
+def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:
+    """The order of training images: by windows of shards if there are several shards, else over all images.
+
+    Args:
+        batch_size: images of an optimizer step, over all processes and micro-batches.
+        sampling: how an epoch draws; a draw by classes is over all images.
+    """
+    shards = None if samples.reader is None else samples.reader.shards(samples.paths)
+    if shards is None or sampling != "natural" or len(np.unique(shards)) < 2:
+        return EpochOrder(samples.labels, seed, sampling)
+    return ShardOrder(shards, seed, batch_size)
+
+
+class ImageDataModule(LightningDataModule):
+    """Loaders over the splits of a source.
+
+    Args:
+        source: the images.
+        preprocess: preprocessing of every image.
+        augment: augmentation of training images; None: training sees them as evaluation does.
+        options: how batches are fetched.
+        seed: seed of the order of training images and of their augmentation.
+
+    Attributes:
+        consumed: number of training batches that are finished. The order of images needs no other state.
+    """
+
+    def __init__(
+        self, source: Source, preprocess: Preprocess, augment: Augment | None, options: LoaderOptions, seed: int
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.preprocess = preprocess
+        self.options = options
+        self.seed = seed
+        self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
+        self.in_memory = self._decide_cache()
+        self.augment = augment
+        self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
+        self.consumed = 0
+        self._train_sampler: TrainSampler | None = None
+        self._train_loader: Loader[Batch] | None = None
+        self._datasets: dict[str, ImageDataset] = {}
+
+    def renewed(self, options: LoaderOptions) -> "ImageDataModule":
+        """Loaders of the same images from the first batch on, with the images that memory holds already."""
+        fresh = ImageDataModule(self.source, self.preprocess, self.augment, options, self.seed)
+        fresh._datasets = self._datasets
+        return fresh
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        rank, world_size = rank_and_world_size()
+        length = len(self.source.splits["train"])
+        if length < self.options.batch_size:
+            raise DataError(
+                f"batch_size {self.options.batch_size} > {length} training images",
+                f"give --batch_size {max(1, length // 4)} or less, or add images",
+            )
+        accumulate = self.options.accumulate
+        self._train_sampler = TrainSampler(
+            train_order(self.source.splits["train"], self.seed, self.options.batch_size, self.options.sampling),
+            self.options.batch_size // accumulate,
+            rank,
+            world_size,
+            self.options.batches,
+            accumulate,
+        )
+        self._train_sampler.consumed = self.consumed
+        train = self.dataset("train")
+        self._train_loader = batch_loader(train, self._train_sampler, self.options.num_workers, keep_workers=True)
+        return self._train_loader
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the training has waited for its batches so far; without workers, that it has made them in."""
+        return 0.0 if self._train_loader is None else self._train_loader.waited
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self.evaluation_loader("validation")
+
+    def evaluation_loader(self, split: str) -> DataLoader[Batch]:
+        """Every image of a split once, in order, divided over all processes."""
+        return evaluation_loader(self.dataset(split), self.options.evaluation_batch_size, self.options.num_workers)
+
+    def finished_batch(self) -> None:
+        """Count one finished training batch. The next epoch continues the order of images from this count."""
+        self.consumed += 1
+        if self._train_sampler is not None:
+            self._train_sampler.consumed = self.consumed
+
+    def state_dict(self) -> dict[str, int]:
+        return {"consumed": self.consumed}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.consumed = int(state_dict["consumed"])
+
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Normalize, and augment in training: images uint8 -> float, labels (B,) -> (B,) or (B, C)."""
+        if self.trainer is None or not self.trainer.training:
+            return replace(batch, image=self.preprocess.normalize(batch.image))
+        return self.augmented(batch)
+
+    def augmented(self, batch: Batch) -> Batch:
+        """A training batch, augmented and normalized for the network."""
+        draw_seeds = batch.draw_seed.numpy().astype(np.int64)
+        images: Tensor = self.preprocess.normalize(self.batch_augment.warp(batch.image, draw_seeds))
+        images, labels = self.batch_augment.mix(images, batch.label, draw_seeds)
+        return replace(batch, image=images, label=labels)
+
+    def dataset(self, split: str) -> ImageDataset:
+        """The dataset of a split. The first call makes it, and decodes all images if memory keeps them."""
+        if split not in self._datasets:
+            augment = self.image_augment if split == "train" else None
+            samples = self.source.splits[split]
+            self._datasets[split] = ImageDataset(samples, self.preprocess, augment, self.seed, self.in_memory)
+        return self._datasets[split]
+
+    def _decide_cache(self) -> bool:
+        if self.options.cache != "auto":
+            return self.options.cache == "memory"
+        exact = self.preprocess.channels * self.preprocess.image_size**2
+        sizes = dict.fromkeys(self.source.splits, exact)
+        if self.image_augment is not None and self.image_augment.augment.crops:
+            sizes["train"] = (
+                self.preprocess.channels * self.image_augment.working_side**2 * 4 // 3
+            )  # for photographs of 4:3
+        return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES

@@ -1,0 +1,1 @@
+"""From the bytes of an image to the pixels of a batch."""

@@ -1,0 +1,243 @@
+"""Augmentation: crop of each image and RandAugment, before the device; geometry, mixup, cutmix and erasing on it.
+
+All random draws for an image follow from its draw seed (see `Batch.draw_seed`). So they do not depend on workers,
+processes or a resume. Operations on batches run on the device, with separate draws for each image.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from scipy.special import betaincinv
+from torch import Tensor
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional as TF
+
+from vit.data.core.draws import uniform
+from vit.data.pixels.preprocess import Preprocess, to_device
+from vit.data.pixels.randaugment import BatchedRandAugment
+
+Draws = npt.NDArray[np.float64]
+DrawSeeds = npt.NDArray[np.int64]
+AugmentName = Literal["none", "light", "standard", "strong"]
+
+_NUM_DRAWS = 16  # numbers drawn per image and purpose
+
+
+@dataclass(frozen=True)
+class Augment:
+    """The strengths of all operations of an augmentation.
+
+    Attributes:
+        crop: smallest fraction of the picture's area that a random crop keeps; 1: no crop. For photographs.
+        shift: largest shift, as a fraction of the side. For small images.
+        rotate: largest rotation, in degrees.
+        zoom: largest change of size, as a fraction of the size.
+        flip: probability of a mirror image.
+        randaugment: number of RandAugment operations per image (Cubuk et al. 2020).
+        magnitude: strength of these operations, 0 to 30.
+        mixup: alpha of mixup (Zhang et al. 2018); 0: off.
+        cutmix: alpha of cutmix (Yun et al. 2019); 0: off. Beside mixup, each pair of images gets one of the two.
+        erasing: probability that a box of the image is erased (Zhong et al. 2020).
+    """
+
+    crop: float = 1.0
+    shift: float = 0.0
+    rotate: float = 0.0
+    zoom: float = 0.0
+    flip: float = 0.0
+    randaugment: int = 0
+    magnitude: int = 9
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    erasing: float = 0.0
+
+    @property
+    def crops(self) -> bool:
+        """Whether training crops each picture at random. Otherwise the picture is prepared as for evaluation."""
+        return self.crop < 1.0
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a label becomes the fractions of two classes."""
+        return self.mixup > 0 or self.cutmix > 0
+
+    @property
+    def is_random(self) -> bool:
+        """Whether an image can look different in another epoch."""
+        return replace(self, magnitude=Augment.magnitude) != Augment()
+
+
+def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
+    """The augmentation that a name stands for.
+
+    Args:
+        name: one of the presets.
+        image_size: side of the input in pixels. Images up to 64 pixels are shifted by up to an eighth; larger images
+            are cropped, as for ImageNet.
+        mirrored: whether a mirror image keeps its class; letters, digits and signs do not.
+    """
+    if name == "none":
+        return Augment()
+    flip = 0.5 if mirrored else 0.0
+    light = Augment(shift=0.125, flip=flip) if image_size <= 64 else Augment(crop=0.35, flip=flip)
+    if name == "light":
+        return light
+    standard = replace(light, randaugment=2)
+    return standard if name == "standard" else replace(standard, mixup=0.2, cutmix=1.0, erasing=0.25)
+
+
+class ImageAugment:
+    """Augmentation before a batch reaches its device: a crop of each image, and RandAugment.
+
+    Without a random crop, `preprocess` makes the pixels, as for evaluation.
+    """
+
+    def __init__(self, augment: Augment, preprocess: Preprocess) -> None:
+        self.augment = augment
+        self.preprocess = preprocess
+        self.randaugment = BatchedRandAugment(augment.randaugment, augment.magnitude)
+
+    @property
+    def working_side(self) -> int:
+        """The shorter side in pixels at which the smallest crop has as many pixels as the network's input.
+
+        Larger pictures are first reduced to this side. The smallest crop has the fraction `crop` of the area and an
+        aspect ratio of 3:4. So its shorter side is at least sqrt(3/4 crop) of the picture's shorter side.
+        """
+        return math.ceil(self.preprocess.image_size / math.sqrt(0.75 * self.augment.crop))
+
+    def crop(self, image: Tensor, draw_seed: int) -> Tensor:
+        """A random box of the picture, resized to S, drawn from `draw_seed`.
+
+        Areas and ratios of square pictures are those of torchvision's RandomResizedCrop. In other pictures torchvision
+        draws again where a box does not fit. Here the picture cuts the box, and a box of less than the smallest area
+        gets another ratio. So boxes are larger (4:3 pictures: 0.66 instead of 0.56 of the area in the median), and
+        those of very long pictures are longer than 4:3.
+        """
+        if not self.augment.crops:
+            return self.preprocess(image)
+        _, height, width = image.shape
+        area, ratio, x, y = uniform(4, draw_seed, 1).tolist()
+        area = height * width * (self.augment.crop + (1.0 - self.augment.crop) * area)
+        ratio = (3 / 4) * (16 / 9) ** ratio  # log-uniform between 3:4 and 4:3
+        box_width = min(width, max(1, round((area * ratio) ** 0.5)))
+        box_height = min(height, max(1, round((area / ratio) ** 0.5)))
+        if box_width * box_height < self.augment.crop * height * width:  # in long pictures, or of a large `crop`
+            if box_height == height:
+                box_width = min(width, max(1, round(area / height)))
+            elif box_width == width:
+                box_height = min(height, max(1, round(area / width)))
+        top, left = round(y * (height - box_height)), round(x * (width - box_width))
+        size = [self.preprocess.image_size] * 2
+        interpolation = InterpolationMode(self.preprocess.interpolation)
+        resized = TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
+        return resized.contiguous()
+
+    def recolored(self, images: Tensor, draw_seeds: Sequence[int]) -> Tensor:
+        """RandAugment of images (B, 3, S, S) uint8, each drawn from its own draw seed."""
+        return self.randaugment.of_batch(images, draw_seeds) if self.augment.randaugment else images
+
+
+class BatchAugment:
+    """Augmentation of a batch on its device, with separate draws for each image."""
+
+    def __init__(self, augment: Augment, num_classes: int) -> None:
+        self.augment = augment
+        self.num_classes = num_classes
+
+    def warp(self, images: Tensor, draw_seeds: DrawSeeds) -> Tensor:
+        """Shift, rotate, zoom and mirror: (B, 3, S, S) uint8 -> float, 0 outside the moved picture."""
+        images = images.float()
+        a = self.augment
+        if not (a.shift or a.rotate or a.zoom or a.flip):
+            return images
+        draws = uniform(_NUM_DRAWS, draw_seeds, 2)
+        angle = np.deg2rad(a.rotate) * (2 * draws[:, 0] - 1)
+        scale = 1.0 / (1.0 + a.zoom * (2 * draws[:, 1] - 1))
+        mirror = np.where(draws[:, 2] < a.flip, -1.0, 1.0)
+        side = images.shape[-1]
+        shift = 2 * draws[:, 3:5] - 1
+        pixels = shift * a.shift * side
+        if not (a.rotate or a.zoom):
+            pixels = np.round(pixels)  # whole pixels, so that a shift alone does not blur
+        cos, sin = scale * np.cos(angle), scale * np.sin(angle)
+        rows = np.stack(
+            [cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1
+        )
+        matrices = to_device(torch.from_numpy(rows.reshape(-1, 2, 3).astype(np.float32)), images.device)
+        grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
+        return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+    def mix(self, images: Tensor, labels: Tensor, draw_seeds: DrawSeeds) -> tuple[Tensor, Tensor]:
+        """Erase boxes, then mix neighbors (0 and 1, 2 and 3, ...) by mixup or cutmix.
+
+        Args:
+            images: (B, 3, S, S) normalized images.
+            labels: (B,) class numbers, or (B, K) float labels: 1 present, 0 absent, -1 unknown.
+            draw_seeds: (B,) draw seeds; a pair uses the seed of its first image.
+
+        Returns:
+            Images of the same shape, and labels: as they are, or (B, C) shares if the augmentation mixes. Shares of
+            classes sum to 1. Shares of several labels are mixed as in timm, and unknown where either parent's label is.
+        """
+        if self.augment.erasing:
+            draws = uniform(_NUM_DRAWS, draw_seeds, 3)
+            boxes = _boxes(0.02 + (1 / 3 - 0.02) * draws[:, 0], draws[:, 1:3], 0.3 * (1 / 0.09) ** draws[:, 3])
+            boxes[draws[:, 4] >= self.augment.erasing] = 0.0
+            images = images * ~_inside(boxes, images)
+        if not self.augment.mixes:
+            return images, labels
+        targets = labels if labels.ndim == 2 else F.one_hot(labels, self.num_classes).float()
+        count = len(draw_seeds)
+        partner = np.arange(count) ^ 1
+        partner[partner >= count] = count - 1
+        draws = uniform(_NUM_DRAWS, draw_seeds[np.minimum(np.arange(count) & ~1, count - 1)], 4)
+        cut = draws[:, 0] < (self.augment.cutmix > 0) * (0.5 if self.augment.mixup > 0 else 1.0)
+        alpha = np.where(cut, self.augment.cutmix or 1.0, self.augment.mixup or 1.0)
+        own = betaincinv(alpha, alpha, draws[:, 1])  # fraction of itself that an image keeps: Beta(alpha, alpha)
+        half = np.sqrt(np.where(cut, 1.0 - own, 0.0))[:, None] / 2
+        center = draws[:, 2:4]  # anywhere, so that the border cuts boxes (Yun et al. 2019)
+        boxes = np.concatenate([center - half, center + half], axis=1).clip(0.0, 1.0)
+        inside = _inside(boxes, images)  # pixels that cutmix takes from the partner
+        weight, is_cut, places = (
+            to_device(torch.from_numpy(values), images.device)
+            for values in (np.where(cut, 1.0, own).astype(np.float32), cut, partner)
+        )
+        other, other_targets = images[places], targets[places]
+        weights = weight[:, None, None, None]
+        mixed = torch.where(inside, other, images * weights + other * (1.0 - weights))
+        kept = torch.where(is_cut, 1.0 - inside.float().mean(dim=(1, 2, 3)), weight)[:, None]
+        shares = targets * kept + other_targets * (1.0 - kept)
+        if labels.ndim == 2:
+            shares = torch.where((targets < 0) | (other_targets < 0), -1.0, shares)
+        return mixed, shares
+
+
+def _boxes(area: Draws, position: Draws, ratio: Draws) -> Draws:
+    """Boxes (B, 4) inside the image as left, top, right, bottom in 0..1.
+
+    Args:
+        area: (B,) fraction of the image's area.
+        position: (B, 2) horizontal and vertical position in 0..1.
+        ratio: (B,) width / height.
+    """
+    width = np.minimum(np.sqrt(area * ratio), 1.0)
+    height = np.minimum(np.sqrt(area / ratio), 1.0)
+    left, top = position[:, 0] * (1.0 - width), position[:, 1] * (1.0 - height)
+    return np.stack([left, top, left + width, top + height], axis=1)
+
+
+def _inside(boxes: Draws, images: Tensor) -> Tensor:
+    """Which pixels lie in each image's box: (B, 1, S, S) bool."""
+    side = images.shape[-1]
+    left, top, right, bottom = to_device(torch.from_numpy(np.round(boxes * side)), images.device).unbind(dim=1)
+    pixels = torch.arange(side, device=images.device)
+    columns = (pixels >= left[:, None]) & (pixels < right[:, None])
+    rows = (pixels >= top[:, None]) & (pixels < bottom[:, None])
+    return (rows[:, :, None] & columns[:, None, :])[:, None]

@@ -1,0 +1,306 @@
+"""Files -> upright uint8 tensors: the one decoder of training, evaluation, prediction and export.
+
+Files are untrusted. Before pixels are decoded, `image_bytes` checks that the path is a regular file. Then Pillow reads
+the header, which must have an allowed format and a size within the limits.
+
+JPEG pixels come from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come
+from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs.
+Animated and multi-page files give their first frame. HEIC photographs come from pillow-heif, an extra.
+So do TIFF files of many channels (tifffile) and DICOM images (pydicom).
+"""
+
+import io
+import os
+import re
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision.io import ImageReadMode, decode_jpeg
+
+from vit.data.core.formats import is_dicom, is_tiff
+from vit.data.core.image_bytes import ImageError as ImageError
+from vit.data.core.image_bytes import ImageReader, read_bytes
+from vit.data.core.image_header import check_size, no_warnings, opened
+from vit.data.pixels.color_profile import image_in_srgb, pixels_in_srgb
+from vit.data.pixels.deep_color import (
+    BITS_TAG,
+    SAMPLE_FORMAT_TAG,
+    check_high_bytes,
+    deep_colors,
+    gray_values,
+    has_deep_color,
+    is_deep,
+)
+from vit.data.pixels.planes import ORIENTATION_TAG, Planes, ValuesError, as_pixels, format_reader, with_channels
+from vit.data.pixels.preprocess import COLORS, Decoding, Window
+from vit.data.registry import IMAGE_READERS, has_extra
+from vit.errors import install
+
+BACKGROUND = 255  # white, below transparent pixels
+
+_PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
+_DESCRIPTION_TAG = 270
+_SAMPLES_TAG = 277
+_SIGNED = 2  # sample format
+_CHANNELS_OF_OME = re.compile(r"\bSizeC\s*=\s*[\"'](\d{1,20})")
+_CHANNELS_OF_IMAGEJ = re.compile(r"^channels=(\d{1,20})", re.MULTILINE)
+_INVISIBLE = "all pixels are transparent; save it without transparency if it has a picture"
+_USUAL = Decoding()
+_SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
+
+
+def read_image(path: str | os.PathLike[str], decoding: Decoding = _USUAL, reader: ImageReader | None = None) -> Tensor:
+    """Decode a file: (C, H, W) uint8, upright, alpha over white.
+
+    The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
+
+    Args:
+        path: the file.
+        decoding: see `Preprocess`. With 1 channel, colors become gray. Otherwise the file must have as many channels.
+        reader: reads the image where it is not a file; None: a file.
+
+    Raises:
+        ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits; or it has
+            another number of channels.
+    """
+    data = read_bytes(path) if reader is None else reader.read(os.fspath(path))
+    return decode_image(data, path, decoding)
+
+
+def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", decoding: Decoding = _USUAL) -> Tensor:
+    """Decode the bytes of a file as `read_image` does: (C, H, W) uint8, upright, alpha over white.
+
+    Raises:
+        ImageError: the bytes are not an image, damaged, or larger than the limits; or have other channels.
+    """
+    with no_warnings:  # readers warn of odd metadata, which do not matter here
+        planes = _planes(data, path, decoding.window, decoding.channels)
+        if planes is None:
+            pixels = _decoded(data, path, decoding)
+        else:
+            try:
+                pixels = _turned(as_pixels(planes, decoding.window), planes.orientation)
+            except ValuesError as error:
+                raise ImageError(path, "unreadable", str(error)) from error
+            if len(pixels) == COLORS and is_tiff(data) and decoding.converts and decoding.window is None:
+                with suppress(ImageError):  # a kind that Pillow does not read
+                    pixels = pixels_in_srgb(pixels, opened(data, path))
+        return with_channels(pixels, decoding.channels, path)
+
+
+def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes | None:
+    """The values of a DICOM, or of a TIFF that Pillow does not read as it is; None: Pillow reads the file."""
+    if is_dicom(data):
+        if not has_extra("DICOM"):
+            raise ImageError(path, "not_image", f"a DICOM image; to read it: {install('dicom')}")
+        return format_reader("DICOM").read(data, path, window, channels)
+    if not is_tiff(data):
+        return None
+    lost = _lost_by_pillow(data, path, window, channels)
+    if lost is None:
+        return None
+    if not has_extra("TIFF"):
+        raise ImageError(path, "unreadable", f"{lost}; to read it: {install('tiff')}")
+    return format_reader("TIFF").read(data, path, window, channels)
+
+
+def _lost_by_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> str | None:
+    """What in a TIFF Pillow cannot keep, in words; None where Pillow keeps all."""
+    if channels not in (1, COLORS):
+        return f"a TIFF for {channels} channels"
+    try:
+        image = Image.open(io.BytesIO(data), formats=("TIFF",))
+    except Image.DecompressionBombError:
+        return None
+    except Exception:  # noqa: BLE001  an untrusted header may raise anything
+        return "a TIFF of a kind that Pillow does not read"
+    tags = getattr(image, "tag_v2", {})
+    samples = tags.get(_SAMPLES_TAG, 1)
+    if image.mode == "RGBX" or samples != len(image.getbands()):
+        return f"a TIFF of {samples} channels"
+    if samples == 1 and _has_channel_axis(tags.get(_DESCRIPTION_TAG)):
+        return "a TIFF of several channels"  # Pillow takes the page of the first one for all
+    if _SIGNED in tags.get(SAMPLE_FORMAT_TAG, ()) and max(tags.get(BITS_TAG, (8,))) == 8:
+        return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
+    keeps_high_byte = has_deep_color(image)
+    # Pillow takes both bytes as pixels where colors lie one after the other
+    misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(BITS_TAG, (8,))) > 8
+    if misreads or (keeps_high_byte and has_extra("TIFF") and (window is not None or image.mode == "RGB")):
+        return "a TIFF of 16 bits for a color"
+    return None
+
+
+def _has_channel_axis(description: object) -> bool:
+    """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
+
+    Args:
+        description: value of the tag. In an untrusted file it may be anything, so it is searched, not parsed.
+    """
+    if not isinstance(description, str):
+        return False
+    if description.startswith("ImageJ="):
+        found = _CHANNELS_OF_IMAGEJ.search(description)
+    elif description.rstrip("\0\r\n\t ").endswith("OME>"):
+        found = _CHANNELS_OF_OME.search(description)
+    else:
+        return False
+    return found is not None and int(found[1]) > 1
+
+
+def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> Tensor:
+    """The pixels of any other format (3, H, W) uint8."""
+    with no_warnings:
+        image = opened(data, path)
+        try:
+            if image.format == "JPEG" and image.mode in ("L", "RGB"):
+                pixels = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
+                return _upright(pixels_in_srgb(pixels, image) if decoding.converts else pixels, image)
+        except Exception as error:
+            raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
+        transparent = image.info.get("transparency")
+        if not isinstance(transparent, tuple) or not has_deep_color(image):
+            return from_pillow(image, path, decoding, data)
+        del image.info["transparency"]  # Pillow would look for its lower 8 bits among the upper 8 bits of the pixels
+        pixels = from_pillow(image, path, decoding, data)
+        is_transparent = torch.from_numpy((deep_colors(data) == transparent).all(axis=2))
+        if is_transparent.all():
+            raise ImageError(path, "unreadable", _INVISIBLE)
+        return pixels.masked_fill(_upright(is_transparent[None], image), BACKGROUND)
+
+
+def deep_values(
+    data: bytes, path: str | os.PathLike[str] = "<bytes>", channels: int = COLORS
+) -> npt.NDArray[np.generic] | None:
+    """The values of an image of more than 8 bits, (C, H, W) as they stand in its file; None for other images.
+
+    A DICOM image that has a window of its own is one of the others. Gray values have one channel.
+
+    Raises:
+        ImageError: the bytes are not an image, damaged, or larger than the limits.
+    """
+    with no_warnings:
+        planes = _planes(data, path, None, channels)
+        if planes is not None:
+            return planes.values if planes.is_deep and (planes.window is None or not is_dicom(data)) else None
+        image = opened(data, path)
+        if not is_deep(image):
+            return None
+        try:
+            return gray_values(image)[None]
+        except Exception as error:
+            raise _damaged(image, path, error) from error
+
+
+def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
+    with no_warnings:
+        if is_dicom(data) and has_extra("DICOM"):
+            IMAGE_READERS["DICOM"].import_module().header_size(data, path)
+        elif not is_tiff(data) or _lost_by_pillow(data, path, None, COLORS) is None:
+            opened(data, path)
+
+
+def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
+    """Apply the EXIF orientation of an image to its pixels. Damaged metadata are ignored."""
+    try:
+        orientation = image.getexif().get(ORIENTATION_TAG, 1)
+    except Exception:  # noqa: BLE001  as above
+        return pixels
+    return _turned(pixels, orientation)
+
+
+def _turned(pixels: Tensor, orientation: int) -> Tensor:
+    """Pixels (C, H, W) that lie as EXIF's orientation says, upright. Other numbers than 1 to 8 are ignored.
+
+    Upright pixels keep their order in memory: a copy would cost a third of the time that their decoder takes.
+    """
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.transpose(1, 2)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels.flip(2)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels.flip(1)
+    return pixels
+
+
+def from_pillow(
+    image: Image.Image, path: str | os.PathLike[str], decoding: Decoding = _USUAL, data: bytes | None = None
+) -> Tensor:
+    """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
+
+    An image of several frames gives the one that it shows. `opened` shows the first, and of a HEIC the primary picture.
+
+    Args:
+        data: the file's bytes, if they are at hand: the lower 8 of 16 bits for a color tell dark from black.
+
+    Raises:
+        ImageError: the image is damaged.
+    """
+    try:
+        with no_warnings:
+            is_cut = has_deep_color(image)
+            if decoding.window is not None and is_cut:
+                raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
+            image.load()
+            check_size(image.size, path)  # a HEIC may hold more pixels than its header says
+            if is_cut:
+                check_high_bytes(image, data)
+            return _upright(_pixels(image, decoding), image)
+    except ImageError:
+        raise
+    except ValuesError as error:
+        raise ImageError(path, "unreadable", str(error)) from error
+    except Exception as error:
+        raise _damaged(image, path, error) from error
+
+
+def _damaged(image: Image.Image, path: str | os.PathLike[str], error: Exception) -> ImageError:
+    return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}")
+
+
+def _pixels(image: Image.Image, decoding: Decoding) -> Tensor:
+    """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
+    if not is_deep(image):
+        return _color(image, image_in_srgb(image) if decoding.converts else None)
+    values = gray_values(image)
+    # Pillow inverts 8 bits alone
+    is_inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO
+    pixels = (
+        as_pixels(Planes(values[None], is_inverted=is_inverted), decoding.window).expand(COLORS, -1, -1).contiguous()
+    )
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):  # of a PNG
+        if (values == transparent).all():
+            raise ValuesError(_INVISIBLE)
+        pixels[:, torch.from_numpy(values == transparent)] = BACKGROUND
+    return pixels
+
+
+def _color(image: Image.Image, converted: Image.Image | None) -> Tensor:
+    """A color or palette image over white: (3, H, W) uint8.
+
+    Args:
+        converted: its colors, where an embedded profile changes them.
+    """
+    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        alpha = image.convert("RGBA").getchannel("A")
+        if alpha.getextrema() == (0, 0):  # a BMP whose fourth byte is unused, as screenshots of Windows have it
+            if image.format != "BMP":
+                raise ValuesError(_INVISIBLE)
+            alpha = Image.new("L", image.size, 255)
+        image = converted or image.convert("RGBA")
+        image.putalpha(alpha)
+        background = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))
+        image, converted = Image.alpha_composite(background, image), None
+    image = converted or image
+    array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
+    return torch.from_numpy(array).permute(2, 0, 1)
+
+
+def _first_line(error: Exception) -> str:
+    """The problem in one line, without the place in torchvision's source that it begins with."""
+    return _SOURCE.sub("", (str(error) or type(error).__name__).splitlines()[0])[:200]

@@ -1,0 +1,155 @@
+"""The column of a CSV that says which images are for training, validation and testing"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vit.data.core.dataset_names import SPLIT_OF_NAME, SPLIT_OF_WORD, words_of
+from vit.errors import DataError, nearest
+
+_MOST_SPLITS = 12  # different cells of a column that may be splits
+_OF_WORDS = SPLIT_OF_WORD | {"public": "validation", "private": "test"}  # leaderboards of Kaggle, as in FER2013
+_THINGS = frozenset(("set", "data", "dataset", "split", "images", "samples"))  # as in "training set"
+_JOINED = {word + end: split for word, split in _OF_WORDS.items() for end in ("", "set")} | {
+    "publictest": "validation",
+    "privatetest": "test",
+}
+_FLAGS = {  # names of columns of 0 and 1 -> the split that 1 names
+    f"{before}{word}": split for before in ("is_", "in_", "") for word, split in SPLIT_OF_NAME.items()
+}
+_ALSO_OTHER_WORDS = frozenset(("valid", "public", "private", "dev", "eval", "evaluation"))  # unless others stand beside
+_YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))
+
+
+def any_split(cells: Iterable[str]) -> bool:
+    """Whether cells of a column name a split, or are all empty; numbers of folds do not."""
+    given = {cell.casefold() for cell in cells} - {""}
+    return not given or any(_split_named(cell) for cell in given)
+
+
+def split_of(row: Mapping[str, str], where: str) -> str:
+    """The split that a row names; "train" where it names none.
+
+    Args:
+        row: cells under our names.
+        where: file and line that an error names.
+
+    Raises:
+        DataError: the split is unknown.
+    """
+    split = row.get("split", "").strip().casefold()
+    if split == "calibration":
+        raise DataError(
+            f"{where}: split is 'calibration', which DATA cannot have",
+            "write train there, or remove these lines; --data.calibration cuts such images from the training images",
+        )
+    found = _split_named(split) if split else "train"
+    if found is None:
+        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, SPLIT_OF_NAME))
+    return found
+
+
+def _splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -> dict[str, str] | None:
+    """{cell: split} where a column of another name holds splits; None where it holds something else.
+
+    Args:
+        name: name of the column, as `plain_name` spells it.
+        cells: the different cells of the column.
+        where: file and column that an error names.
+        among_labels: whether columns of 0 and 1 are labels; then a column called train may be that of trains.
+
+    Raises:
+        DataError: some cells are splits, and others are not; or 0 may be a validation image or a test image.
+    """
+    cells = set(cells)
+    given = {cell: cell.strip().casefold() for cell in cells if cell.strip()}
+    is_flag = name in _FLAGS and (not among_labels or name not in SPLIT_OF_NAME)
+    if is_flag and len(given) > 1 and set(given.values()) <= _YES | _NO:
+        if _FLAGS[name] == "train":
+            fix = "write train, validation or test into a column split"
+            raise DataError(f"{where} has 0 and 1: whether 0 is for validation or for test is not known", fix)
+        return {cell: _FLAGS[name] if plain in _YES else "train" for cell, plain in given.items()}
+    found = {cell: split for cell, plain in given.items() if (split := _split_named(plain))}
+    kinds, others = set(found.values()), sorted(given.keys() - found.keys())
+    if all(given[cell] in _ALSO_OTHER_WORDS for cell in found) or (
+        len(kinds) < 2 and (others or len(given) == len(cells))
+    ):
+        return None  # a visibility of public and private, a means of transport, or one word for all images
+    if others:
+        if "train" not in kinds:
+            return None
+        fix = "write train, validation or test into a column split, and leave out the other lines; or rename the cells"
+        raise DataError(f"{where} has the splits {' and '.join(sorted(found)[:2])}, and also {others[0]!r}", fix)
+    return found
+
+
+def _describe(found: Mapping[str, str]) -> str:
+    """Cells that are not named as vit names splits, with their splits; "" where there are none."""
+    others = [
+        f"{cell} is {split}" for cell, split in sorted(found.items()) if SPLIT_OF_NAME.get(cell.casefold()) != split
+    ]
+    return f" ({', '.join(others)})" if others else ""
+
+
+def _split_named(cell: str) -> str | None:
+    """The split that a cell in small letters names, such as train, training set, val_1 or publictest."""
+    return _JOINED.get("".join(word for word in words_of(cell) if word not in _THINGS))
+
+
+class UnreadColumns:
+    """The columns of a table that are not read: one of them may hold splits.
+
+    Args:
+        header: names of all columns.
+        read: columns that are read.
+
+    Attributes:
+        names: their names.
+    """
+
+    def __init__(self, header: Sequence[str], read: Collection[int]) -> None:
+        self._names = {i: name for i, name in enumerate(header) if i not in read and not is_index(name)}
+        self.names = tuple(self._names.values())
+        self._cells: dict[int, list[str]] = {index: [] for index in self._names}
+        self._different: dict[int, dict[str, str]] = {index: {} for index in self._names}
+
+    def add(self, row: Sequence[str]) -> None:
+        """Keep the cells of a row, of columns with few different ones."""
+        for index, cells in list(self._cells.items()):
+            cell, known = row[index] if index < len(row) else "", self._different[index]
+            cells.append(known.setdefault(cell, cell))  # one text for equal cells: a list has millions
+            if len(known) > _MOST_SPLITS:
+                del self._cells[index]
+
+    def splits(self, path: Path, rows: list[tuple[int, dict[str, str]]], among_labels: bool) -> tuple[int, str] | None:
+        """Fill in the splits of rows from the column that holds them; its number, and a note. None: there is none.
+
+        Raises:
+            DataError: two columns hold different splits, or one holds splits and something else.
+        """
+        has_splits = any("split" in row for _, row in rows)
+        chosen: tuple[int, str] | None = None
+        for index, cells in self._cells.items():
+            name = self._names[index]
+            found = _splits_in(plain_name(name), self._different[index], f"{path}: column {name!r}", among_labels)
+            if found is None:
+                continue
+            for (line, row), cell in zip(rows, cells, strict=True):
+                split = found.get(cell, "")
+                if row.setdefault("split", split) != split and split_of(row, f"{path}, line {line}") != split:
+                    raise DataError(
+                        f"{path}, line {line}: column {name!r} says {split or 'nothing'}, and another column of splits "
+                        f"{row['split'] or 'nothing'}", "keep one column, and name it split",
+                    )  # fmt: skip
+            if not has_splits and chosen is None:
+                chosen = index, f"read {name!r} as split{_describe(found)}"
+        return chosen
+
+
+def is_index(name: str) -> bool:
+    """Whether a column is the index of pandas, which has no name."""
+    return not name.strip() or plain_name(name).startswith("unnamed:")
+
+
+def plain_name(name: str) -> str:
+    """The name of a column as `NAMES` spells it: small letters, and "_" for spaces and hyphens."""
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")

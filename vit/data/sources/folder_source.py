@@ -1,0 +1,200 @@
+"""Class folders -> a source: FOLDER/CLASS/image or FOLDER/SPLIT/CLASS/image."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from vit.data.core.dataset_names import LAYOUT, SPLIT_OF_NAME, SPLIT_SYNONYMS, split_in
+from vit.data.core.formats import has_image_extension
+from vit.data.core.image_files import (
+    describe_skipped,
+    folder_id,
+    how_to_convert_skipped,
+    image_files,
+    is_folder,
+    is_hidden,
+    is_image,
+    subfolders,
+)
+from vit.data.core.outputs import is_output
+from vit.data.core.samples import Source, label_files
+from vit.errors import DataError, EmptyClassError
+from vit.tasks.label_text import clean_label
+
+
+def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
+    """List the images of a folder of class folders, or of a folder of splits with class folders.
+
+    Args:
+        root: the folder.
+        allow_empty: accept class folders without images.
+        to_measure: as for `open_source`.
+
+    Raises:
+        EmptyClassError: a class folder has no images.
+        DataError: the folder has another layout, can be read in two ways, or has no training images.
+    """
+    names = subfolders(root, Counter())
+    found = {split: [name for name in names if name.casefold() in words] for split, words in SPLIT_SYNONYMS.items()}
+    by_word = _splits_by_word(root, names, found)
+    for split, folders in found.items():
+        if len(folders) > 1:
+            raise DataError(f"{root} has {' and '.join(folders)}, both for {split}", "keep one of them")
+    if not any(found.values()):
+        _check_layout(root, names)
+        return _read_splits(root, {"train": ""}, allow_empty, _check_nested(root, names), to_measure)
+    if not found["train"] and not to_measure:
+        given = next(folders[0] for folders in found.values() if folders)
+        raise DataError(f"{root} has {given}/ but no train/", "name the folder of training images train/")
+    chosen = {split: folders[0] for split, folders in found.items() if folders}
+    others = [name for name in names if name not in chosen.values()]
+    split, first = next(iter(chosen.items()))
+    if not subfolders(root / first, Counter()):
+        kind = {"train": "training"}.get(split, split)
+        raise DataError(
+            f"{root / first} is taken for the {kind} split and has no class folders"
+            + f"; beside it: {', '.join(f'{name}/' for name in others[:5])}" * bool(others),
+            _table_in(root / first) or f"if {first}/ is a class, rename it, or give a CSV",
+        )
+    below = {split: str(_inner(root / folder)[0].relative_to(root)) for split, folder in chosen.items()}
+    notes = [f"{folder}/ is read as {split}" for split, folder in below.items() if folder != chosen[split] or by_word]
+    notes += [f"skipped {name}/, which lies beside {'train' if split == 'train' else first}/" for name in others]
+    inside = root / below[split]
+    notes += _check_nested(inside, subfolders(inside, Counter()))
+    return _read_splits(root, below, allow_empty, notes, to_measure)
+
+
+def _splits_by_word(root: Path, names: list[str], found: dict[str, list[str]]) -> bool:
+    """Add folders to the splits found so far that have a split as a word in their names, such as seg_train or test_set.
+
+    They count where folders lie in them, and no images. Without a folder of an exact name, they must be training images
+    and others, and no other folder may be alike.
+    """
+    words = {name: split_in(name) for name in names if not any(name in folders for folders in found.values())}
+    if not any(words.values()):
+        return False
+    nested = {name: split for name, split in words.items() if _inner(root / name)[1]}
+    splits = {split for split in nested.values() if split}
+    if not any(found.values()) and (None in nested.values() or "train" not in splits or len(splits) < 2):
+        return False
+    missing = [split for split, folders in found.items() if not folders]
+    for name, split in nested.items():
+        if split in missing:
+            found[split].append(name)
+    return any(split in missing for split in splits)
+
+
+def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
+    """A folder, and the folders in it; none where images lie beside them.
+
+    A folder that holds one folder alone stands for that one, as in the archive seg_train/seg_train/CLASS of Kaggle, if
+    folders lie in there.
+    """
+    names: list[str] = []
+    with os.scandir(folder) as entries:  # a class folder may hold many images: the first one ends the search
+        for entry in entries:
+            if is_folder(entry) and not is_hidden(entry.name):
+                names.append(entry.name)
+            elif not is_hidden(entry.name) and is_image(entry):
+                return folder, []
+    if len(names) == 1 and depth:
+        below, inside = _inner(folder / names[0], depth - 1)
+        if inside:
+            return below, inside
+    return folder, sorted(names)
+
+
+def _check_nested(root: Path, names: list[str]) -> list[str]:
+    """Notes on class folders that hold the same folders.
+
+    Raises:
+        DataError: all class folders do, and none has images of its own: they may be splits or variants of a data set.
+    """
+    nested = {name: inside for name in names if (inside := _inner(root / name)[1])}
+    counts = Counter(inside for one in nested.values() for inside in one)
+    common = [name for name, count in sorted(counts.items()) if 2 * count > len(nested)]
+    if len(nested) < 2 or len(common) < 2:
+        return []
+    few, shared = (" and ".join(f"{name}/" for name in group[:2]) for group in (list(nested), common))
+    if len(nested) < len(names):
+        return [f"{few} hold the same folders, such as {shared}; their images count as images of the folders above"]
+    if all(split_in(name) for name in common):
+        fix = f"write DATA/{common[0]}/{names[0]}/IMAGE, or a CSV with the columns path,label,split"
+        raise DataError(f"each folder of {root} holds {shared}: splits in classes are not read", fix)
+    raise DataError(
+        f"all folders of {root}, such as {few}, hold the same folders, such as {shared}, and no images of their own",
+        f"if {shared} are classes, give one folder, such as {_inner(root / names[0])[0]}, or name the folders train, "
+        f"validation and test; if {few} are the classes, give a CSV with the columns path,label",
+    )
+
+
+def _check_layout(root: Path, names: list[str]) -> None:
+    """Raise DataError if the subfolders of a folder without splits cannot be classes."""
+    for name in names:
+        below, inside = _inner(root / name)
+        exact = {SPLIT_OF_NAME[one.casefold()]: one for one in inside if one.casefold() in SPLIT_OF_NAME}
+        if "train" in exact and len(exact) > 1 and _inner(below / exact["train"])[1]:
+            raise DataError(f"{below} is not a class folder: it has folders of splits", f"give {below} as DATA")
+    if len(names) == 1 and subfolders(root / names[0], Counter()):
+        raise DataError(
+            f"{root} has one folder, {names[0]}/, with folders in it",
+            f"give {root / names[0]}, if these are the classes",
+        )
+    if is_output(root):
+        raise DataError(f"{root} holds runs of this program and no images", "give the folder of images")
+    if not names:
+        loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))
+        raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", _table_in(root) or LAYOUT)
+
+
+def _table_in(folder: Path) -> str:
+    """How to give the table that lies among images; empty where there is none."""
+    table = next((path for path in sorted(folder.glob("*.[ct]sv")) if not is_hidden(path.name)), None)
+    return "" if table is None else f"give {table} as DATA, if it lists the images and their classes"
+
+
+def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str], to_measure: bool) -> Source:
+    """List the class folders of each split.
+
+    Args:
+        root: the folder that was given.
+        folders: {split: name of its folder in `root`}; an empty name for `root` itself.
+        allow_empty: accept class folders without images.
+        notes: messages for the user.
+    """
+    skipped: Counter[str] = Counter()
+    rows: dict[str, list[tuple[str, str]]] = {}  # split -> path and class name of each file
+    class_names: dict[str, list[str]] = {}
+    for split, folder in folders.items():
+        rows[split] = []
+        folder_names = subfolders(root / folder, skipped)
+        class_names[split] = list(dict.fromkeys(map(clean_label, folder_names)))
+        first_of = {clean_label(name): name for name in reversed(folder_names)}
+        siblings = [root / folder / name for name in folder_names]
+        outside = {folder_id(other) for other in (root / folder, *(root / folder).resolve().parents, *siblings)}
+        for name in folder_names:
+            label = clean_label(name)
+            if first_of[label] != name:
+                pair = f"{first_of[label]!r} and {name!r} in {root / folder}"
+                notes.append(f"{pair} are one class: they differ only in spaces around the name or in Unicode form")
+            class_folder = root / folder / name
+            skipped_here: Counter[str] = Counter()
+            files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}, True))
+            if not files and split == "train" and not allow_empty:
+                instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
+                fix = how_to_convert_skipped(skipped_here, class_folder)
+                fix = fix or (EmptyClassError.CONVERT_IT if skipped_here else EmptyClassError.REMOVE_IT)
+                raise EmptyClassError(f"class folder {class_folder} has no images{instead}", fix)
+            skipped += skipped_here
+            rows[split] += [(os.path.join(folder, name, file), label) for file in files]
+    if skipped:
+        notes.append(f"skipped: {describe_skipped(skipped)}")
+        notes += filter(None, [how_to_convert_skipped(skipped, root)])
+    defining = list(folders) if to_measure else ["train"]  # splits whose class folders are the classes
+    names = tuple(dict.fromkeys(name for split in defining for name in class_names[split]))
+    if names and not any(rows[split] for split in defining) and skipped:
+        fix = how_to_convert_skipped(skipped, root) or LAYOUT
+        kind = "images" if to_measure else "training images"
+        raise DataError(f"{root} has no {kind} ({describe_skipped(skipped)})", fix)
+    splits = {split: label_files(root, files, names, f"{root / folders[split]}") for split, files in rows.items()}
+    return Source(root.resolve().name, names, splits, notes)

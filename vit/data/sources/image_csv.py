@@ -1,0 +1,285 @@
+"""CSV files that list images: common column names, with commas, semicolons or tabs between the columns."""
+
+import csv
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING
+
+from vit.csv_files import is_of_vit, unescape
+from vit.data.core.dataset_names import TableColumns
+from vit.data.core.formats import begins_as_image, has_image_extension
+from vit.data.sources.csv_splits import UnreadColumns, any_split, is_index
+from vit.data.sources.csv_splits import plain_name as plain_name
+from vit.errors import DataError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+NAMES = {  # our column -> common names of it, the most specific first
+    "path": (
+        "path", "file_path", "filepath", "image_path", "img_path", "filename", "file_name", "image_name", "image_file",
+        "file", "image", "img", "image_index", "image_id", "img_id", "id",
+    ),
+    "labels": ("labels", "tags", "finding_labels"),
+    "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
+    "split": ("split", "set", "subset", "partition", "fold"),
+    "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
+}  # fmt: skip
+MAX_HEADER = 1 << 20  # characters
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t])"?[,;\t]*\s*', re.IGNORECASE)
+_SHOWN = 12  # columns in a note
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """The rows of a CSV under our column names.
+
+    Attributes:
+        rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
+        note: columns and separator that were recognized, where they are not ours, and columns that are not read; else
+            empty.
+        others: names of the other columns, where they were asked for.
+        other_cells: their cells of each row; "" where a row is too short.
+    """
+
+    rows: list[tuple[int, dict[str, str]]]
+    note: str
+    others: tuple[str, ...] = ()
+    other_cells: list[list[str]] = field(default_factory=list)
+
+
+def given_columns(wanted: TableColumns) -> dict[str, str]:
+    """{our column: its name in the file} of columns that are given by name. Some names stand for several labels."""
+    labels = "labels" if plain_name(wanted.label or "") in NAMES["labels"] else "label"
+    both = {"path": wanted.image, labels: wanted.label}
+    return {ours: name for ours, name in both.items() if name is not None}
+
+
+def column_names(path: Path) -> list[str]:
+    """The names in the first line of a CSV. DataError where the file cannot be read."""
+    return [name.strip() for name in _header(path, {})]
+
+
+def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
+    """Our names of the columns that a CSV has, and whether it has others.
+
+    Args:
+        path: the file.
+        given: {our column: its name in the file} of columns that are given by name.
+
+    Raises:
+        UsageError: a given column does not exist.
+        DataError: the file cannot be read.
+    """
+    header = _header(path, given)
+    _check_given(path, header, given)
+    found = _columns(header, tuple(NAMES), given)
+    return set(found), len(_others(header, found.values())) > 0
+
+
+def read_image_csv(
+    path: Path,
+    needed: Sequence[str],
+    optional: Sequence[str] = (),
+    given: Mapping[str, str] = MappingProxyType({}),
+    others: bool = False,
+) -> CsvTable:
+    """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
+
+    Args:
+        path: the file.
+        needed: columns that must be there, by our names.
+        optional: columns to read where they are there.
+        given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
+        others: read the columns that have none of our names, too.
+
+    Raises:
+        UsageError: a given column does not exist.
+        DataError: a needed column is missing, or the file is not a CSV.
+    """
+    try:
+        _, mark, skipped = _sniffed(path, needed, given)
+        with _opened(path) as file:
+            reader = csv.reader(islice(file, skipped, None), delimiter=mark, strict=True)
+            header = next(reader, [])
+            _check_given(path, header, given)
+            columns = _columns(header, (*needed, *optional), given)
+            _check_once(path, header, columns.values())
+            missing = [name for name in needed if name not in columns]
+            if missing:
+                present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
+                raise DataError(
+                    f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
+                    f"the first line must name them: {','.join(needed)}; or give --data.image_column and "
+                    "--data.label_column",
+                )
+            text = unescape if is_of_vit(header) else str
+            rows: list[tuple[int, dict[str, str]]] = []
+            beside = _others(header, columns.values()) if others else {}
+            unread = UnreadColumns(header, columns.values())
+            other_cells: list[list[str]] = []
+            for line, row in _rows(reader, path, mark, len(header), columns["path"], skipped):
+                cells = {name: text(row[index]) if index < len(row) else "" for name, index in columns.items()}
+                rows.append((line, cells))
+                if optional:
+                    unread.add(row)
+                if others:
+                    other_cells.append([text(row[index]) if index < len(row) else "" for index in beside])
+    except (csv.Error, OSError, UnicodeError) as error:
+        raise _not_a_csv(path, needed, error) from error
+    renamed = [f"{header[index]!r} as {name}" for name, index in columns.items() if header[index] != name]
+    separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
+    notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
+    named = header[columns["split"]] if "split" in columns else "split"
+    if plain_name(named) != "split" and not any_split(cells["split"] for _, cells in rows):
+        rows = [(line, {name: cell for name, cell in cells.items() if name != "split"}) for line, cells in rows]
+        notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
+    used = unread.splits(path, rows, others) if "split" in optional else None
+    if used is not None:
+        number, note = used
+        notes.append(note)
+        kept_places = list(beside)
+        beside.pop(number, None)
+        if number in kept_places:
+            for one in other_cells:
+                del one[kept_places.index(number)]
+    notes += _other_labels(header, columns, given)
+    mentioned = " ".join(notes)
+    known = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
+    more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in known]
+    if more and optional:
+        shown = ", ".join(more[:_SHOWN]) + ", ..." * (len(more) > _SHOWN)
+        notes.append(f"columns that are not read: {shown}" + " (rename one that is a label)" * others)
+    note = f"{path.name}: {'; '.join(notes)}" if notes else ""
+    return CsvTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
+
+
+def _rows(
+    reader: "Reader", path: Path, mark: str, width: int, of_path: int, skipped: int
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows below the header that are not empty, with the number of their last line.
+
+    Args:
+        reader: the cells of each row.
+        path: the file.
+        mark: the character between cells.
+        width: number of columns.
+        of_path: number of the column of paths.
+        skipped: number of lines above the header.
+
+    Raises:
+        DataError: a quotation mark is missing, or a row has more cells than the header.
+    """
+    line = reader.line_num + skipped + 1
+    quote = f'quote whole cells, as in "a{mark} b", and double quotation marks inside'
+    try:
+        for row in reader:
+            end = reader.line_num + skipped
+            if end > line and _holds_rows(row, path.parent, mark, of_path):
+                raise DataError(f"{path}, line {line}: a cell goes on to line {end}", quote)
+            if len(row) > width and any(cell.strip() for cell in row[width:]):
+                cells = f"{len(row)} cells, and the header {width} columns"
+                raise DataError(f"{path}, line {line}: {cells}", f"{quote}; several labels are a|b")
+            if row:
+                yield end, row
+            line = end + 1
+    except csv.Error as error:
+        raise DataError(f"{path} is not a CSV: line {line}: {error}", quote) from error
+
+
+def _holds_rows(row: Sequence[str], folder: Path, mark: str, of_path: int) -> bool:
+    """Whether a cell goes on with other rows of images, because a quotation mark is missing."""
+    later = (line.split(mark) for cell in row for line in cell.splitlines()[1:])
+    return any(os.path.isfile(folder / cells[of_path]) for cells in later if len(cells) > of_path)
+
+
+def _header(path: Path, given: Mapping[str, str]) -> list[str]:
+    """The cells of the first line. DataError where the file cannot be read."""
+    try:
+        return _sniffed(path, tuple(NAMES), given)[0]
+    except (csv.Error, OSError) as error:
+        raise _not_a_csv(path, ("path", "label"), error) from error
+
+
+def _opened(path: Path) -> IO[str]:
+    """A table as text: UTF-8, or UTF-16 as Excel saves "Unicode text". DataError where it is not text."""
+    with open(path, "rb") as file:
+        start = file.read(1024)
+    is_wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if b"\0" in start and not is_wide:
+        is_image = has_image_extension(path) or begins_as_image(str(path))
+        fix = "give the folder of the images, or a CSV with the columns path,label" if is_image else "save it as CSV"
+        raise DataError(f"{path} is {'an image' if is_image else 'not text'}, not a table", fix)
+    return open(path, newline="", encoding="utf-16" if is_wide else "utf-8-sig", errors="surrogateescape")
+
+
+def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tuple[list[str], str, int]:
+    """The cells of the header, the character between them, and the number of lines above it: 1 for "sep=;" of Excel."""
+    with _opened(path) as file:
+        first, skipped = file.readline(MAX_HEADER), 0
+        stated = _SEPARATOR_LINE.fullmatch(first)
+        if stated:
+            first, skipped = file.readline(MAX_HEADER), 1
+            return next(csv.reader([first], delimiter=stated[1]), []), stated[1], skipped
+    headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
+    mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
+    return headers[mark], mark, skipped
+
+
+def _not_a_csv(path: Path, needed: Sequence[str], error: Exception) -> DataError:
+    return DataError(f"{path} is not a CSV: {error}", f"save it as UTF-8 CSV with {','.join(needed)}")
+
+
+def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, str]) -> dict[str, int]:
+    """{our column: index} for the wanted columns that a header has. Given ones serve for nothing else."""
+    places = {name.strip(): i for i, name in enumerate(header)}
+    chosen = {ours: places[name] for ours, name in given.items() if name in places}
+    indices = {plain_name(name): i for i, name in enumerate(header) if i not in chosen.values()}
+    found = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted if ours not in given}
+    usual = {ours: candidates[0] for ours, candidates in found.items() if candidates}
+    return {ours: chosen[ours] if ours in chosen else usual[ours] for ours in wanted if ours in chosen or ours in usual}
+
+
+def _check_given(path: Path, header: Sequence[str], given: Mapping[str, str]) -> None:
+    """Raise UsageError if a column that is given by name does not exist, and DataError if it is there twice."""
+    names = [name.strip() for name in header]
+    for ours, name in given.items():
+        option = "image_column" if ours == "path" else "label_column"
+        if name not in names:
+            raise UsageError(f"{option} {name!r} is not a column of {path}", nearest(name, names))
+        if names.count(name) > 1:
+            raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
+
+
+def _check_once(path: Path, header: Sequence[str], read: Collection[int]) -> None:
+    """Raise DataError if a column that is read has the name of another one."""
+    names = [plain_name(name) for name in header]
+    for index in read:
+        if names.count(names[index]) > 1:
+            raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
+
+
+def _other_labels(header: Sequence[str], columns: Mapping[str, int], given: Mapping[str, str]) -> list[str]:
+    """A note where labels were read, and another column might be the labels, too."""
+    chosen = columns.get("label", columns.get("labels"))
+    usual = {*NAMES["label"], *NAMES["labels"]}
+    others = [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != chosen]
+    if chosen is None or not others or "label" in given or "labels" in given:
+        return []
+    return [f"labels are the column {header[chosen]!r}, not {' and '.join(others)} (--data.label_column chooses)"]
+
+
+def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
+    """{index: name} of the columns that have none of our names, and are not read.
+
+    A column without a name is pandas' index.
+    """
+    ours = {name for names in NAMES.values() for name in names}
+    found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
+    return {i: name for i, name in found if plain_name(name) not in ours}

@@ -1,0 +1,144 @@
+"""DATA on the command line -> `Source`, without opening an image.
+
+DATA                            data set
+digits                          scikit-learn's 1,797 real 8x8 scans, which come with the installation
+mnist, cifar10, ...             a torchvision data set, read from --data.root
+FOLDER/train|val|test/CLASS/*   class folders for each split
+FOLDER/CLASS/*                  class folders without splits; folders that vit wrote beside them are skipped
+FILE.csv                        a table with the columns path,label[,split]; paths are relative to the file
+                                for several labels of an image: path,labels[,split], or one column of 0 and 1 per label
+FOLDER/index.parquet            shards of `vit data pack`, or others with an index of `vit data index`; or their FOLDER
+FILE.parquet                    a table with a column of images and one of labels; or a FOLDER of train-*.parquet, ...
+https://, s3:// or gs://        an index or a table on other machines, or its folder
+hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from vit.csv_files import describe_escapes
+from vit.data.core.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
+from vit.data.core.groups import ALIKE, similar_names
+from vit.data.core.outputs import is_output
+from vit.data.core.samples import Samples, Source, absent_notes
+from vit.data.sources.csv_source import read_csv_source
+from vit.data.sources.folder_source import read_folder_source
+from vit.data.sources.image_csv import column_names
+from vit.errors import DataError
+from vit.tasks.label_text import MISSING
+
+ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
+
+
+def open_source(
+    data: str,
+    root: str | None = None,
+    download: bool = False,
+    allow_empty: bool = False,
+    columns: TableColumns | None = None,
+    to_measure: bool = False,
+) -> Source:
+    """List the images of DATA.
+
+    Args:
+        data: a folder, a CSV file, an index of shards, a parquet table, hf:NAME, "digits" or the name of a torchvision
+            data set. A folder with such a name has precedence, unless it holds outputs of this program alone:
+            `--out .` makes such folders.
+        root: folder of torchvision's data sets.
+        download: let torchvision download missing files.
+        allow_empty: accept class folders without images.
+        columns: columns of a parquet table or of a CSV that are given by name.
+        to_measure: the images only measure a model that is trained: they may lack training images, and have one class,
+            or labels that all images have or none. Splits without images are left out.
+
+    Raises:
+        UsageError: DATA is not a file, a folder or a known name; or a column does not exist, or DATA has no columns.
+        DataError: DATA cannot be used to train, or to measure, a classifier.
+        ResourceError: the Hugging Face hub does not give the data set.
+    """
+    check_data(data)
+    path, columns = Path(data).expanduser(), columns or TableColumns()
+    if not (is_parquet(data) or path.is_file()):
+        columns.refuse(data)
+    if is_parquet(data):
+        source = table_source(data).open_source(data, columns, needs_train=not to_measure)
+    elif path.is_dir() and not (data in KNOWN and is_output(path)):
+        source = read_folder_source(path, allow_empty, to_measure)
+    elif path.is_file() and path.suffix.lower() in ARCHIVES:
+        raise DataError(f"{data} is an archive", "unpack it, and give the folder")
+    elif path.is_file():
+        source = read_csv_source(path, columns, to_measure)
+    elif data == DIGITS:
+        source = _digits()
+    else:
+        from vit.data.sources.torchvision_source import (
+            read_torchvision_source,  # not above: a wrong folder needs no torch
+        )
+
+        source = read_torchvision_source(data, root, download)
+    if to_measure:
+        source = replace(source, splits={split: one for split, one in source.splits.items() if len(one)})
+        if not source.splits:
+            raise DataError(f"{data} has no images", LAYOUT)
+    else:
+        _check(source, data)
+    _add_notes(source)
+    return source
+
+
+def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableColumns:
+    """The columns to read DATA with, beside the data of a run: those that are given, or else those of the run.
+
+    Data of another kind have no columns. A CSV may lack those of the run, and has columns of its own.
+    """
+    path, names = Path(data).expanduser(), of_run.by_option
+    if not names:
+        return given
+    if is_parquet(data):
+        names = names if table_source(data).has_columns(data) else {}
+    elif path.is_file() and path.suffix.lower() not in ARCHIVES:
+        names = {option: name for option, name in names.items() if name in column_names(path)}
+    else:
+        names = {}
+    return TableColumns(given.image or names.get("image_column"), given.label or names.get("label_column"))
+
+
+def _check(source: Source, data: str) -> None:
+    """Raise DataError if no classifier can be trained."""
+    train = source.splits["train"]
+    if len(train) == 0:
+        raise DataError(f"{data} has no training images", LAYOUT)
+    if len(source.class_names) < 2:
+        raise DataError(
+            f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
+        )
+
+
+def _add_notes(source: Source) -> None:
+    """Note suspicious class names and missing classes."""
+    one_kind, kind = source.task.kind, source.task.kinds
+    number = len(source.class_names)
+    totals = np.sum([samples.class_counts(number) for samples in source.splits.values()], axis=0).tolist()
+    counts = dict(zip(source.class_names, totals, strict=True))
+    counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
+    source.notes.extend(
+        f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(source.class_names)
+    )
+    source.notes.extend(
+        f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
+        for name in source.class_names
+        if name.casefold() in MISSING
+    )
+    source.notes.extend(filter(None, [describe_escapes(source.class_names)]))
+    source.notes.extend(absent_notes(source, source.splits))
+
+
+def _digits() -> Source:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # the scans have 17 levels of gray
+    samples = Samples([f"digits/{i:04d}" for i in range(len(images))], bunch.target.astype(np.int64), arrays=images)
+    return Source("digits", tuple(str(digit) for digit in range(10)), {"train": samples})

@@ -1,0 +1,122 @@
+"""torchvision's data sets by name -> a source; downloaded only on request."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from torchvision import datasets
+from torchvision.datasets import VisionDataset
+
+from vit.data.core.samples import Samples, Source
+from vit.errors import DataError
+
+Splits = dict[str, dict[str, str | bool]]  # our split -> the arguments with which torchvision opens it
+Files = Sequence[tuple[str | os.PathLike[str], int]]  # path and class number
+
+
+@dataclass(frozen=True)
+class _DataSet:
+    """One of torchvision's data sets.
+
+    Attributes:
+        open: class or function that opens the data set.
+        splits: splits of the data set under our names.
+        files: function that lists files and labels without opening the files; None for sets that hold small arrays.
+    """
+
+    open: Callable[..., VisionDataset]
+    splits: Splits
+    files: Callable[[VisionDataset], Files] | None = None
+
+
+def _with_loader(dataset: Callable[..., VisionDataset], splits: Splits) -> _DataSet:
+    """A data set that takes a function to open files. It gets one that returns the path and opens nothing."""
+    return _DataSet(partial(dataset, loader=os.fspath), splits, lambda data: [data[i] for i in range(len(data))])
+
+
+_BY_TRAIN: Splits = {"train": {"train": True}, "test": {"train": False}}
+_BY_SPLIT: Splits = {"train": {"split": "train"}, "test": {"split": "test"}}
+_WITH_VAL: Splits = {**_BY_SPLIT, "validation": {"split": "val"}}
+
+SETS = {
+    "mnist": _DataSet(datasets.MNIST, _BY_TRAIN),
+    "fashion_mnist": _DataSet(datasets.FashionMNIST, _BY_TRAIN),
+    "kmnist": _DataSet(datasets.KMNIST, _BY_TRAIN),
+    "cifar10": _DataSet(datasets.CIFAR10, _BY_TRAIN),
+    "cifar100": _DataSet(datasets.CIFAR100, _BY_TRAIN),
+    "svhn": _DataSet(datasets.SVHN, _BY_SPLIT),
+    "stl10": _DataSet(datasets.STL10, _BY_SPLIT),
+    "food101": _with_loader(datasets.Food101, _BY_SPLIT),
+    "dtd": _with_loader(datasets.DTD, _WITH_VAL),
+    "flowers102": _with_loader(datasets.Flowers102, _WITH_VAL),
+    "fgvc_aircraft": _with_loader(datasets.FGVCAircraft, _WITH_VAL),
+    # these two have no public list of their files
+    "gtsrb": _DataSet(datasets.GTSRB, _BY_SPLIT, lambda data: data._samples),
+    "oxford_iiit_pet": _DataSet(
+        datasets.OxfordIIITPet,
+        {"train": {"split": "trainval"}, "test": {"split": "test"}},
+        lambda data: list(zip(data._images, data._labels, strict=True)),
+    ),
+}
+
+
+def read_torchvision_source(name: str, root: str | None, download: bool) -> Source:
+    """List the images of a torchvision data set, with its splits.
+
+    Args:
+        name: one of SETS.
+        root: folder of torchvision's data sets.
+        download: download missing files.
+
+    Raises:
+        DataError: the files are not below `root`, or are damaged.
+    """
+    dataset = SETS[name]
+    if root is None:
+        raise DataError(
+            f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to download it"
+        )
+    splits: dict[str, Samples] = {}
+    class_names: tuple[str, ...] = ()
+    root = str(Path(root).expanduser())
+    for split, arguments in dataset.splits.items():
+        try:
+            data = dataset.open(root=root, download=download, **arguments)
+            if dataset.files is None:
+                splits[split] = _array_samples(data, f"{name}/{split}")
+            else:
+                splits[split] = _file_samples(dataset.files(data), root)
+        except Exception as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise DataError(
+                f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true"
+            ) from error
+        if split == "train":
+            class_names = _class_names(data, splits[split])
+    return Source(name, class_names, splits)
+
+
+def _array_samples(data: VisionDataset, name: str) -> Samples:
+    """All images of a data set that holds them as small arrays."""
+    if isinstance(data, datasets.SVHN | datasets.STL10):
+        arrays, labels = data.data.transpose(0, 2, 3, 1), data.labels
+    else:
+        arrays, labels = np.asarray(data.data), data.targets
+    paths = [f"{name}/{index:05d}" for index in range(len(arrays))]
+    return Samples(paths, np.asarray(labels, dtype=np.int64), arrays=arrays)
+
+
+def _file_samples(files: Files, root: str) -> Samples:
+    """The files of a data set. Our decoder opens them later, with its limits."""
+    labels = np.fromiter((label for _, label in files), dtype=np.int64, count=len(files))
+    return Samples([os.path.relpath(path, root) for path, _ in files], labels, Path(root))
+
+
+def _class_names(data: VisionDataset, samples: Samples) -> tuple[str, ...]:
+    names = getattr(data, "classes", None)
+    if names is None:
+        return tuple(str(number) for number in range(int(samples.labels.max()) + 1))
+    return tuple(str(name) for name in names)

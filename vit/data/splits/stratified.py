@@ -1,0 +1,262 @@
+"""Parts of a list of images with equal proportions of every class, where no group of images is divided.
+
+Two steps cost one sort, whatever the number of classes:
+
+1. Groups of two or more images are placed by a random assignment that is then improved (`assign`). So are all groups
+   where most images are in such groups.
+2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. The
+   numbers are rounded over all classes together. Classes with an image for each part are rounded by largest remainders,
+   as in scikit-learn's StratifiedShuffleSplit. Rarer ones are rounded one after the other in the order of their sizes,
+   so that each makes up for the one before (systematic sampling: Cochran 1977, "Sampling Techniques", chapter 8).
+   Largest remainders would choose classes of 4 images rather than of 2, and rounding each class alone loses the tail.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from vit.data.core.draws import uniform
+from vit.data.core.samples import Labels, Samples
+from vit.tasks.label_text import PRESENT
+
+Floats = npt.NDArray[np.float64]
+
+_STARTS, _MOVES = 48, 2000  # random assignments of groups that are compared; at most so many groups are placed in all
+_PASSES = 5  # over all groups, to improve an assignment
+_TOLERANCE = 3e-4  # of the sum over parts of (fraction in a part - wanted)^2 / wanted: 0.3 points for a part of a tenth
+
+
+def stratified(
+    labels: Labels, fractions: Sequence[float], seed: int, groups: Sequence[str] | None = None
+) -> list[Labels]:
+    """Rows of each part, then the remaining rows, with every class divided in the same proportions.
+
+    The remaining rows keep at least half of each class, or their own fraction where that is smaller, as far as groups
+    allow. A class of one image, or of one group, is among them.
+
+    Args:
+        labels: (n,) class numbers; of several labels (n, K), where every image is a group or part of one.
+        fractions: wanted fraction of each part; no part is empty if there are images enough.
+        seed: seed of the choice.
+        groups: (n,) group of each row, which is not divided; None: each row stands alone.
+    """
+    sizes = np.maximum(1, np.floor(len(labels) * np.asarray(fractions, dtype=np.float64) + 1e-9)) / max(len(labels), 1)
+    wanted = np.array([*sizes, max(0.0, 1 - sizes.sum())])
+    part = _parts(labels, wanted, seed, groups, keeps_half=True)
+    return [np.flatnonzero(part == number) for number in range(len(wanted))]
+
+
+def group_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) -> Labels:
+    """The fold (n,) of each row, from 0, where no group is divided.
+
+    Args:
+        labels: (n,) class numbers.
+        groups: (n,) group of each row.
+        folds: number of folds, at most the number of groups.
+        seed: seed of the choice.
+    """
+    return _parts(labels, np.full(folds, 1 / folds), seed, groups, keeps_half=False)
+
+
+def describe_division(samples: Samples) -> str:
+    """How images are divided."""
+    if samples.groups is None:
+        return samples.task.divided
+    several = sum(count > 1 for count in Counter(samples.groups).values())
+    return f"stratified, {several:,} group{'s' * (several != 1)} of several images kept whole"
+
+
+def class_turns(labels: Labels, seed: int) -> Labels:
+    """The turn (n,) of each row: the position of the image among those of its class, drawn from the seed."""
+    order, turns = np.argsort(labels, kind="stable"), np.empty(len(labels), dtype=np.int64)
+    of_class, places = labels[order], _places(labels[order])
+    drawn = uniform(1, seed, of_class, places)[:, 0]
+    turns[order[np.lexsort((drawn, of_class))]] = places
+    return turns
+
+
+def _places(ordered: Labels) -> Labels:
+    """0, 1, 2, ... inside each run of equal numbers of a sorted list (n,)."""
+    firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return np.arange(len(ordered)) - np.repeat(firsts, np.diff([*firsts, len(ordered)]))
+
+
+def _parts(labels: Labels, wanted: Floats, seed: int, groups: Sequence[str] | None, keeps_half: bool) -> Labels:
+    """The part (n,) of each row; with `keeps_half` the last part keeps half of each class."""
+    part = np.full(len(labels), -1, dtype=np.int64)
+    if groups is not None:
+        _, numbers, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+        is_whole = sizes[numbers] > 1
+        if labels.ndim > 1 or is_whole.mean() > 0.5:
+            is_whole[:] = True
+        _, own = np.unique(numbers[is_whole], return_inverse=True)
+        counts = _counts(labels[is_whole], own)
+        totals = _counts(labels, np.zeros(len(labels), dtype=np.int64)).toarray()[0]
+        if len(own):
+            part[is_whole] = assign(counts, totals, wanted, seed, keeps_half)[own]
+    alone = np.flatnonzero(part < 0)
+    if len(alone):
+        part[alone] = _alone(labels, part, alone, wanted, seed, keeps_half)
+    return part
+
+
+def _alone(labels: Labels, part: Labels, alone: Labels, wanted: Floats, seed: int, keeps_half: bool) -> Labels:
+    """The part (m,) of the rows that stand alone, beside rows with a part."""
+    num_classes, last = int(labels.max()) + 1, len(wanted) - 1
+    own, totals = labels[alone], np.bincount(labels, minlength=num_classes)
+    free = np.bincount(own, minlength=num_classes)
+    taken = np.zeros((len(wanted), num_classes))
+    np.add.at(taken, (part[part >= 0], labels[part >= 0]), 1)
+    by_size = np.lexsort((uniform(1, seed, np.arange(num_classes))[:, 0], -totals))  # rounding evens out in this order
+
+    def rounded(numbers: Floats, limit: Labels, turn: int) -> Labels:
+        """Numbers (C,) rounded up or down so that their sum is kept, and none is above its limit."""
+        ends = np.cumsum(np.clip(numbers, 0, limit)[by_size]).round(9) + uniform(1, seed, num_classes, turn)[0]
+        found = np.empty(num_classes, dtype=np.int64)
+        found[by_size] = np.diff(np.floor(ends), prepend=0)
+        return np.minimum(found, limit)
+
+    counts = np.zeros((len(wanted), num_classes), dtype=np.int64)
+    left, upto = free.copy(), last
+    if keeps_half:
+        outside = wanted[:last].sum()
+        limit = np.clip(_most_outside(totals, outside) - taken[:last].sum(axis=0), 0, free).astype(np.int64)
+        is_common = totals * wanted[:last].min(initial=1) >= 1
+        for number in range(last):
+            ideal = np.where(is_common, totals * wanted[number] - taken[number], 0)
+            counts[number] = _largest_remainders(ideal, limit - counts[:last].sum(axis=0), by_size)
+        # the rare images of all parts but the last are chosen together, so that a limit is shared fairly
+        left = rounded(np.where(is_common, 0, totals * outside - taken[:last].sum(axis=0)), limit, last)
+        counts[last], upto = free - left - counts[:last].sum(axis=0), last - 1
+    for number in range(upto):
+        ahead = slice(number, upto + 1)
+        share = wanted[number] / max(wanted[ahead].sum(), 1e-12)
+        more = rounded((left + taken[ahead].sum(axis=0)) * share - taken[number], left, number)
+        counts[number] += more
+        left = left - more
+    counts[upto] += left
+    turns = class_turns(own, seed)
+    return (turns[:, None] >= np.cumsum(counts, axis=0)[:-1].T[own]).sum(axis=1)
+
+
+def _largest_remainders(numbers: Floats, limit: Labels, order: Labels) -> Labels:
+    """Numbers (C,) rounded down, and those with the largest remainders up, so that their sum is kept.
+
+    Args:
+        limit: (C,) largest results.
+        order: (C,) classes; of equal remainders, those that come first here are rounded up.
+    """
+    numbers = np.clip(numbers, 0, limit).round(9)
+    found = np.floor(numbers).astype(np.int64)
+    more = round(float((numbers - found).sum()))
+    found[order[np.argsort((found - numbers)[order], kind="stable")[:more]]] += 1
+    return np.minimum(found, limit)
+
+
+def _most_outside(totals: Labels, outside: float) -> Labels:
+    """How many images (C,) of each class the last part may lack: half, or the fraction of the other parts."""
+    return np.maximum(totals // 2, np.floor(totals * outside + 1e-9).astype(np.int64)).clip(max=totals - 1)
+
+
+def _counts(labels: Labels, numbers: Labels) -> scipy.sparse.csr_array:
+    """(G, C) images of each group and class, from the number of each row's group. Every class is a column.
+
+    Several labels of an image (n, K) count each as a class. Images without a label are one more class.
+    """
+    if labels.ndim == 2:
+        present = labels == PRESENT
+        rows, columns = np.nonzero(np.column_stack([present, ~present.any(axis=1)]))
+        rows, num_classes = numbers[rows], labels.shape[1] + 1
+    else:
+        rows, columns, num_classes = numbers, labels, int(labels.max(initial=-1)) + 1
+    shape = (int(numbers.max(initial=-1)) + 1, num_classes)
+    return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+
+
+def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed: int, keeps_half: bool) -> Labels:
+    """The part (G,) of each group, so that every part gets its fraction of each class, as far as groups allow.
+
+    Each start draws a part for every group. Then each group in turn moves to the part where the sum over parts and
+    classes of (fraction in the part - wanted)^2 / wanted is least, until none moves. The number of images counts as one
+    more class. Of all starts that are about as good as the best one, the seed chooses one. So the large groups are not
+    always in the same part, and another seed gives another assignment wherever there is an equally good one.
+
+    Args:
+        counts: (G, C) images of each group and class.
+        totals: (C,) images of each class, also of those without a group; with groups alone no part stays empty.
+        wanted: (P,) fraction of each part.
+        seed: seed of the choice.
+        keeps_half: whether the last part keeps half of each class (see `stratified`).
+    """
+    images = counts.sum(axis=1)
+    columns = scipy.sparse.hstack([counts, images[:, None]], format="csr")
+    sums = columns.sum(axis=0)
+    columns = columns.multiply(1 / np.maximum(sums, 1)).tocsr()
+    has_all_in_groups = counts.shape[1] == len(totals) and bool((counts.sum(axis=0) == totals).all())
+    num_groups, floor = len(images), np.maximum(wanted, 1e-6)
+    of_group = [slice(*ends) for ends in zip(columns.indptr, columns.indptr[1:], strict=False)]
+    squares, is_divisible = columns.multiply(columns).sum(axis=1), (columns > 0).sum(axis=0) > 1
+    of_parts = np.arange(len(wanted))[:, None]
+    found: list[tuple[float, Labels]] = []
+
+    def consider(part: Labels) -> None:
+        """Add a copy of an assignment that obeys all rules, with its cost."""
+        part = part.copy()
+        if keeps_half:
+            _give_back(part, counts, totals, wanted)
+        if has_all_in_groups:
+            _fill_empty(part, counts, wanted, drawn[:, 1], keeps_half)
+        in_parts = (part == of_parts) @ columns  # (P, C + 1)
+        cost = float((np.square(in_parts - wanted[:, None]) / floor[:, None])[:, sums > 0].sum() / (sums > 0).sum())
+        in_one = int((((in_parts > 1 - 1e-9).any(axis=0)) & is_divisible).sum())
+        found.append((cost + (0 if keeps_half else in_one), part))
+
+    for start in range(min(_STARTS, max(1, _MOVES // num_groups))):
+        drawn = uniform(2, seed, num_groups, start, np.arange(num_groups))
+        part = np.minimum(np.searchsorted(np.cumsum(wanted), drawn[:, 0], side="right"), len(wanted) - 1)
+        excess = (part == of_parts) @ columns - wanted[:, None] * (sums > 0)  # (P, C + 1)
+        for _ in range(_PASSES):
+            before = part.copy()
+            for group in np.argsort(drawn[:, 1]).tolist():
+                own, shares = columns.indices[of_group[group]], columns.data[of_group[group]]
+                excess[part[group], own] -= shares
+                growth = (squares[group] + 2 * excess[:, own] @ shares) / floor
+                part[group] = growth.round(12).argmin()
+                excess[part[group], own] += shares
+            consider(part)
+            if (part == before).all():
+                break
+    best = min(cost for cost, _ in found)
+    good = np.unique([part for cost, part in found if cost <= 2 * best + _TOLERANCE], axis=0)
+    return np.asarray(good[int(uniform(1, seed, num_groups)[0] * len(good))])
+
+
+def _fill_empty(part: Labels, counts: scipy.sparse.csr_array, wanted: Floats, drawn: Floats, keeps_class: bool) -> None:
+    """Give each part without a group one of the nearest size, from a part with several; the last keeps every class."""
+    shares, last = counts.sum(axis=1) / counts.sum(), len(wanted) - 1
+    for number in np.flatnonzero(np.bincount(part, minlength=len(wanted)) == 0):
+        kept = counts[part == last].sum(axis=0) if keeps_class else np.full(counts.shape[1], np.inf)
+        has_last = scipy.sparse.csr_array((counts.data >= kept[counts.indices], counts.indices, counts.indptr))
+        is_needed = (part == last) & (has_last.sum(axis=1) > 0)
+        movable = np.flatnonzero((np.bincount(part, minlength=len(wanted))[part] > 1) & ~is_needed)
+        if len(movable):
+            part[movable[np.lexsort((drawn[movable], abs(shares[movable] - wanted[number]).round(9)))[0]]] = number
+
+
+def _give_back(part: Labels, counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats) -> None:
+    """Move groups to the last part until it keeps enough of each class: of those that suffice the smallest."""
+    last, by_class = len(wanted) - 1, counts.tocsc()
+    most = _most_outside(totals.astype(np.int64), float(wanted[:last].sum()))
+    while True:
+        excess = counts[part != last].sum(axis=0) - most[: counts.shape[1]]
+        if (excess <= 0).all():
+            return
+        label = int(excess.argmax())
+        column = slice(by_class.indptr[label], by_class.indptr[label + 1])
+        groups, numbers = by_class.indices[column], by_class.data[column]
+        outside = part[groups] != last
+        groups, numbers = groups[outside], numbers[outside]
+        part[groups[np.lexsort((numbers, numbers < excess[label]))[0]]] = last

@@ -1,0 +1,174 @@
+"""What thresholds and prediction sets, fitted on validation images, do on other images with labels"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from vit.checkpoints.novelty import is_unlike
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.core.samples import Labels
+from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, SetMethod
+from vit.inference.answers.selective import risk_coverage, threshold_for
+from vit.inference.scores.image_groups import number_of
+from vit.inference.scores.intervals import Metric
+from vit.inference.scores.scored_images import Floats, ScoredImages
+
+TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)  # accuracies
+COVERAGES = (0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class MeasuredThreshold:
+    """A threshold for a target accuracy, on images that it was not fitted on.
+
+    Attributes:
+        target: accuracy that was asked for.
+        threshold: smallest probability with an answer; None where no threshold has the guarantee.
+        kept: fraction of the images with an answer; None without a threshold.
+        accuracy: accuracy of the kept images; None where no image is kept.
+    """
+
+    target: float
+    threshold: float | None
+    kept: Metric | None
+    accuracy: Metric | None
+
+    @property
+    def keeps_none(self) -> bool:
+        """Whether the threshold has the guarantee, and is above the probabilities of all images."""
+        return self.threshold is not None and self.accuracy is None
+
+
+@dataclass(frozen=True)
+class MeasuredSets:
+    """Prediction sets of one method, on images that they were not fitted on.
+
+    Attributes:
+        method: method of the sets.
+        coverage: probability that was asked for.
+        measured: fraction of the images whose set has the true class.
+        mean_size: mean number of classes in a set.
+        by_class: the same fraction for the images of each class; None for a class without images.
+        unlimited: number of classes that are in every set, because they have too few validation images.
+    """
+
+    method: SetMethod
+    coverage: float
+    measured: Metric
+    mean_size: float
+    by_class: list[float | None]
+    unlimited: int
+
+
+@dataclass(frozen=True)
+class MeasuredNovelty:
+    """How many images are unlike the training images. Of images like the validation images, at most 5 % are.
+
+    Attributes:
+        unlike: fraction of the images with a novelty of 0.95 or more.
+        counts: number of images with a novelty from 0 to 0.05, from 0.05 to 0.1, ..., from 0.95 to 1.
+    """
+
+    unlike: Metric
+    counts: list[int]
+
+    @classmethod
+    def of(cls, novelty: Floats, groups: Labels | None = None) -> "MeasuredNovelty":
+        """The counts of images with some novelties (n,), and perhaps with groups (n,)."""
+        counts, _ = np.histogram(novelty, bins=20, range=(0, 1))
+        return cls(Metric.share(is_unlike(novelty), groups), counts.tolist())
+
+
+@dataclass(frozen=True)
+class MeasuredAnswers:
+    """How well a network knows when it does not know.
+
+    Attributes:
+        num_validation: number of validation images of the fit.
+        area: area under the curve of risk against coverage (AURC), with its 95 % interval.
+        thresholds: one for each target accuracy.
+        sets: one for each method and coverage.
+        novelty: how many images are unlike the training images; None where it was not computed.
+        num_groups: number of groups of the validation images; None where they have none.
+    """
+
+    num_validation: int
+    area: Metric
+    thresholds: list[MeasuredThreshold]
+    sets: list[MeasuredSets]
+    novelty: MeasuredNovelty | None = None
+    num_groups: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON files."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "MeasuredAnswers":
+        """The values that `to_dict` gave. KeyError or TypeError where they are others."""
+
+        def proportion(found: Mapping[str, float] | None) -> Metric | None:
+            return None if found is None else Metric(**found)
+
+        novelty = plain["novelty"]
+        return cls(
+            int(plain["num_validation"]),
+            Metric(**plain["area"]),
+            [
+                MeasuredThreshold(**{**row, "kept": proportion(row["kept"]), "accuracy": proportion(row["accuracy"])})
+                for row in plain["thresholds"]
+            ],
+            [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
+            None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
+            plain["num_groups"],
+        )
+
+
+def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 0) -> MeasuredAnswers:
+    """Fit thresholds and sets to validation scores, and measure them.
+
+    Args:
+        scored: labeled images that are not validation images.
+        scores: scores of the validation images.
+        seed: seed of the random draws of "aps".
+    """
+    curve = risk_coverage(scored.confidences, scored.correct, scored.groups)
+    return MeasuredAnswers(
+        len(scores),
+        curve.area,
+        [_measured_threshold(target, scored, scores) for target in TARGETS],
+        [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
+        None if scored.novelty is None else MeasuredNovelty.of(scored.novelty, scored.groups),
+        number_of(scores.groups),
+    )
+
+
+def _measured_threshold(target: float, scored: ScoredImages, scores: ValidationScores) -> MeasuredThreshold:
+    found = threshold_for(target, scores.highest, scores.correct, scores.groups)
+    if found is None:
+        return MeasuredThreshold(target, None, None, None)
+    kept = scored.confidences >= found.value
+    groups = scored.groups
+    accuracy = Metric.share(scored.correct[kept], None if groups is None else groups[kept]) if kept.any() else None
+    return MeasuredThreshold(target, found.value, Metric.share(kept, groups), accuracy)
+
+
+def _measured_sets(
+    method: SetMethod, coverage: float, scored: ScoredImages, scores: ValidationScores, seed: int
+) -> MeasuredSets:
+    count, num_classes = scored.probabilities.shape
+    rule = PredictionSets.fit(scores, method, coverage, num_classes)
+    members = rule.members(scored.probabilities, np.random.default_rng(seed).random((count,)))
+    hits = members[np.arange(count), scored.labels]
+    seen = np.bincount(scored.labels, minlength=num_classes)
+    hit = np.bincount(scored.labels, hits, num_classes)
+    return MeasuredSets(
+        method,
+        coverage,
+        Metric.share(hits, scored.groups),
+        float(members.sum(axis=1).mean()),
+        [float(h / n) if n else None for h, n in zip(hit, seen, strict=True)],
+        len(rule.unlimited),
+    )

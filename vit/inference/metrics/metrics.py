@@ -1,0 +1,241 @@
+"""Metrics of a classifier of one class for an image: with 95 % intervals, by class, and of its calibration"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.core.samples import Labels
+from vit.inference.metrics.measured_answers import MeasuredAnswers, measure_answers
+from vit.inference.metrics.metric_set import (
+    Calibration,
+    CalibrationError,
+    MeasuredTable,
+    MetricSet,
+    calibration_error,
+    decimals,
+)
+from vit.inference.scores.image_groups import count_words, number_of
+from vit.inference.scores.intervals import Metric as Metric
+from vit.inference.scores.intervals import balanced_accuracy, macro_f1, mean_loss
+from vit.inference.scores.scored_images import ScoredImages
+
+MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
+
+
+@dataclass(frozen=True)
+class Metrics(MetricSet):
+    """All metrics of a set of scored images.
+
+    The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
+    classes are of `class_mean`, and that of nll is of `mean_loss`.
+
+    Attributes:
+        acc1: accuracy.
+        acc5: top-5 accuracy; None for five classes or fewer.
+        balanced_accuracy: mean recall of the classes that have images.
+        macro_f1: mean F1 of the classes that have images or predictions.
+        nll: mean negative log-probability of the true class, in nats.
+        ece: expected calibration error.
+    """
+
+    TITLES: ClassVar[Mapping[str, str]] = {
+        "acc1": "accuracy",
+        "acc5": "top-5 accuracy",
+        "balanced_accuracy": "balanced accuracy",
+        "macro_f1": "macro F1",
+        "ece": "calibration error",
+        "nll": "log-loss (nats)",
+    }
+    acc1: Metric
+    acc5: Metric | None
+    balanced_accuracy: Metric
+    macro_f1: Metric
+    nll: Metric
+    ece: CalibrationError
+
+
+class HasF1(Protocol):
+    """A row of one class."""
+
+    @property
+    def f1(self) -> float | None:
+        """F1 of the class; None without images."""
+
+
+@dataclass(frozen=True)
+class ClassMetrics:
+    """Metrics of one class.
+
+    Attributes:
+        class_name: name of the class.
+        num_images: number of its images.
+        precision: fraction of right predictions among its predictions; None without images and predictions.
+        recall: fraction of its images that are predicted right; None without images.
+        f1: harmonic mean of both; None without images. `Metrics.macro_f1` counts 0 for a class of false alarms alone.
+    """
+
+    class_name: str
+    num_images: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+    def to_dict(self) -> dict[str, str | int | float | None]:
+        """The row of the class in JSON files."""
+        return {
+            "class": self.class_name, "images": self.num_images, "precision": self.precision, "recall": self.recall,
+            "f1": self.f1,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Everything that `vit evaluate` measures.
+
+    Attributes:
+        num_images: number of scored images.
+        num_groups: number of groups of these images, which intervals take for independent; None: all images are.
+        metrics: metrics over all images.
+        temperature: number that divided the logits.
+        uncalibrated: metrics at temperature 1, where they differ.
+        per_class: metrics of each class.
+        confusion: (C, C) counts, with true classes in rows; None for more than 200 classes.
+        answers: what thresholds and prediction sets of the model do; None without its validation scores.
+    """
+
+    num_images: int
+    metrics: Metrics
+    temperature: float
+    uncalibrated: Calibration
+    per_class: list[ClassMetrics]
+    confusion: npt.NDArray[np.int64] | None
+    answers: MeasuredAnswers | None = None
+    num_groups: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The content of an evaluation's metrics.json."""
+        content: dict[str, object] = {
+            "images": self.num_images,
+            "metrics": self.metrics.to_dict(),
+            "temperature": self.temperature,
+            "uncalibrated": self.uncalibrated.to_dict(),
+            "per_class": [row.to_dict() for row in self.per_class],
+        }
+        if self.num_groups is not None:
+            content["groups"] = self.num_groups
+        if self.answers is not None:
+            content["answers"] = self.answers.to_dict()
+        return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
+
+    def describe_images(self) -> str:
+        """How many images are measured."""
+        return count_words(self.num_images, self.num_groups)
+
+    def temperature_fact(self) -> list[tuple[str, str]]:
+        """The temperature for people, where it is not 1."""
+        text = f"{self.temperature:.3f}; without it {self.uncalibrated.describe()}"
+        return [] if self.temperature == 1 else [("temperature", text)]
+
+    def table(self, most: int) -> MeasuredTable:
+        """The classes with the lowest F1, at most so many."""
+        measured = [row for row in self.per_class if row.num_images]
+        worst = sorted(measured, key=f1_order)[:most]
+        is_part = len(measured) > len(worst)
+        title = f"the {len(worst)} classes with the lowest F1 of {len(measured)}"
+        return MeasuredTable(
+            title if is_part else "by class, lowest F1 first",
+            ("class", "images", "precision", "recall", "F1"),
+            [(row.class_name, row.num_images, *decimals(row.precision, row.recall, row.f1)) for row in worst],
+            self._absent_text(),
+        )
+
+    def _absent_text(self) -> str:
+        """How many classes have no images, and how many of these lower the macro F1 by wrong predictions."""
+        absent = [row for row in self.per_class if not row.num_images]
+        if not absent:
+            return ""
+        predicted = sum(row.precision is not None for row in absent)
+        text = f"{len(absent):,} of {len(self.per_class):,} classes have no image here, and so no recall or F1"
+        if not predicted:
+            return text
+        are, count = ("is", "counts") if predicted == 1 else ("are", "count")
+        return f"{text}; {predicted:,} of them {are} predicted here, and {count} as 0 in the macro F1"
+
+
+def measure(
+    scored: ScoredImages, class_names: Sequence[str], seed: int = 0, scores: ValidationScores | None = None
+) -> Measurement:
+    """All metrics of a set of scored images.
+
+    Args:
+        seed: seed of the random draws of prediction sets.
+        scores: scores of the model's validation images, if these are not the images that are measured.
+    """
+    num_classes = len(class_names)
+    is_readable = num_classes <= MOST_IN_CONFUSION
+    return Measurement(
+        num_images=len(scored.labels),
+        metrics=with_intervals(scored, num_classes),
+        temperature=scored.temperature,
+        uncalibrated=uncalibrated(scored),
+        per_class=per_class(scored.labels, scored.predictions, class_names),
+        confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
+        answers=None if scores is None else measure_answers(scored, scores, seed),
+        num_groups=number_of(scored.groups),
+    )
+
+
+def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
+    """The metrics over all images."""
+    labels, predictions, correct, groups = scored.labels, scored.predictions, scored.correct, scored.groups
+    top5 = None
+    if num_classes > 5:
+        largest = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
+        top5 = Metric.share((largest == labels[:, None]).any(axis=1), groups)
+    return Metrics(
+        acc1=Metric.share(correct, groups),
+        acc5=top5,
+        balanced_accuracy=balanced_accuracy(labels, correct, num_classes, groups),
+        macro_f1=macro_f1(labels, predictions, num_classes, groups),
+        nll=_log_loss(scored),
+        ece=calibration_error(correct, scored.confidences),
+    )
+
+
+def _log_loss(scored: ScoredImages) -> Metric:
+    return mean_loss(scored.losses, scored.losses_if_wrong, scored.groups)
+
+
+def uncalibrated(scored: ScoredImages) -> Calibration:
+    """The metrics at temperature 1 that differ there. Accuracies do not depend on the temperature."""
+    before = scored.at(1.0)
+    return Calibration(_log_loss(before), calibration_error(before.correct, before.confidences))
+
+
+def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[ClassMetrics]:
+    """Metrics of each class, in the order of the class names."""
+    numbers = list(range(len(class_names)))
+    precision, recall, f1, support = precision_recall_fscore_support(
+        labels, predictions, labels=numbers, zero_division=0.0
+    )
+    called = np.bincount(predictions, minlength=len(class_names))
+    return [
+        ClassMetrics(name, int(n), float(p) if calls else None, float(r) if n else None, float(f) if n else None)
+        for name, n, calls, p, r, f in zip(class_names, support, called, precision, recall, f1, strict=True)
+    ]
+
+
+def f1_order(row: HasF1) -> float:
+    """Key that sorts classes by F1, lowest first. Classes without images have no F1, and stand last."""
+    return math.inf if row.f1 is None else row.f1
+
+
+def confusion(labels: Labels, predictions: Labels, num_classes: int) -> npt.NDArray[np.int64]:
+    """Counts (C, C). Rows are true classes, columns are predicted classes."""
+    return np.asarray(confusion_matrix(labels, predictions, labels=list(range(num_classes))))

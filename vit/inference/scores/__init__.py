@@ -1,0 +1,1 @@
+"""What a network gave for images, and the uncertainty of counts."""

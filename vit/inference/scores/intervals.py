@@ -1,0 +1,200 @@
+"""Metrics with 95 % intervals: fractions of images, means over classes, and mean losses
+
+A class with one image shows no scatter, though its recall could be any. In a bootstrap it is also missing from a third
+of the samples, so that these are means over other classes. In `class_mean` each class gets one image that is right and
+one that is wrong, for the variance alone (Agresti & Coull 1998, "Approximate is better than exact for interval
+estimation of binomial proportions"). docs/measurements.md, "Means over classes with few images", has simulations.
+
+A wrong answer costs many times as much as a right one. Test images without one say nothing of this part of the loss,
+and percentiles of their bootstrap are far too low. A mean loss is a weighted sum of errors, as a rate is one of events.
+So the interval of `mean_loss` is that of a sum of events with unequal weights (Fay and Feuer 1997, "Confidence
+intervals for directly standardized rates: a method based on the gamma distribution"). Its upper end allows for one
+event more, of mean weight (Tiwari, Clegg and Zou 2006, "Efficient interval estimation for age-adjusted cancer rates").
+Here this is one wrong answer more. docs/measurements.md, "Intervals where few answers are wrong", has simulations.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaincinv
+from scipy.stats import binomtest, chi2
+
+from vit.data.core.samples import Labels
+from vit.inference.scores.image_groups import NORMAL_QUANTILE, Bools, Floats, effective_number, variance_of_sum
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its 95 % interval; an end that the data do not bound is None."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Metric(Interval):
+    """A value with both ends of its interval."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def fraction(cls, count: int, total: int) -> "Metric":
+        """`count` of `total` independent images, with Wilson's interval, modified near 0 and 1.
+
+        With 1 to 3 images on one side, Wilson's interval holds the truth in as few as 84 % of cases. The end on that
+        side is then Poisson's (Brown, Cai & DasGupta 2001, "Interval estimation for a binomial proportion").
+        """
+        within = binomtest(count, total).proportion_ci(0.95, "wilson")
+        low, high, most = float(within.low), float(within.high), 3 if total > 50 else 2
+        if 1 <= count <= most:
+            low = min(low, float(chi2.ppf(0.05, 2 * count)) / (2 * total))
+        if 1 <= total - count <= most:
+            high = max(high, 1 - float(chi2.ppf(0.05, 2 * (total - count))) / (2 * total))
+        return cls(count / total, low, high)
+
+    @classmethod
+    def share(cls, flags: Bools, groups: Labels | None = None) -> "Metric":
+        """The fraction of images with a flag (n,); its interval takes groups of images, if any, for independent.
+
+        It is never narrower than that of independent images.
+
+        Args:
+            groups: (n,) as of `image_groups.numbered`.
+        """
+        count, total, num_groups = int(flags.sum()), len(flags), effective_number(groups)
+        if num_groups is None:
+            return cls.fraction(count, total)
+        value = count / total
+        if count in (0, total) or num_groups == 1:
+            return wilson(value, num_groups, NORMAL_QUANTILE)
+        variance = variance_of_sum(flags.astype(np.float64) - value, groups) / total**2
+        return wilson(value, value * (1 - value) / variance, NORMAL_QUANTILE)
+
+
+def recalls(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> list[Metric | None]:
+    """For each class the fraction of its images that are predicted right; None for a class without images.
+
+    Args:
+        labels: (n,) true class numbers.
+        correct: (n,) whether the prediction is right.
+        groups: (n,) as of `image_groups.numbered`.
+    """
+    order = np.argsort(labels, kind="stable")
+    ends = np.cumsum(np.bincount(labels, minlength=num_classes))
+    places = np.split(order, ends[:-1])
+    return [Metric.share(correct[own], None if groups is None else groups[own]) if len(own) else None for own in places]
+
+
+def wilson(share: float, count: float, quantile: float) -> Metric:
+    """Wilson's interval of a share with as many independent images as would give the same standard error.
+
+    Its ends stay between 0 and 1, and differ where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
+    proportions with small expected number of positive counts").
+
+    Args:
+        count: number of independent images, share * (1 - share) / variance.
+        quantile: half the width of the interval of a mean, in standard errors.
+    """
+    grown = 1 + quantile**2 / count
+    center = (share + quantile**2 / (2 * count)) / grown
+    around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
+    return Metric(share, max(0.0, min(center - around, share)), min(1.0, max(center + around, share)))
+
+
+def balanced_accuracy(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> Metric:
+    """The mean recall of the classes that have images.
+
+    Args:
+        labels: (n,) true class numbers.
+        correct: (n,) whether the prediction is right.
+        groups: (n,) as of `image_groups.numbered`.
+    """
+    seen, hit = (np.bincount(labels, weights, num_classes) for weights in (None, correct))
+    recall = hit / np.maximum(seen, 1)
+    there = seen > 0
+    added = (correct - recall[labels]) / (seen[labels] * there.sum())
+    units = independent_units(labels, num_classes, groups)
+    return class_mean(recall[there], units[there], variance_of_sum(added, groups))
+
+
+def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labels | None = None) -> Metric:
+    """The mean F1 of the classes that have images or predictions.
+
+    Its variance is linearized. A class has half as many trials as it has images and predictions: the variance of F1 is
+    at most F1 (1 - F1) divided by this number.
+
+    Args:
+        labels: (n,) true class numbers.
+        predictions: (n,) predicted class numbers.
+        groups: (n,) as of `image_groups.numbered`.
+    """
+    correct = labels == predictions
+    either = np.bincount(labels, minlength=num_classes) + np.bincount(predictions, minlength=num_classes)
+    there = either > 0
+    f1 = 2 * np.bincount(labels, correct, num_classes) / np.maximum(either, 1)
+    called = np.where(correct, 0.0, f1[predictions] / either[predictions])
+    added = (np.where(correct, 2.0, 0.0) - f1[labels] * (1.0 + correct)) / either[labels] - called
+    units = [independent_units(numbers, num_classes, groups) for numbers in (labels, predictions)]
+    trials = np.mean(units, axis=0)
+    return class_mean(f1[there], trials[there], variance_of_sum(added / there.sum(), groups))
+
+
+def class_mean(scores: Floats, trials: Floats, variance: float, within: Floats | None = None) -> Metric:
+    """The mean of the scores of C classes, with its 95 % interval.
+
+    Args:
+        scores: (C,) each between 0 and 1.
+        trials: (C,) number of independent images behind each score, above 0.
+        variance: variance of the mean that the images show.
+        within: (C,) variance of what one image says of the score; None: that of right and wrong images.
+    """
+    within = scores * (1 - scores) if within is None else within
+    smooth = (trials * scores + 1) / (trials + 2)
+    extra = (trials * (scores - smooth) ** 2 + smooth**2 + (1 - smooth) ** 2 - 2 * within) / (trials + 2)
+    center = float(smooth.mean())
+    whole = variance + float((np.maximum(extra, 0.0) / trials).sum()) / len(scores) ** 2
+    value = float(scores.mean())
+    return wilson(value, center * (1 - center) / whole, NORMAL_QUANTILE)
+
+
+def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:
+    """(C,) number of images of each class, or of groups with such images.
+
+    Args:
+        labels: (n,) class numbers.
+        groups: (n,) as of `image_groups.numbered`.
+    """
+    if groups is not None:
+        labels = np.unique(np.stack([labels, groups]), axis=1)[0]
+    return np.bincount(labels, minlength=num_classes).astype(np.float64)
+
+
+def mean_loss(
+    losses: Floats, of_wrong_answer: Floats, groups: Labels | None = None, weights: Floats | None = None
+) -> Metric:
+    """The mean of losses, with its 95 % interval.
+
+    Args:
+        losses: (n,) loss of each image, at least 0.
+        of_wrong_answer: (n,) what it would be if the network's answer were wrong.
+        groups: (n,) as of `image_groups.numbered`. The one wrong answer more is then about all images of a group.
+        weights: (n,) how much each image counts; None: all count alike.
+    """
+    shares = np.full(len(losses), 1 / len(losses)) if weights is None else weights / weights.sum()
+    mean = float(shares @ losses)
+    variance = variance_of_sum(shares * (losses - mean), groups)
+    unseen = shares * of_wrong_answer
+    if groups is not None:
+        unseen = np.bincount(groups, unseen)[np.unique(groups)]
+    low = _gamma_quantile(0.025, mean, variance)
+    high = _gamma_quantile(0.975, mean + float(unseen.mean()), variance + float(np.square(unseen).mean()))
+    return Metric(mean, min(low, mean), max(high, mean))
+
+
+def _gamma_quantile(level: float, mean: float, variance: float) -> float:
+    """The quantile of the gamma distribution with this mean and variance."""
+    if variance <= 0 or mean <= 0:
+        return mean
+    return float(gammaincinv(mean**2 / variance, level)) * variance / mean

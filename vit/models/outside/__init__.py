@@ -1,0 +1,1 @@
+"""Networks from outside: timm's, and your own by an import path."""

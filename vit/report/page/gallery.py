@@ -1,0 +1,162 @@
+"""Predictions with thumbnails as one HTML page: the least certain first, with a filter by label"""
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from markupsafe import Markup
+
+from vit.checkpoints.run import unfinished_words
+from vit.data.core.dataset_names import is_far
+from vit.data.core.image_bytes import ImageError, ImageReader
+from vit.data.pixels.decode import read_image
+from vit.data.pixels.planes import shown
+from vit.data.pixels.preprocess import Preprocess, resize_shorter
+from vit.report.page.page import link_to, write_page
+from vit.report.page.thumbnails import encoded
+
+THUMBNAIL = 144
+MAX_PICTURES = 2000
+MAX_FILTERS = 40  # labels that one can choose; the counts of further labels are only listed
+_LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at most 2
+
+
+@dataclass(frozen=True)
+class Card:
+    """One file of the page.
+
+    Attributes:
+        path: path as predicted.
+        link: address of the file, seen from the page; None for images of shards.
+        labels: its labels; () without one.
+        has_answer: whether the file is an image.
+        probability: probability of the label; None without an image, and where an image may have several labels.
+        problem: status, and the reason for a missing label; "" otherwise.
+        picture: source of its <img>; None where the file cannot be read.
+    """
+
+    path: str
+    link: str | None
+    labels: tuple[str, ...]
+    has_answer: bool
+    probability: float | None
+    problem: str
+    picture: Markup | None
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+class Gallery:
+    """Collects predictions, and writes the page when the `with` block ends, also after an error.
+
+    The page has the 2,000 least certain files: those with the lowest probabilities, or where an image may have several
+    labels, those with a probability nearest to its threshold. Files without a label come last.
+
+    Args:
+        path: the new page.
+        model: the model as the user named it.
+        reader: reader of images of shards or on other machines; None: files.
+        preprocess: the channels and the window that pictures are read with; None: colors of 8 bits.
+        lacks: what the training of the model lacks; "" where it is finished.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: str,
+        reader: ImageReader | None = None,
+        preprocess: Preprocess | None = None,
+        lacks: str = "",
+    ) -> None:
+        self.path, self.model, self.lacks = path, model, lacks
+        self._reader, self._preprocess = reader, preprocess
+        self.num_files = 0
+        self.statuses: Counter[str] = Counter()
+        self.labels: Counter[str] = Counter()
+        self._num_bad = 0
+        self._has_several = False
+        self._cards: list[tuple[float, int, Card]] = []  # a heap: the first one is the first to go
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(
+        self,
+        path: str,
+        status: str,
+        label: str,
+        probability: float | None,
+        error: str,
+        labels: Sequence[str] | None = None,
+        distance: float | None = None,
+    ) -> None:
+        """Add one file.
+
+        Args:
+            labels: labels of an image that may have several; None: it has one class, `label`.
+            distance: smallest distance of a probability to its threshold, for an image that may have several labels.
+        """
+        self.num_files += 1
+        has_answer = probability is not None or labels is not None
+        self._num_bad += not has_answer
+        self.statuses[status] += 1
+        own = tuple(labels) if labels is not None else (label,) if label else ()
+        self.labels.update(own)
+        self._has_several |= labels is not None
+        certainty = probability if probability is not None else distance
+        rank = _LAST if not has_answer else 1.0 if certainty is None else certainty
+        place = (-rank, -self.num_files)  # of two equal ones, the later goes first
+        if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
+            return
+        picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
+        problem = "" if status == "ok" else f"{status}: {error}" if error else status
+        card = Card(
+            path,
+            link_to(path, self.path) if self._reader is None or is_far(path) else None,
+            own,
+            has_answer,
+            probability,
+            problem,
+            picture,
+        )
+        push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
+        push(self._cards, (*place, card))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        counts = self.labels.most_common()
+        content = {
+            "model": self.model,
+            "warning": unfinished_words(self.lacks) if self.lacks else "",
+            "date": date.today().isoformat(),
+            "num_files": self.num_files,
+            "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],
+            "filters": counts[:MAX_FILTERS],
+            "others": counts[MAX_FILTERS:],
+            "numbers": {label: number for number, (label, _) in enumerate(counts[:MAX_FILTERS])},
+            "bad": self._num_bad,
+            "has_several": self._has_several,
+            "unsure": self.statuses["unsure"],
+            "novel": self.statuses["novel"],
+        }
+        write_page(self.path, "gallery.html", content)
+
+
+def _thumbnail(path: str, reader: ImageReader | None, preprocess: Preprocess | None) -> Markup | None:
+    """The center square of a file's picture, small."""
+    try:
+        pixels = read_image(path, (preprocess or Preprocess(THUMBNAIL)).decoding, reader)
+        picture = shown(resize_shorter(pixels, THUMBNAIL, "bilinear"))
+    except ImageError:
+        return None  # the file changed after its prediction
+    _, height, width = picture.shape
+    top, left = (height - THUMBNAIL) // 2, (width - THUMBNAIL) // 2
+    return encoded(picture[:, top : top + THUMBNAIL, left : left + THUMBNAIL])

@@ -1,0 +1,1 @@
+"""The page of a run, and of an evaluation."""

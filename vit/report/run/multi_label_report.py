@@ -1,0 +1,219 @@
+"""Report of images with several labels: labels, mistakes and calibration of a run or an evaluation"""
+# ruff: noqa: D103  `TaskReport` has the docstrings
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.core.samples import Labels
+from vit.data.splits.split import groups_of
+from vit.inference.metrics.multilabel_metrics import (
+    LabelMetrics,
+    MultilabelMeasurement,
+    MultilabelMetrics,
+    measure_labels,
+)
+from vit.inference.scores.image_groups import count_words, number_of, numbered
+from vit.inference.scores.scored_labels import ScoredLabels, read_scored_labels
+from vit.layout import EvaluationLayout
+from vit.report.page.style import drawn
+from vit.report.run.run_common import EXPLAINED, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
+from vit.report.run.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
+from vit.report.tables.label_figures import average_precision_by_size, label_reliability, precision_recall, together
+from vit.report.tables.label_mistakes import NotedLabel, label_mistakes, sure_labels
+from vit.report.tables.run_tables import cell_of, metric_rows
+from vit.tasks.label_text import PRESENT, label_text, parse_labels
+
+RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run_labels.html", "label_evaluation.html", ("table.js",)
+WORST_TITLE = "Validation images with the most surely wrong label, and its probability"
+MOST_LABELS = 1000
+
+
+def measure(
+    scored: ScoredLabels, class_names: Sequence[str], rules: LabelRules | None, scores: ValidationScores | None
+) -> MultilabelMeasurement:
+    assert rules is not None
+    return measure_labels(scored, rules.thresholds.tolist(), class_names)
+
+
+def class_table(scored: ScoredLabels, result: RunResult, class_names: Sequence[str]) -> dict[str, object]:
+    return {"per_label": [row.to_dict() for row in _rows_of_run(scored, result, class_names)]}
+
+
+def run_figures(
+    scored: ScoredLabels, result: RunResult, sizes: Labels, class_names: Sequence[str]
+) -> dict[str, Figure]:
+    return _figures(scored, result, sizes, _rows_of_run(scored, result, class_names))
+
+
+def worst(scored: ScoredLabels, result: RunResult, class_names: Sequence[str], most: int) -> list[NotedLabel]:
+    return label_mistakes(scored, _rules(result).thresholds, class_names)[:most]
+
+
+def evaluation_figures(
+    scored: ScoredLabels, measurement: MultilabelMeasurement, class_names: Sequence[str], files: EvaluationLayout
+) -> Mapping[Path, Figure]:
+    return {
+        files.precision_recall_path: precision_recall(scored, measurement.per_label),
+        files.reliability_path: label_reliability(scored),
+    }
+
+
+def evaluation_content(
+    images: EvaluatedImages, scored: ScoredLabels, measurement: MultilabelMeasurement, predictions: str
+) -> dict[str, object]:
+    assert images.rules is not None
+    mistakes = label_mistakes(scored, images.rules.thresholds, images.class_names)
+    pixels, shown = pixels_of_scored(images, scored.paths), mistakes[:MOST_PICTURES]
+    cards = Cards(shown, lambda place: pixels(shown[place].index))
+    return {
+        **_measured_content(scored, measurement, images.rules, mistakes, cards),
+        "judged": _judged_text(scored),
+        "has_pictures": True,
+        "labels": _label_rows(measurement.per_label, None, measurement.temperatures),
+        "figures": {
+            "precision_recall": drawn(precision_recall(scored, measurement.per_label)),
+            "reliability": drawn(label_reliability(scored)),
+        },
+        "unreadable": len(scored.left_out),
+    }
+
+
+def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
+    run, result, label_names, listed = measured.run, measured.result, measured.class_names, measured.listed
+    rules, split = _rules(result), result.measured_split
+    temperatures = rules.temperatures.tolist()
+    scored = read_scored_labels(run.scored_path(split), label_names, result.num_images[split], temperatures)
+    scored = replace(scored, groups=numbered(groups_of(scored.paths, listed.get(split, ()))))
+    measurement = measure_labels(scored, rules.thresholds.tolist(), label_names)
+    rows = _unfitted(measurement, result)
+    texts = [label_text(row, label_names) for row in scored.labels]
+    pixels = pixels_of(run, measured.source, split, list(zip(scored.paths, texts, strict=True)), listed)
+    counts = Counter(
+        name for row in listed["train"] for name, value in parse_labels(row.label).items() if value == PRESENT
+    )
+    sizes = np.array([counts[name] for name in label_names], dtype=np.int64)
+    mistakes = label_mistakes(scored, rules.thresholds, label_names)
+    sure = sure_labels(scored, rules.thresholds, label_names)
+
+    def pictures(noted: Sequence[NotedLabel]) -> Pictures:
+        return Pictures(run, noted, None if pixels is None else lambda place: pixels(noted[place].index))
+
+    def explained(noted: Sequence[NotedLabel]) -> list[ExplainedCard]:
+        return pictures(noted).explained(range(len(noted)), [one.label for one in noted])
+
+    content = {
+        **_measured_content(scored, measurement, rules, mistakes, pictures(mistakes[:MOST_PICTURES])),
+        "split": split,
+        "fitted_split": result.fitted_split,
+        "is_fitted": _is_fitted(result),
+        "is_chosen": result.is_chosen,
+        "judged": _judged_text(scored, f"{split} image"),
+        "has_pictures": pixels is not None,
+        "labels": _label_rows(rows, sizes, temperatures),
+        "figures": {name: drawn(figure) for name, figure in _figures(scored, result, sizes, rows).items()},
+        "explained": [
+            ("rightly given and sure", explained(sure[:EXPLAINED])),
+            ("wrong and sure", explained(mistakes[:EXPLAINED])),
+        ],
+    }
+    return content, num_changed(pixels)
+
+
+def _measured_content(
+    scored: ScoredLabels,
+    measurement: MultilabelMeasurement,
+    rules: LabelRules,
+    mistakes: Sequence[NotedLabel],
+    cards: Cards,
+) -> dict[str, Any]:
+    """What both pages print of measured images; `cards` has the first mistakes."""
+    metrics, judged = measurement.metrics, scored.known.any(axis=1)
+    return {
+        "num_images": len(scored.paths),
+        "num_labels": len(rules),
+        "num_exact": int(scored.exact(rules.thresholds)[judged].sum()),
+        "exact_match": cell_of(metrics.exact_match),
+        "mean_ap": cell_of(metrics.map),
+        "metrics": metric_rows(MultilabelMetrics.TITLES, metrics.to_dict(), measurement.uncalibrated.to_dict()),
+        "has_temperatures": any(value != 1 for value in measurement.temperatures),
+        "mistakes": cards.cards(range(len(cards.rows))),
+        "num_mistaken": len(mistakes),
+    }
+
+
+def _rules(result: RunResult) -> LabelRules:
+    """The rules of the labels of a run. ValueError where they are damaged."""
+    if result.rules is None:
+        raise ValueError("result.json has no rules of labels")
+    return result.rules
+
+
+def _is_fitted(result: RunResult) -> bool:
+    """Whether the rules were fitted to the measured images. Metrics that depend on the rules are then too good."""
+    return result.measured_split == result.fitted_split
+
+
+def _unfitted(measurement: MultilabelMeasurement, result: RunResult) -> list[LabelMetrics]:
+    """Metrics of each label, without those that depend on rules that were fitted to these images."""
+    rows = measurement.per_label
+    if not _is_fitted(result):
+        return rows
+    return [replace(row, precision=None, recall=None, f1=None, nll=None, ece=None) for row in rows]
+
+
+def _rows_of_run(scored: ScoredLabels, result: RunResult, label_names: Sequence[str]) -> list[LabelMetrics]:
+    return _unfitted(measure_labels(scored, _rules(result).thresholds.tolist(), label_names), result)
+
+
+def _figures(scored: ScoredLabels, result: RunResult, sizes: Labels, rows: Sequence[LabelMetrics]) -> dict[str, Figure]:
+    """Figures by their names, without those that depend on rules that were fitted to these images.
+
+    Args:
+        sizes: (K,) number of training images with each label.
+    """
+    found = {
+        "precision_recall": precision_recall(scored, rows),
+        "average_precision_by_size": average_precision_by_size(rows, sizes),
+    }
+    if _is_fitted(result):
+        return found
+    found["reliability"] = label_reliability(scored)
+    pairs = together(scored, _rules(result).thresholds, [row.label for row in rows])
+    return found if pairs is None else {**found, "labels_together": pairs}
+
+
+def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:
+    """How many images have a known label, and of how many groups these are."""
+    judged = scored.known.any(axis=1)
+    groups = None if scored.groups is None else scored.groups[judged]
+    return count_words(int(judged.sum()), number_of(groups), kind)
+
+
+def _label_rows(
+    rows: Sequence[LabelMetrics], sizes: Labels | None, temperatures: Sequence[float]
+) -> list[dict[str, object]]:
+    """The values of each label, lowest average precision first; labels that no image has at the top.
+
+    Args:
+        sizes: (K,) number of training images with each label; None if not known.
+    """
+    order = sorted(range(len(rows)), key=lambda k: -1.0 if (ap := rows[k].ap) is None else ap.value)
+    return [
+        {
+            **vars(rows[k]),
+            "training_images": None if sizes is None else int(sizes[k]),
+            "ap": cell_of(rows[k].ap),
+            "ece": "" if (ece := rows[k].ece) is None else f"{100 * ece.value:.2f}",
+            "temperature": temperatures[k],
+        }
+        for k in order[:MOST_LABELS]
+    ]

@@ -1,0 +1,210 @@
+"""Report of images with one class each: classes, confusions, pictures and calibration of a run or an evaluation"""
+# ruff: noqa: D103  `TaskReport` has the docstrings
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.core.samples import Labels
+from vit.data.splits.split import groups_of
+from vit.inference.metrics import metrics
+from vit.inference.metrics.measured_answers import MeasuredAnswers
+from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metrics, confusion, per_class
+from vit.inference.scores.image_groups import count_words, number_of, numbered
+from vit.inference.scores.intervals import Metric
+from vit.inference.scores.scored_images import ScoredImages
+from vit.inference.scores.scored_rows import read_scored
+from vit.layout import EvaluationLayout
+from vit.report.page.figures import confusion_matrix, reliability
+from vit.report.page.page import with_next_steps
+from vit.report.page.style import drawn
+from vit.report.run.confusion_images import MOST_IN_MATRIX, confusion_content
+from vit.report.run.run_common import (
+    EXPLAINED,
+    MOST_CLASSES,
+    MOST_PICTURES,
+    EvaluatedImages,
+    MeasuredRun,
+    pixels_of_scored,
+)
+from vit.report.run.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
+from vit.report.run.run_summary import advice, result_lines, training_advice, training_lines
+from vit.report.tables.answer_tables import unsure_content
+from vit.report.tables.class_sizes import are_unequal, class_sizes, recall_by_size
+from vit.report.tables.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows
+
+RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run.html", "evaluation.html", ("table.js", "copy.js")
+WORST_TITLE = "Validation images with the largest loss: true → predicted, probability"
+
+
+@dataclass(frozen=True)
+class WorstImage:
+    """A validation image with a large loss: a row of the tracker's table."""
+
+    path: str
+    label: str
+    predicted: str
+    probability: float
+    loss: float
+
+    @property
+    def text(self) -> str:
+        """True and predicted class, and the probability of the predicted one."""
+        return f"{self.label} → {self.predicted}, {self.probability:.0%}"
+
+
+def measure(
+    scored: ScoredImages, class_names: Sequence[str], rules: LabelRules | None, scores: ValidationScores | None
+) -> Measurement:
+    return metrics.measure(scored, class_names, scores=scores)
+
+
+def class_table(scored: ScoredImages, result: RunResult, class_names: Sequence[str]) -> dict[str, object]:
+    rows = per_class(scored.labels, scored.predictions, class_names)
+    content: dict[str, object] = {"per_class": [row.to_dict() for row in rows]}
+    if len(class_names) <= MOST_IN_CONFUSION:
+        content["confusion"] = confusion(scored.labels, scored.predictions, len(class_names)).tolist()
+    return content
+
+
+def run_figures(
+    scored: ScoredImages, result: RunResult, sizes: Labels, class_names: Sequence[str]
+) -> dict[str, Figure]:
+    found = {}
+    if len(class_names) <= MOST_IN_CONFUSION:
+        counts = confusion(scored.labels, scored.predictions, len(class_names))
+        found["confusion_matrix"] = confusion_matrix(counts, class_names)
+    classes = class_sizes(sizes, scored.labels, scored.correct, class_names, scored.groups)
+    if are_unequal(classes):
+        found["recall_by_size"] = recall_by_size(classes)
+    found["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
+    return found
+
+
+def worst(scored: ScoredImages, result: RunResult, class_names: Sequence[str], most: int) -> list[WorstImage]:
+    rows = scored.rows(class_names)
+    found = [rows[index] for index in np.argsort(-scored.losses, kind="stable")[:most]]
+    return [WorstImage(row.path, row.label, row.predicted, row.probability, row.loss) for row in found]
+
+
+def evaluation_figures(
+    scored: ScoredImages, measurement: Measurement, class_names: Sequence[str], files: EvaluationLayout
+) -> Mapping[Path, Figure]:
+    found = {files.reliability_path: reliability(scored.correct, scored.confidences, scored.uncalibrated)}
+    if measurement.confusion is not None:
+        found[files.confusion_matrix_path] = confusion_matrix(measurement.confusion, class_names)
+    return found
+
+
+def evaluation_content(
+    images: EvaluatedImages, scored: ScoredImages, measurement: Measurement, predictions: str
+) -> dict[str, object]:
+    class_names, rows, num_groups = images.class_names, scored.rows(images.class_names), measurement.num_groups
+    tested, accuracy = Tested.of(rows, class_names, scored.groups), measurement.metrics.acc1
+    pictures = Cards(rows, pixels_of_scored(images, scored.paths))
+    classes = class_rows(tested, class_names)
+    shown = [row for row in classes if row.num_images or row.false_alarms][:MOST_CLASSES]
+    content = _measured_content(tested, pictures, class_names, shown, predictions, measurement.answers)
+    kind = "image" if images.split == "all" else f"{images.split} image"
+    lines = result_lines(
+        f"{images.network} on {images.data}",
+        accuracy,
+        int(tested.correct.sum()),
+        count_words(measurement.num_images, num_groups, kind),
+        content["confusions"].cells,
+    )
+    warnings = [f"Warning: {images.seen.warning}"] if images.seen.warning else []
+    return {
+        **content,
+        "left_out": {name: count for name, count in images.seen.left_out.items() if count},
+        "images": count_words(len(rows), num_groups),
+        "accuracy": cell_of(accuracy),
+        "metrics": metric_rows(Metrics.TITLES, measurement.metrics.to_dict(), measurement.uncalibrated.to_dict()),
+        "temperature": measurement.temperature,
+        "has_temperatures": measurement.temperature != 1,
+        "fitted_on": images.fitted_on,
+        "absent": [row.name for row in classes if not row.num_images],
+        "unreadable": list(scored.left_out.items()),
+        "summary": with_next_steps([*lines, *warnings], advice(accuracy, shown, num_groups)),
+    }
+
+
+def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
+    run, result, class_names, listed = measured.run, measured.result, measured.class_names, measured.listed
+    split, common = result.measured_split, measured.common
+    rows = read_scored(run.scored_path(split), result.num_images[split])
+    pixels = pixels_of(run, measured.source, split, [(row.path, row.label) for row in rows], listed)
+    pictures = Pictures(run, rows, pixels)
+    tested = Tested.of(rows, class_names, numbered(groups_of([row.path for row in rows], listed.get(split, ()))))
+    counts = Counter(row.label for row in listed["train"])
+    sizes = np.array([counts[name] for name in class_names], dtype=np.int64)
+    is_test = split == "test"
+    groups = result.test_groups if is_test else number_of(tested.groups)
+    accuracy = Metric(**result.metrics["acc1"]) if is_test else Metric.share(tested.correct, tested.groups)
+    images = count_words(len(rows), groups, f"{split} image")
+    images += " (which chose the checkpoint)" * (result.is_chosen and not is_test)
+    classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
+    file_name = run.scored_path(split).relative_to(run.path).as_posix()
+    answers = MeasuredAnswers.from_dict(result.answers) if result.answers else None
+    content = _measured_content(tested, pictures, class_names, classes, file_name, answers)
+    by_size = class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups)
+    num_right = int(tested.correct.sum())
+    lines = result_lines(f"{common.network} on {common.data}", accuracy, num_right, images, content["confusions"].cells)
+    lines += [f"Warning: {sentence}" for sentence in common.warnings]
+    lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
+    steps = [*training_advice(result, common.first_weights), *advice(accuracy, classes, groups)]
+    more = {
+        "split": split,
+        "images": images,
+        "accuracy": cell_of(accuracy),
+        "metrics": metric_rows(Metrics.TITLES, result.metrics, result.uncalibrated),
+        "temperature": result.temperature,
+        "has_temperatures": result.temperature != 1,
+        "fitted_on": result.fitted_on,
+        "recall_by_size": drawn(recall_by_size(by_size)) if are_unequal(by_size) else None,
+        "summary": with_next_steps(lines, steps),
+        "explained": _explained(tested, pictures, class_names),
+    }
+    return {**content, **more}, num_changed(pixels)
+
+
+def _measured_content(
+    tested: Tested,
+    pictures: Cards,
+    class_names: Sequence[str],
+    classes: Sequence[ClassRow],
+    predictions: str,
+    answers: MeasuredAnswers | None,
+) -> dict[str, Any]:
+    """What both pages print of measured images."""
+    number, counts = len(class_names), confusion(tested.labels, tested.predictions, len(class_names))
+    has_figure = MOST_IN_MATRIX < number <= MOST_IN_CONFUSION  # a small one is a table
+    return {
+        "num_right": int(tested.correct.sum()),
+        "num_classes": number,
+        "has_pictures": pictures.pixels is not None,
+        "classes": classes,
+        "confusion": drawn(confusion_matrix(counts, class_names)) if has_figure else None,
+        "confusions": confusion_content(tested, class_names, pictures, predictions, [row.number for row in classes]),
+        "worst": pictures.cards(tested.by_loss[:MOST_PICTURES]),
+        "doubtful": pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
+        "reliability": drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
+        "unsure": None if answers is None else unsure_content(answers, tested, class_names),
+    }
+
+
+def _explained(tested: Tested, pictures: Pictures, class_names: Sequence[str]) -> list[tuple[str, list[ExplainedCard]]]:
+    right = [index for index in tested.by_confidence(descending=True) if tested.correct[index]][:EXPLAINED]
+    wrong = [index for index in tested.by_loss if not tested.correct[index]][:EXPLAINED]
+    return [
+        (title, pictures.explained(own, [class_names[tested.predictions[index]] for index in own]))
+        for title, own in (("right and confident", right), ("wrong and confident", wrong))
+    ]

@@ -1,0 +1,1 @@
+"""Pages of studies, cross-validations and comparisons."""

@@ -1,0 +1,262 @@
+"""Figures of a study: learning curves, all series at one size, paired gaps, and accuracy against training time"""
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from vit.report.page.style import decades, log_axis, look, plain, size_axis
+from vit.study.answer.answer_warnings import num_choosing
+from vit.study.answer.wording import describe_budget, two_digits
+from vit.study.findings import Comparison, Findings, Forecast, Interval, Series
+
+NAME = 40  # letters of a series' name on a figure
+PERCENTS = tuple(decades(steps, -3, 2) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)))
+_LONG_NAME = 60  # beside its row
+_SECONDS = {
+    **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
+    **{3600: "1 h", 3 * 3600: "3 h", 10 * 3600: "10 h", 30 * 3600: "30 h", 100 * 3600: "100 h"},
+}
+
+
+def learning_curves(findings: Findings) -> Figure:
+    """Test error (%) against training images, both logarithmic: seeds, means with intervals, forecasts, crossings.
+
+    An error of zero is drawn at half a test image.
+    """
+    figure = Figure(figsize=(9, 5.2), layout="constrained")
+    axes = figure.subplots()
+    sizes, least = findings.sizes, least_error(findings)
+    forecasts = [series.forecast for series in findings.series if series.forecast is not None and series.forecast.sizes]
+    end = max([sizes[-1], *(one.sizes[-1] for one in forecasts)])
+    size_axis(axes, sizes, end)
+    if forecasts:
+        _label_end(axes, end)
+    shown: list[float] = []
+    for index, series in enumerate(findings.series):
+        # side by side, because one interval would hide another
+        width = end / sizes[0]
+        shift = width ** (0.007 * (index - (len(findings.series) - 1) / 2))
+        shown += _curve(axes, series, look(index), (shift, shift * width**0.011), least)
+    log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    for index, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
+        _crossing(axes, comparison, index, sizes, len(findings.series) > 2)
+    handles, labels = axes.get_legend_handles_labels()
+    if forecasts:
+        axes.axvline(sizes[-1], color="gray", linewidth=0.7, linestyle=":")
+        handles.append(Line2D([], [], color="gray", linestyle="--"))
+        labels.append("forecast, with its 95 % band")
+    _legend(figure, handles, labels)
+    count = num_choosing(findings.protocol)
+    choosing = f", and {count:,} validation images that choose the weights" if count else ""
+    axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing}")
+    length = describe_budget(findings.protocol)
+    title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
+    axes.set_title(textwrap.fill(plain(title, 240), 120), loc="left", fontsize=10)
+    return figure
+
+
+def variants(findings: Findings) -> Figure:
+    """Test error (%), logarithmic, of every series at one size: its seeds, their mean and its interval.
+
+    An error of zero is drawn at half a test image.
+    """
+    least, count = least_error(findings), len(findings.series)
+    figure = Figure(figsize=(9, 1.1 + 0.42 * count), layout="constrained")
+    axes = figure.subplots()
+    shown: list[float] = []
+    for row, series in enumerate(findings.series):
+        color, marker = look(row)
+        (point,) = series.points
+        errors = [100 * max(error, least) for error in point.errors]
+        mean = scaled(point.mean, 100, least)
+        axes.plot(errors, [row + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
+        axes.errorbar([mean.value], [row], xerr=bars(mean), fmt=marker, color=color, capsize=2.5)
+        shown += [*errors, mean.value, max(ends(mean))]
+    log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    axes.set_yticks(range(count), [plain(series.name, _LONG_NAME) for series in findings.series])
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.grid(axis="x", color="0.92")
+    (size,) = findings.sizes
+    axes.set(xlabel=f"test error (%) with {size:,} training images (log scale)")
+    return figure
+
+
+def gaps(findings: Findings) -> Figure:
+    """For each comparison the paired gap in points of error, at each size. At least one comparison is needed.
+
+    The color is that of the series that is ahead. A filled mark has a corrected p below 0.05.
+    """
+    compared = [comparison for comparison in findings.comparisons if comparison.differences]
+    figure = Figure(figsize=(9, 3.1 * len(compared)), layout="constrained")
+    colors = {series.name: look(index)[0] for index, series in enumerate(findings.series)}
+    for (axes,), pair in zip(figure.subplots(len(compared), 1, squeeze=False), compared, strict=True):
+        _gaps_of_pair(axes, pair, colors[pair.first], colors[pair.second])
+    return figure
+
+
+def _gaps_of_pair(axes: Axes, comparison: Comparison, first: str, second: str) -> None:
+    """The gap of two series at each size, in the color `first` or `second` of the one that is ahead."""
+    sizes = [difference.num_images for difference in comparison.differences]
+    shown = [scaled(difference.gap, 100) for difference in comparison.differences]
+    for difference, gap in zip(comparison.differences, shown, strict=True):
+        color = first if gap.value < 0 else second
+        fill = color if difference.is_significant else "white"
+        at = ([difference.num_images], [gap.value], bars(gap))
+        axes.errorbar(*at, fmt="o", color=color, markerfacecolor=fill, capsize=2.5)
+    # the interval of two seeds can be far wider than the gaps, so it may leave the frame
+    widest = 5 * max([0.2, *(abs(gap.value) for gap in shown)])
+    low = max(min([0, *(end for gap in shown for end in ends(gap))]), -widest)
+    high = min(max([0, *(end for gap in shown for end in ends(gap))]), widest)
+    margin = 0.22 * (high - low or 1.0)  # for the words
+    axes.set_ylim(low - margin, high + margin)
+    axes.axhline(0, color="0.4", linewidth=0.9, zorder=0)
+    for name, color, y, side in ((comparison.second, second, 0.98, "top"), (comparison.first, first, 0.02, "bottom")):
+        axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=color)
+    size_axis(axes, sorted(sizes), max(sizes))
+    axes.set(ylabel="gap (points of error)")
+    title = f"Error of {plain(comparison.first, NAME)} minus error of {plain(comparison.second, NAME)}"
+    axes.set_title(title, loc="left", fontsize=9)
+
+
+def price(findings: Findings) -> Figure:
+    """Test accuracy (%) against training seconds, logarithmic: a line for each series, sizes beside its points."""
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    axes = figure.subplots()
+    spent = [max(point.seconds, 0.1) for series in findings.series for point in series.points]
+    for index, series in enumerate(findings.series):
+        color, marker = look(index)
+        points = sorted(series.points, key=lambda point: point.num_images)
+        seconds = [max(point.seconds, 0.1) for point in points]
+        accuracy = [100 - 100 * point.mean.value for point in points]
+        axes.plot(seconds, accuracy, color=color, marker=marker, label=label(series.name), linewidth=1.2)
+        above = index % 2 == 0
+        for point, x, y in zip(points, seconds, accuracy, strict=True):
+            axes.annotate(
+                f"{point.num_images:,}",
+                (x, y),
+                xytext=(-2, 5) if above else (2, -5),  # the curves rise, which leaves room above to the left
+                textcoords="offset points",
+                ha="right" if above else "left",
+                va="bottom" if above else "top",
+                color=color,
+                fontsize=7.5,
+            )
+    log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
+    axes.margins(y=0.12)
+    axes.grid(axis="y", color="0.92")
+    axes.set(xlabel="training time (log scale); the number at a point: training images", ylabel="test accuracy (%)")
+    _legend(figure, *axes.get_legend_handles_labels())
+    return figure
+
+
+def _legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
+    """A legend below the axes, where it hides neither marks nor error bars."""
+    widest = max((len(text) for text in labels), default=0)
+    columns = max(1, min(len(labels), 120 // (widest + 8)))
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
+
+
+def _label_end(axes: Axes, end: float) -> None:
+    """A gray label at the end of all estimates."""
+    labels = [tick.get_text() for tick in axes.get_xticklabels()]
+    axes.set_xticks([*axes.get_xticks(), end], [*labels, f"{end:,.0f}"])
+    axes.get_xticklabels()[-1].set_color("gray")
+
+
+def _curve(
+    axes: Axes, series: Series, style: tuple[str, str], shifts: tuple[float, float], least: float
+) -> list[float]:
+    """Draw one series; returns the percentages that the axis must show.
+
+    Args:
+        style: color and marker.
+        shifts: factors of the number of images at which means and seeds are drawn.
+        least: smallest error that the axis can show.
+    """
+    color, marker = style
+    points = sorted(series.points, key=lambda point: point.num_images)
+    shown = []
+    for point in points:
+        errors = [100 * max(error, least) for error in point.errors]
+        beside = [point.num_images * shifts[1]] * len(errors)
+        axes.plot(beside, errors, ".", color=color, alpha=0.4, markersize=5, markeredgewidth=0)
+        shown += errors
+    around = [scaled(point.mean, 100, least) for point in points]
+    means = [interval.value for interval in around]
+    sizes = [point.num_images * shifts[0] for point in points]
+    # the interval of two seeds can be as wide as the axis, so it may leave the frame
+    shown += [min(max(end, min(means) / 4), 4 * max(means)) for interval in around for end in ends(interval)]
+    reach = np.hstack([bars(interval) for interval in around])
+    axes.errorbar(sizes, means, reach, fmt=marker, color=color, markersize=5, capsize=2.5, label=label(series.name))
+    axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
+    if series.forecast is not None and series.forecast.sizes:
+        shown += _forecast(axes, series.forecast, color, least)
+    return shown + means
+
+
+def _forecast(axes: Axes, forecast: Forecast, color: str, least: float) -> list[float]:
+    """Draw a forecast beyond the largest size: a dashed line and its 95 % band. A wide band may leave the frame."""
+    mean, low, high = (100 * np.maximum(values, least) for values in (forecast.mean, forecast.low, forecast.high))
+    axes.plot(forecast.sizes, mean, color=color, linewidth=1.3, linestyle="--")
+    axes.fill_between(forecast.sizes, low, high, color=color, alpha=0.12, linewidth=0)
+    return [float(mean.min()), float(mean.max()), float(max(low.min(), mean.min() / 2))]
+
+
+def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[int], named: bool) -> None:
+    """Mark where two series are equally good. In place of an open end stands the end of the measured sizes."""
+    crossing = comparison.crossing
+    assert crossing is not None
+    axes.axvspan(crossing.low or sizes[0], crossing.high or sizes[-1], color="gray", alpha=0.15, linewidth=0, zorder=0)
+    axes.axvline(crossing.value, color="0.35", linewidth=0.9, linestyle="-.")
+    rightwards = crossing.value < np.sqrt(sizes[0] * sizes[-1])
+    pair = f"{plain(comparison.first)} and {plain(comparison.second)}\n" if named else ""
+    axes.annotate(
+        f"{pair}equally good at about n* = {two_digits(crossing.value)} images",
+        (crossing.value, 0.98 - 0.09 * index),
+        xycoords=("data", "axes fraction"),
+        xytext=(4 if rightwards else -4, 0),
+        textcoords="offset points",
+        ha="left" if rightwards else "right",
+        va="top",
+        fontsize=8,
+        color="0.25",
+    )
+
+
+def _seconds(value: float) -> str:
+    return _SECONDS.get(int(value), f"{value:g} s") if value == int(value) else f"{value:g} s"
+
+
+def least_error(findings: Findings) -> float:
+    """Half a test image, in place of an error of zero, which a logarithmic axis cannot show."""
+    return 0.5 / findings.num_test_images
+
+
+def ends(interval: Interval) -> list[float]:
+    """Value, low and high, without those that are None or infinite."""
+    values = (interval.value, interval.low, interval.high)
+    return [value for value in values if value is not None and np.isfinite(value)]
+
+
+def scaled(interval: Interval, factor: float, least: float = -np.inf) -> Interval:
+    """The interval times a factor, each number of at least `least` before."""
+    low, high = (None if end is None else factor * max(end, least) for end in (interval.low, interval.high))
+    return Interval(factor * max(interval.value, least), low, high)
+
+
+def bars(interval: Interval) -> npt.NDArray[np.float64]:
+    """(2, 1) lengths of an error bar below and above the value, or NaN for an open end."""
+    below = np.nan if interval.low is None else max(interval.value - interval.low, 0.0)
+    above = np.nan if interval.high is None else max(interval.high - interval.value, 0.0)
+    return np.array([[below], [above]])
+
+
+def label(name: str) -> str:
+    """A name for a legend. matplotlib leaves out names that start with an underscore, so these get a space."""
+    return f" {plain(name, NAME)}" if name.lstrip().startswith("_") else plain(name, NAME)

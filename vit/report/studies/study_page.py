@@ -1,0 +1,236 @@
+"""A study as one self-contained HTML page"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from vit.atomic_files import atomic_write, write_json
+from vit.checkpoints.model_path import weights_name
+from vit.console import p_value
+from vit.errors import DataError
+from vit.layout import RunLayout
+from vit.plain_files import read_json
+from vit.report.page.page import inline, link_to, scripts, with_next_steps, write_page
+from vit.report.page.style import drawn, rendered
+from vit.report.studies.study_figures import gaps, learning_curves, price, variants
+from vit.study.answer.summary import summarize, to_json, write_results
+from vit.study.answer.verdict import MARGIN
+from vit.study.answer.wording import (
+    SHARED,
+    Cell,
+    all_images,
+    describe_backtest,
+    describe_budget,
+    ends,
+    equal_seeds,
+    further_lines,
+    percents,
+    pool_size,
+    value_text,
+)
+from vit.study.findings import Difference, Findings, JsonValue, Point, Series
+from vit.study.folder import StudyDirectory, collect
+from vit.study.frozen.backbones import TITLES, Backbone, conditions, read_backbones
+from vit.study.statistics.forecast import TIMES
+
+_MOST_WEIGHTS = 3  # files that are named
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """A difference as the page prints it."""
+
+    num_images: int
+    num_seeds: int
+    gap: Cell
+    ratio: Cell
+    p: str
+    p_adjusted: str
+
+
+def report_study(folder: Path, target: float | None, margin: float | None = None) -> Findings:
+    """Summarize the finished cells, and write results.csv, summary.json, curve.png and report.html into the folder.
+
+    Raises:
+        UsageError: the folder is not a study.
+        DataError: no cell is finished.
+    """
+    study = StudyDirectory(folder)
+    results, protocol, failed = collect(folder)
+    if not results:
+        why = f"{len(failed)} failed, the first one with: {failed[0].error}" if failed else "none was tried"
+        raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
+    findings = summarize(results, protocol, failed, target, MARGIN if margin is None else margin)
+    write_results(results, protocol, study.results_path)
+    write_json(study.summary_path, to_json(findings))
+    write_study_report(findings, folder)
+    return findings
+
+
+def write_study_report(findings: Findings, folder: Path) -> None:
+    """Write report.html and curve.png into a study's folder, each whole or not at all."""
+    study = StudyDirectory(folder)
+    figure = (learning_curves if len(findings.sizes) > 1 else variants)(findings)
+    content = {**_content(findings, figure, read_backbones(study.backbones_path)), "frozen": _frozen(study)}
+    with atomic_write(study.curve_path) as partial:
+        partial.write_bytes(rendered(figure, "png", dpi=160))
+    write_page(study.report_path, "study.html", {**content, **scripts("table.js", "copy.js")})
+
+
+def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
+    """Everything that the template prints."""
+    protocol, sizes = findings.protocol, findings.sizes
+    points = {series.name: {point.num_images: point for point in series.points} for series in findings.series}
+    several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
+    return {
+        "data": value_text(protocol.get("data")) or "images",
+        "answer": findings.answer,
+        "trend": findings.trend,
+        "lines": further_lines(findings),
+        "warnings": findings.warnings,
+        "next_steps": findings.next_steps,
+        "summary": _summary(findings),
+        "networks": _networks(findings.series),
+        "weights": _weights(protocol.get("weights")),
+        "budget": describe_budget(protocol),
+        "tuning": value_text(protocol.get("tuning")),
+        "curves": drawn(curves),
+        "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
+        "price": drawn(price(findings)),
+        "series": findings.series,
+        "sizes": sizes,
+        "test_images": findings.test_images,
+        "has_groups": "test_groups" in protocol,
+        "shares_training": SHARED in value_text(protocol.get("subsets", SHARED)),
+        "left_out": value_text(protocol.get("left_out")),
+        "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
+        "variants": [] if len(sizes) > 1 else _variants(findings),
+        "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
+        "has_crossing": any(pair.crossing for pair in several),
+        "table": _table(findings),
+        "forecasts": [
+            (series.name, [percents(row.interval) for row in series.forecast.expected], series.forecast.why)
+            for series in findings.series
+            if series.forecast is not None
+        ],
+        "forecast_sizes": [f"{times:g} times" for times in TIMES],
+        "backtests": [describe_backtest(row) for row in findings.backtest],
+        "margin": f"{100 * findings.margin:g}",
+        "pool": pool_size(protocol),
+        "prices": [(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
+        "failed": [(cell, RunLayout(Path(cell.folder)).log_path.as_posix()) for cell in findings.failed],
+        "backbones": [one.cells() for one in backbones],
+        "backbone_titles": TITLES,
+        "backbone_conditions": conditions(backbones) if backbones else "",
+        "all_images": all_images(protocol, sizes),
+        "equal_seeds": equal_seeds(protocol, sizes),
+        "protocol": [
+            (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
+        ],
+        "correlations": [(series.name, values) for series in findings.series if (values := _correlations(series))],
+        "least_seeds": min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
+    }
+
+
+def _frozen(study: StudyDirectory) -> dict[str, object] | None:
+    """The preliminary answer of frozen networks: its sentences, figure and page; None without one."""
+    frozen = StudyDirectory(study.frozen_dir)
+    if not frozen.summary_path.is_file():
+        return None
+    try:
+        summary = read_json(frozen.summary_path)
+        answer = [*summary["answer"], summary["trend"]]
+        curve = inline(frozen.curve_path.read_bytes(), "image/png")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{frozen.path} is damaged: {error!r}", "remove this folder") from error
+    return {"answer": answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
+
+
+def _networks(series: Sequence[Series]) -> str:
+    """The names of the series, behind the network where all share one that the names do not tell."""
+    names = "; ".join(one.name for one in series)
+    shared = {one.network for one in series}
+    if len(shared) > 1 or any(one.name in shared for one in series):
+        return names
+    return f"{shared.pop()}: {names}"
+
+
+def _weights(hashes: JsonValue) -> str:
+    """The weights that networks start from or learn from; empty where there are none."""
+    names = sorted({weights_name(source) for source in hashes}) if isinstance(hashes, Mapping) else []
+    return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
+
+
+def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
+    """The errors at the two largest sizes, and what is expected with twice the largest."""
+    points = [{point.num_images: point for point in series.points} for series in findings.series]
+    rows = [(f"{size:,}", [_error(own.get(size)) for own in points]) for size in findings.sizes[-2:]]
+    largest = 2 * findings.sizes[-1]
+    found = {row.series: percents(row.interval) for row in findings.forecasts if row.num_images == largest}
+    if found and len(findings.sizes) > 1:
+        rows.append((f"{largest:,} (forecast)", [found.get(series.name, ("", "")) for series in findings.series]))
+    return rows
+
+
+def _summary(findings: Findings) -> list[str]:
+    """The study in a few plain lines, with what to do next."""
+    sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
+    lines = [f"Study of {value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
+    lines += filter(None, (*findings.answer, findings.trend))
+    for series in findings.series:
+        for point in series.points[-1:]:
+            value, around = _error(point)
+            lines.append(f"{series.name} with {point.num_images:,} images: test error {value} % ({around})")
+    if words := describe_budget(findings.protocol):
+        lines.append(f"Budget: {words}")
+    return with_next_steps(lines, findings.next_steps)
+
+
+def _variants(findings: Findings) -> list[tuple[str, Cell, DifferenceRow | None]]:
+    """At one size, a row for every series: its error, and its difference from the first."""
+    beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
+    return [(series.name, _error(series.points[0]), beside.get(series.name)) for series in findings.series]
+
+
+def _error(point: Point | None) -> Cell:
+    if point is None:
+        return "", ""
+    count = len(point.seeds)
+    value, around = percents(point.mean)
+    seeds = f"{count} seed{'s' * (count != 1)}"
+    return value, f"{around}; {seeds}" if around else seeds
+
+
+def _difference(row: Difference) -> DifferenceRow:
+    ratio = (_three_digits(row.ratio.value), ends(row.ratio, _three_digits))
+    gap = (_signed(row.gap.value), ends(row.gap, _signed))
+    p, p_adjusted = (p_value(row.p), p_value(row.p_adjusted)) if row.is_tested else ("", "")
+    return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, p, p_adjusted)
+
+
+def _correlations(series: Series) -> str:
+    """Correlations of two seeds' errors, at each size: '0.42, 0.51'."""
+    found = [point.seed_correlation for point in series.points if point.seed_correlation is not None]
+    return ", ".join(f"{value:.2f}" for value in found)
+
+
+def _price(point: Point | None) -> Cell:
+    return ("", "") if point is None else (f"{point.seconds:,.0f} s", f"{point.images_per_second:,.0f} images/s")
+
+
+def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:
+    """A value of the protocol. A mapping gets a line for each entry."""
+    if isinstance(value, Mapping):
+        return [f"{name}: {value_text(one)}" for name, one in value.items()]
+    return [value_text(value) or "none"]
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, with a typographic minus."""
+    return f"{value:#.3g}".rstrip(".").replace("-", "−")  # noqa: RUF001
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+z.2f}".replace("-", "−")  # noqa: RUF001

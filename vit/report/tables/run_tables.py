@@ -1,0 +1,197 @@
+"""Tables of a run's page: metrics, classes, frequent mistakes, and how the run was made"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.checkpoints.result import RunResult
+from vit.console import count_of
+from vit.data.core.samples import Labels
+from vit.inference.metrics.metrics import f1_order, per_class
+from vit.inference.scores.intervals import Metric, recalls
+from vit.inference.scores.scored_images import Floats
+from vit.inference.scores.scored_rows import ScoredRow
+from vit.study.answer.wording import Cell
+from vit.weights.licence import licence_words
+
+Metrics = Mapping[str, Mapping[str, float]]
+
+MOST_LEFT_OUT = 20
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The measured images of a run as arrays (n,), in the order of its rows.
+
+    Attributes:
+        labels: true class numbers.
+        predictions: predicted class numbers.
+        confidences: probabilities of the predicted classes.
+        uncalibrated: the same without temperature scaling.
+        losses: negative log-probabilities of the true classes, in nats.
+        groups: number of each image's group, as of `image_groups.numbered`; None: all images are independent.
+    """
+
+    labels: Labels
+    predictions: Labels
+    confidences: Floats
+    uncalibrated: Floats
+    losses: npt.NDArray[np.float64]
+    groups: Labels | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[ScoredRow], class_names: Sequence[str], groups: Labels | None) -> Self:
+        """Arrays of the rows and of the numbers of their groups. KeyError for an unknown class."""
+        numbers = {name: number for number, name in enumerate(class_names)}
+        return cls(
+            np.array([numbers[row.label] for row in rows], dtype=np.int64),
+            np.array([numbers[row.predicted] for row in rows], dtype=np.int64),
+            np.array([row.probability for row in rows], dtype=np.float32),
+            np.array([row.uncalibrated for row in rows], dtype=np.float32),
+            np.array([row.loss for row in rows]),
+            groups,
+        )
+
+    @cached_property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether the prediction is the label."""
+        return np.asarray(self.labels == self.predictions)
+
+    @property
+    def by_loss(self) -> list[int]:
+        """Indices of the images, largest loss first."""
+        return [int(index) for index in np.argsort(-self.losses, kind="stable")]
+
+    def by_confidence(self, descending: bool = False) -> list[int]:
+        """Indices of the images, lowest confidence first, or highest."""
+        order = np.argsort(-self.confidences if descending else self.confidences, kind="stable")
+        return [int(index) for index in order]
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric, and its value without temperature scaling if that differs."""
+
+    name: str
+    value: Cell
+    uncalibrated: Cell
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class: how many of its images were found, and with which other classes it was confused.
+
+    Attributes:
+        number: its place among the model's outputs.
+        training_images: number of its training images; None if not known.
+        missed: number of its images with another prediction.
+        false_alarms: number of other images that were predicted as this class.
+        taken_for: the two most frequent wrong predictions for its images: (class, its number, images).
+    """
+
+    number: int
+    name: str
+    training_images: int | None
+    num_images: int
+    recall: Cell
+    precision: float | None
+    f1: float | None
+    missed: int
+    false_alarms: int
+    taken_for: list[tuple[str, int, int]]
+
+
+def cell_of(found: Metric | None) -> Cell:
+    """A metric in percent, and its 95 % interval."""
+    if found is None:
+        return "", ""
+    return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
+
+
+def metric_rows(titles: Mapping[str, str], after: Metrics, before: Metrics) -> list[MetricRow]:
+    """The metrics in the order of their titles, from {name: {value, low, high}} with and without temperatures."""
+    return [
+        MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
+        for name, title in titles.items()
+        if name in after
+    ]
+
+
+def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels | None = None) -> list[ClassRow]:
+    """A row for each class, lowest F1 first, and classes without images last.
+
+    Args:
+        training_images: (C,) number of training images of each class; None if not known.
+    """
+    taken_for: list[Counter[int]] = [Counter() for _ in class_names]
+    for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
+        taken_for[label][predicted] += 1
+    called = np.bincount(tested.predictions, minlength=len(class_names))
+    found = recalls(tested.labels, tested.correct, len(class_names), tested.groups)
+    rows = []
+    for number, measured in enumerate(per_class(tested.labels, tested.predictions, tuple(class_names))):
+        wrong = taken_for[number]
+        right = wrong.pop(number, 0)
+        rows.append(
+            ClassRow(
+                number=number,
+                name=class_names[number],
+                training_images=None if training_images is None else int(training_images[number]),
+                num_images=right + wrong.total(),
+                recall=cell_of(found[number]),
+                precision=measured.precision,
+                f1=measured.f1,
+                missed=wrong.total(),
+                false_alarms=int(called[number]) - right,
+                taken_for=[(class_names[other], other, count) for other, count in wrong.most_common(2)],
+            )
+        )
+    return sorted(rows, key=f1_order)
+
+
+def facts(result: RunResult) -> list[tuple[str, str]]:
+    """How the run was made, in a line each."""
+    values = {"image_size": result.image_size, **result.spec.options, "num_classes": result.spec.num_classes}
+    network = ", ".join(f"{name} {value}" for name, value in values.items())
+    epochs = f"{result.epochs:,.4g} epoch{'s' * (result.epochs != 1)}"
+    training = f"{count_of(result.steps, 'step')} of {count_of(result.batch_size, 'image')} ({epochs})"
+    if result.validation_name == "penalty":
+        training = f"a linear probe: {result.steps:,} steps of L-BFGS on all images, over {result.rounds} penalties"
+    return [
+        ("network", f"{result.spec.name}: {network}"),
+        ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
+        ("images", ", ".join(f"{count:,} {split}" for split, count in result.num_images.items())),
+        ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
+        *([("teacher", result.teacher)] if result.teacher is not None else []),
+        *(("seen before", sentence) for sentence in result.seen_before or ()),
+        ("training", training),
+        ("seed", str(result.seed)),
+        ("time", f"{result.seconds:,.0f} s, {result.speed_words}"),
+        ("device", f"{result.device}, {result.precision}"),
+        *([("licence of the first weights", licence_words(result.licence))] if result.licence else []),
+        *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
+        *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
+        *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
+        ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
+    ]
+
+
+def _metric(name: str, metric: Mapping[str, float] | None) -> Cell:
+    """A metric and its interval. The calibration error has the value by chance instead."""
+    if metric is None:
+        return "", ""
+    if name == "ece":
+        return f"{100 * metric['value']:.2f} %", f"{100 * metric['chance']:.2f} by chance"
+    scale, digits = (1, 4) if name == "nll" else (100, 2)
+    value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
+    return value + " %" * (name != "nll"), f"{low} to {high}"
+
+
+def _left_out(left_out: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """(split, name, reason) of images that could not be read and were not measured."""
+    return [(split, path, reason) for split, some in left_out.items() for path, reason in some.items()][:MOST_LEFT_OUT]

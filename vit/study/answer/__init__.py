@@ -1,0 +1,1 @@
+"""The answer of a study, as numbers and as sentences."""

@@ -1,0 +1,223 @@
+"""Warnings of a study about its answer: networks that guess, unequal starts, missing runs, unequal or short lengths"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vit.csv_files import records
+from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
+from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import JsonValue, Point, Protocol, Series
+
+RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
+STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
+LAST_WEIGHTS = "last weights"  # as `rule_words` says
+POWER_TOLERANCE = 0.15  # of the logarithm of a number of steps
+FEW_PASSES = 3.0  # over the images of the largest size
+_CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
+_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
+
+
+def chance_error(protocol: Protocol) -> float | None:
+    """Error of guessing one of the classes; None where images have several labels, or classes are not counted."""
+    classes = protocol.get("classes")
+    return None if "right" in protocol or not isinstance(classes, int) or classes < 2 else 1 - 1 / classes
+
+
+def guesses(point: Point, chance: float) -> bool:
+    """Whether the interval of an error reaches that of guessing."""
+    return (point.mean.value if point.mean.high is None else point.mean.high) >= chance
+
+
+def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
+    """A warning for each network that is no better than guessing at its largest size."""
+    chance = chance_error(protocol)
+    return [
+        f"{one.name} is no better than guessing with {one.points[-1].num_images:,} images: its error is "
+        f"{percent_text(one.points[-1].mean)}, and that of guessing {100 * chance:.0f} %. It has not learned."
+        for one in series
+        if chance is not None and guesses(one.points[-1], chance)
+    ]
+
+
+def unequal_start(protocol: Protocol) -> str:
+    """A warning where a network that starts from weights is compared with one that starts from random weights."""
+    start = protocol.get("start")
+    if not isinstance(start, Mapping):
+        return ""
+    random = [name for name, words in start.items() if words == RANDOM_WEIGHTS]
+    trained = [name for name in start if name not in random]
+    if not random or not trained:
+        return ""
+    return (
+        f"{' and '.join(trained)} began with pretrained weights and {' and '.join(random)} with random ones: "
+        "the answer is about the weights, not about the networks."
+    )
+
+
+def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
+    """A warning where planned runs are missing, with their number in each series; else an empty text."""
+    cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
+    names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
+    planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
+    planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
+    missing = [
+        f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
+    ]
+    others = dict.fromkeys([*names, *(one.series for one in failed)])
+    reference = names[0] if names else ""
+    missing += [
+        f"{name}{', the reference,' if name == reference else ''} has no run" for name in others if name not in cells
+    ]
+    return f"Runs are missing: {', '.join(missing)}." if missing else ""
+
+
+def items(value: JsonValue) -> list[str]:
+    """The items of a list in a protocol; none without a list."""
+    return [] if isinstance(value, str | Mapping) or not isinstance(value, Sequence) else [str(each) for each in value]
+
+
+def more_steps(results: Sequence[CellResult]) -> str:
+    """A warning for each series whose larger sizes also trained for longer, so that two causes are mixed.
+
+    Steps that grow by one power of the images are a rule that the budget states, and not a second cause.
+    """
+    steps: dict[str, dict[int, list[int]]] = {}
+    for one in results:
+        steps.setdefault(one.series, {}).setdefault(one.num_images, []).append(one.steps)
+    longer: dict[str, list[str]] = {}
+    for name, by_size in steps.items():
+        small, large = min(by_size), max(by_size)
+        least, most = max(by_size[small]), min(by_size[large])
+        if least < most and not _is_power(by_size):
+            longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
+    if not longer:
+        return ""
+    is_of_all = len(longer) == 1 and [*steps] in longer.values()
+    words = next(iter(longer)) if is_of_all else "; ".join(f"{' and '.join(own)}: {at}" for at, own in longer.items())
+    return f"Larger sizes also trained for more steps ({words}), so images alone do not explain their gain."
+
+
+def _is_power(by_size: Mapping[int, Sequence[int]]) -> bool:
+    """Whether steps grow by one power of the number of images, but for the rounding to equal rounds."""
+    sizes = sorted(by_size)
+    logs, steps = np.log(sizes), np.log([float(np.median(by_size[size])) for size in sizes])
+    line = np.interp(logs, [logs[0], logs[-1]], [steps[0], steps[-1]])
+    grows = len(sizes) > 2 and steps[-2] > steps[0]  # the longer of two lengths is flat first, and then grows
+    return grows and bool(np.abs(steps - line).max() < POWER_TOLERANCE)
+
+
+def few_passes(results: Sequence[CellResult]) -> str:
+    """A warning where the budget is so short that most images were seen at most twice."""
+    largest = max((one.num_images for one in results), default=0)
+    passes = min((one.epochs for one in results if one.num_images == largest), default=FEW_PASSES)
+    if round(passes, 1) >= FEW_PASSES:  # whole batches: three epochs can be 2.999
+        return ""
+    return (
+        f"At {largest:,} images the budget was {passes:.2g} passes over them, too few to show the value of more "
+        "images: a longer budget may change this answer."
+    )
+
+
+def last_weights(results: Sequence[CellResult]) -> str:
+    """What `last_weights_warning` says, for the runs of a study."""
+    count = sum(one.last_is_better for one in results)
+    remedy = "was measured: --set optim.best_metric=last measures the last weights."
+    return last_weights_warning(count, len(results), "runs", remedy)
+
+
+def num_choosing(protocol: Protocol) -> int:
+    """The number of validation images that choose the tested weights beside the training images."""
+    images, checkpoints = protocol.get("images"), str(protocol.get("checkpoints", LAST_WEIGHTS))
+    if checkpoints == LAST_WEIGHTS or not isinstance(images, Mapping) or protocol.get("budget") == LINEAR_PROBE:
+        return 0
+    return int(str(images.get("validation", 0)))
+
+
+def late_gain(metrics: Path) -> float | None:
+    """The fraction by which the validation loss of a run fell over the last fifth of the steps; None: not known."""
+    try:
+        losses = [float(row["val/loss"]) for row in records(metrics) if row["val/loss"]]
+    except (OSError, ValueError, LookupError):
+        return None
+    before = losses[-1 - len(losses) // 5] if len(losses) >= 5 else 0.0
+    return 1 - losses[-1] / before if before > 0 else None
+
+
+def at_the_end(results: Sequence[CellResult]) -> str:
+    """Whether the validation loss still fell when the trainings with most images ended; empty: not known."""
+    largest = max((one.num_images for one in results), default=0)
+    gains: dict[str, list[float]] = {}
+    for one in results:
+        if one.num_images == largest and one.late_gain is not None:
+            gains.setdefault(one.series, []).append(one.late_gain)
+    if not gains:
+        return ""
+    falling = {name: float(np.mean(own)) for name, own in gains.items() if np.mean(own) > STILL_FALLING}
+    if not falling:
+        return f"At {largest:,} images the validation loss no longer fell in the last fifth of the steps."
+    words = " and ".join(f"of {name} by {100 * gain:.0f} %" for name, gain in falling.items())
+    return (
+        f"At {largest:,} images the validation loss {words} still fell in the last fifth of the steps: "
+        "a longer budget may change this answer."
+    )
+
+
+def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
+    """A warning where checkpoints were chosen long before a network was as accurate as it became; else an empty text.
+
+    Args:
+        unit: what a training is called, in the plural.
+        remedy: end of the sentence: what the checkpoint was used for, and the option that uses the last weights.
+    """
+    if not count:
+        return ""
+    return (
+        f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
+        f"the checkpoint that {remedy}"
+    )
+
+
+def other_aim_warning(protocol: Protocol) -> str:
+    """A warning where checkpoints follow a metric that counts classes alike, as errors do not; else an empty text."""
+    checkpoints = value_text(protocol.get("checkpoints"))
+    aims = " and ".join(words for name, words in _CLASSES_ALIKE.items() if name in checkpoints)
+    if not aims:
+        return ""
+    return (
+        f"Errors count all test images alike. The checkpoints follow {aims}, which this study does not compare: "
+        "'vit report RUN' shows it for each run, with an interval."
+    )
+
+
+def end_of_tuning_warning(protocol: Protocol) -> str:
+    """A warning where tuning chose the lowest or the highest of three or more numbers; else an empty text.
+
+    With two numbers every choice is at an end.
+    """
+    chosen, settings = protocol.get("chosen"), protocol.get("settings")
+    if not isinstance(chosen, Mapping) or not isinstance(settings, Mapping):
+        return ""
+    found: dict[str, list[str]] = {}
+    for group, choice in chosen.items():
+        name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
+        tried = _numbers(settings.get(name))
+        for option, taken in _numbers(choice).items():
+            values = sorted(tried.get(option, set()))
+            if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
+                end = "lowest" if taken == {values[0]} else "highest"
+                found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
+    if not found:
+        return ""
+    words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
+    return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
+
+
+def _numbers(settings: JsonValue) -> dict[str, set[float]]:
+    """{option: its numbers} of one setting, or of a list of them."""
+    found: dict[str, set[float]] = {}
+    for option, value in _NUMBER.findall(value_text(settings)):
+        found.setdefault(option, set()).add(float(value))
+    return found

@@ -1,0 +1,137 @@
+"""Finished runs of a study -> findings, results.csv and the content of summary.json"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from vit.atomic_files import atomic_write
+from vit.csv_files import new_table
+from vit.inference.scores.image_groups import effective_number, gathered
+from vit.study.answer.answer_warnings import items
+from vit.study.answer.verdict import MARGIN, verdict
+from vit.study.answer.wording import LINEAR_PROBE, describe_comparison
+from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import FILE_KEYS, Findings, JsonValue, Point, Protocol, Series
+from vit.study.statistics.crossover import compare_with_first
+from vit.study.statistics.forecast import forecast
+from vit.study.statistics.paired import Answers, gain
+from vit.study.statistics.variance_components import MeanSquares, mean_error
+
+_ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
+COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
+
+
+def summarize(
+    results: Sequence[CellResult],
+    protocol: Protocol,
+    failed: Sequence[FailedCell],
+    target: float | None,
+    margin: float = MARGIN,
+) -> Findings:
+    """Findings of the finished runs; series as the protocol lists them, each compared with the first.
+
+    Args:
+        results: runs of one study, all measured on the same test images.
+        protocol: as in `Findings`; the verdict names `protocol["budget"]`.
+
+    Raises:
+        ValueError: the runs were measured on different numbers of test images, or two runs are the same cell.
+    """
+    if len({len(result.correct) for result in results}) > 1:
+        raise ValueError("the runs of a study must share their test images")
+    if len({(result.series, result.num_images, result.seed) for result in results}) < len(results):
+        raise ValueError("two runs with the same series, images and seed")
+    cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
+    answers = {name: _answers(own) for name, own in cells.items()}
+    is_probe = protocol.get("budget") == LINEAR_PROBE
+    series = [
+        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), target)
+        for name, wrong in answers.items()
+    ]
+    looks = protocol.get("looks", 1)
+    groups = effective_number(results[0].groups) if results else None
+    compared = compare_with_first(answers, groups, int(str(looks)), "folds" in protocol) if answers else []
+    comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
+    text = verdict(series, comparisons, protocol, failed, results, target, margin)
+    return Findings(
+        **vars(text),
+        series=series,
+        comparisons=comparisons,
+        target=target,
+        num_test_images=len(results[0].correct) if results else 0,
+        protocol=protocol,
+        failed=list(failed),
+        margin=margin,
+    )
+
+
+def to_json(findings: Findings) -> dict[str, JsonValue]:
+    """Content of summary.json, None for an unknown value. ValueError where a number is not finite."""
+    plain: dict[str, JsonValue] = asdict(findings, dict_factory=_with_file_keys)
+    for name in ("forecasts", "backtest"):
+        plain[name] = [_with_file_keys(list(vars(one).items())) for one in getattr(findings, name)]
+    content: dict[str, JsonValue] = json.loads(json.dumps(plain, allow_nan=False))
+    return content
+
+
+def write_results(results: Sequence[CellResult], protocol: Protocol, path: Path) -> None:
+    """Write results.csv whole or not at all: a row for each run by series, images and seed, with every digit."""
+    order = _names(results, protocol)
+    with atomic_write(path) as partial, new_table(partial, COLUMNS) as table:
+        for result in sorted(results, key=lambda one: (order.index(one.series), one.num_images, one.seed)):
+            table.row(getattr(result, name) for name in _ATTRIBUTES)
+
+
+def _with_file_keys(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    return {FILE_KEYS.get(name, name): value for name, value in items}
+
+
+def _names(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
+    """The series with a finished run, as they were given: the first is the reference, whichever run ended first."""
+    given, found = items(protocol.get("series")), dict.fromkeys(result.series for result in results)
+    return list(dict.fromkeys([*(name for name in given if name in found), *found]))
+
+
+def _answers(cells: Sequence[CellResult]) -> Answers:
+    sizes = sorted({cell.num_images for cell in cells})
+    return {
+        size: {cell.seed: gathered(~cell.correct, cell.groups) for cell in cells if cell.num_images == size}
+        for size in sizes
+    }
+
+
+def steps_of(cells: Sequence[CellResult]) -> dict[int, int]:
+    """{number of training images: optimizer steps, the median over the seeds} of one series."""
+    found: dict[int, list[int]] = {}
+    for cell in cells:
+        found.setdefault(cell.num_images, []).append(cell.steps)
+    return {size: max(round(float(np.median(steps))), 1) for size, steps in found.items()}
+
+
+def _series(
+    name: str, cells: Sequence[CellResult], wrong: Answers, steps: Mapping[int, int], target: float | None
+) -> Series:
+    points = []
+    for num_images, by_seed in wrong.items():
+        here = [cell for cell in cells if cell.num_images == num_images]
+        seeds = sorted(by_seed)
+        table = np.stack([by_seed[seed] for seed in seeds]).astype(np.float64)
+        several = len(seeds) > 1
+        points.append(
+            Point(
+                num_images=num_images,
+                seeds=seeds,
+                errors=[float(row.mean()) for row in table],
+                mean=mean_error(table, effective_number(cells[0].groups)),
+                seed_correlation=MeanSquares.of(table[None]).correlation() if several else None,
+                seconds=sum(cell.seconds for cell in here) / len(here),
+                images_per_second=sum(cell.images_per_second for cell in here) / len(here),
+            )
+        )
+    first = cells[0]
+    expected = forecast(name, wrong, points, steps, target)
+    step = gain(wrong, effective_number(first.groups))
+    return Series(name, first.network, first.parameters, first.flops, points, step, expected)

@@ -1,0 +1,285 @@
+"""The answer of a study in two sentences, who gains more, and one line each for what it rests on"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vit.study.answer.answer_warnings import (
+    LAST_WEIGHTS,
+    at_chance,
+    chance_error,
+    end_of_tuning_warning,
+    few_passes,
+    guesses,
+    items,
+    last_weights,
+    missing_runs,
+    more_steps,
+    num_choosing,
+    other_aim_warning,
+    unequal_start,
+)
+from vit.study.answer.wording import (
+    LINEAR_PROBE,
+    describe_budget,
+    describe_ends,
+    describe_gap,
+    describe_target,
+    outcome,
+    points_text,
+    pool_size,
+    short_percents,
+    trend,
+)
+from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import ALPHA, Comparison, Gain, Interval, Point, Protocol, Series, VerdictText
+
+MOST_WORDS = 25  # of a sentence of the answer
+MARGIN = 0.02  # of the error: smaller differences count as none
+_LITTLE = 0.1  # part of the errors that twice the images remove: less is little
+_UNLIKE_FLOPS = 1.2  # ratio of the FLOPs of two networks that is worth a word
+_ALIKE = 2.0  # largest ratio of parameters, or of FLOPs, of two networks of one size
+
+
+def verdict(
+    series: Sequence[Series],
+    comparisons: Sequence[Comparison],
+    protocol: Protocol,
+    failed: Sequence[FailedCell],
+    results: Sequence[CellResult],
+    target: float | None = None,
+    margin: float = MARGIN,
+) -> VerdictText:
+    """The answer at the largest size that two networks share, the effect of more images, and the rest of the head.
+
+    Args:
+        margin: errors that differ by less count as equal.
+    """
+    if not series:
+        nothing = f"No run has finished; {len(failed)} failed."
+        return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
+    lead = min(comparisons, key=by_answer, default=None)
+    lead = lead if lead is not None and lead.differences else None
+    best = _best(series, lead)
+    pair = [best] if lead is None else [one for one in series if one.name in (lead.first, lead.second)]
+    is_probe = protocol.get("budget") == LINEAR_PROBE
+    warnings = [
+        *at_chance(series, protocol),
+        unequal_start(protocol),
+        *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
+        missing_runs(series, protocol, failed),
+    ]
+    notes = [
+        *(() if is_probe else (few_passes(results), more_steps(results), last_weights(results))),
+        other_aim_warning(protocol) if "right" not in protocol else "",
+        end_of_tuning_warning(protocol),
+    ]
+    steps = [
+        *([describe_target(best.forecast, target, best.name)] if target is not None and best.forecast else []),
+        _what_would_narrow(comparisons, protocol),
+        "The same 'vit study' command tries the failed cells again." if failed else "",
+    ]
+    which = _which(series, comparisons, lead, margin, protocol)
+    if count := num_choosing(protocol):
+        longer = _which(series, comparisons, lead, margin, protocol, f" (+ {count:,} to choose)")
+        which = longer if len(longer.split()) <= MOST_WORDS else which
+    return VerdictText(
+        answer=[which, _more_images(best)],
+        trend="" if lead is None else outcome(lead) if lead.crossing is not None else trend(lead),
+        conditions=_conditions(series, protocol),
+        cost=_cost(pair),
+        warnings=[warning for warning in warnings if warning],
+        notes=[note for note in notes if note],
+        next_steps=[step for step in steps if step],
+    )
+
+
+def by_answer(comparison: Comparison) -> tuple[int, float]:
+    """A key for sorting: the network that is farthest ahead of the first at the largest size leads, as the answer.
+
+    Without such a network, those lead that nothing tells apart from the first; then the one that is least behind.
+    """
+    if not comparison.differences:
+        return 3, 0.0
+    gap = comparison.differences[-1].gap.value
+    if not _is_decided(comparison):
+        return 1, -gap
+    return (0 if gap > 0 else 2), -gap
+
+
+def _is_decided(comparison: Comparison) -> bool:
+    """Whether one of two networks is ahead at the largest size."""
+    return comparison.verdict in ("first ahead", "second ahead") or comparison.differences[-1].is_significant
+
+
+def _best(series: Sequence[Series], lead: Comparison | None) -> Series:
+    """The series of the second sentence: the better one of the answer, or the lowest error at the largest size."""
+    if lead is not None:
+        name = lead.second if lead.differences[-1].gap.value > 0 else lead.first
+        return next(one for one in series if one.name == name)
+    return min(series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value))
+
+
+def _which(
+    series: Sequence[Series],
+    comparisons: Sequence[Comparison],
+    lead: Comparison | None,
+    margin: float,
+    protocol: Protocol,
+    choosing: str = "",
+) -> str:
+    """Which network to use at the largest size, or that either will do, with an interval that has a direction.
+
+    Args:
+        choosing: what follows the number of training images.
+    """
+    if lead is None:
+        points = "; ".join(f"{one.name} {short_percents(one.points[-1].mean)}" for one in series)
+        why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
+        return f"{why}: {points} of the test images are wrong with {series[0].points[-1].num_images:,} images."
+    first, second, one = lead.first, lead.second, lead.differences[-1]
+    at = f"with {one.num_images:,} images{choosing}"
+    errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
+    chance = chance_error(protocol)
+    if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
+        return f"Neither: {at} {first} and {second} are both no better than guessing."
+    if one.gap.low is None or one.gap.high is None:
+        return f"Not tested, from one seed: {at} the error is {errors[0]} for {first} and {errors[1]} for {second}."
+    if _is_decided(lead):
+        best, other = (first, second) if one.gap.value < 0 else (second, first)
+        low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
+        size = f"{points_text(abs(one.gap.value))} points fewer errors than {other}"
+        better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
+        more = f"; {better} more beat{'s' * (better == 1)} it" if by_answer(lead)[0] == 0 and better > 0 else ""
+        return f"Use {best}: {size} {at} (95 % interval {points_text(low)} to {points_text(high)}){more}."
+    rivals = [each for each in comparisons if by_answer(each)[0] == 1]
+    widest = max(rivals, key=lambda each: _farthest(each.differences[-1].gap))
+    difference = describe_gap(widest, widest.differences[-1].gap)
+    if all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
+        start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
+        others = "1 lies closer" if len(rivals) == 2 else f"{len(rivals) - 1} lie closer"
+    else:
+        start = f"Not decided {at}"
+        others = "1 more is open" if len(rivals) == 2 else f"{len(rivals) - 1} more are open"
+    sentence = f"{start}: {difference}"
+    if len(rivals) > 1:
+        return f"{sentence}; {others}."
+    longer = sentence + _flops_text(series, lead)
+    return f"{longer if len(longer.split()) <= MOST_WORDS else sentence}."
+
+
+def _farthest(gap: Interval) -> float:
+    """The largest difference, of either sign, that an interval holds."""
+    return 1.0 if gap.low is None or gap.high is None else max(-gap.low, gap.high)
+
+
+def _flops_text(series: Sequence[Series], lead: Comparison) -> str:
+    """How much less one of two networks computes for an image; empty where there is little in it.
+
+    Times of trainings say less: trainings share the cores of a machine.
+    """
+    flops = {one.name: one.flops for one in series if one.name in (lead.first, lead.second)}
+    fast, slow = sorted(flops, key=lambda name: flops[name])
+    times = flops[slow] / max(flops[fast], 1)
+    return f"; {fast} needs {times:.1f} times fewer FLOPs" if times > _UNLIKE_FLOPS else ""
+
+
+def _point(series: Sequence[Series], name: str, num_images: int) -> Point:
+    own = next(one for one in series if one.name == name)
+    return next(point for point in own.points if point.num_images == num_images)
+
+
+def _mean_error(series: Sequence[Series], name: str, num_images: int, seeds: Sequence[int]) -> str:
+    """The mean over the seeds that both series have, so that the two errors differ by the gap."""
+    point = _point(series, name, num_images)
+    errors = [error for seed, error in zip(point.seeds, point.errors, strict=True) if seed in seeds]
+    return f"{100 * sum(errors) / len(errors):.2f} %"
+
+
+def _more_images(one: Series) -> str:
+    """Whether more images help: a paired test between the two largest sizes, then the forecast at twice the images."""
+    gain, twice = one.gain, None if one.forecast is None else one.forecast.at_twice
+    if gain is None:
+        return "Not known: the effect of more images needs two sizes that share a seed; give --sizes."
+    ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
+    if twice is None and one.forecast is not None:
+        ahead = "; no forecast, because the lengths of the trainings changed"
+    kind, changed = _gain_text(one.name, gain)
+    return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
+
+
+def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
+    """Whether the larger size has helped, and by how much: as a part of the errors, or in points where that is open."""
+    fall, points = gain.fall, gain.points
+    if fall.low is None or fall.high is None or points.low is None or points.high is None:
+        fell = f"{'fell' if fall.value >= 0 else 'rose'} by {100 * abs(fall.value):.0f} %"
+        return "Untested, one seed", f"the errors of {name} {fell}"
+    of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
+    kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
+    if gain.p >= ALPHA:
+        return kind, f"{name} makes at most {describe_ends(points.low, points.high)}"
+    ends = sorted((abs(fall.low), abs(fall.high)))
+    fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
+    by = f"{100 * abs(fall.value):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
+    return kind, f"the errors of {name} {fell} by {by}"
+
+
+def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
+    """What the answer depends on, in one line."""
+    largest = max(point.num_images for one in series for point in one.points)
+    is_probe, pool = protocol.get("budget") == LINEAR_PROBE, pool_size(protocol)
+    budget = "only heads were trained, on features of frozen backbones" if is_probe else describe_budget(protocol)
+    draws = f"other draws from your {pool:,} training images" if pool else "other training images"
+    validation = ""
+    if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:
+        validation = "The last weights are tested, so validation images chose nothing. "
+    right = f"A test image is right if {protocol['right']}. " if "right" in protocol else ""
+    return (
+        f"{right}Intervals cover other seeds, {draws} and other test images. {f'Budget: {budget}. ' if budget else ''}"
+        f"{validation}"
+        f"Not measured: other data, other budgets, more than {largest:,} images."
+    )
+
+
+def _cost(pair: Sequence[Series]) -> str:
+    """Parameters, FLOPs and time of the networks of the answer, and whether they are of one size."""
+    words = "; ".join(
+        f"{one.name}: {one.parameters / 1e6:.2g} million parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
+        f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
+        for one in pair
+    )
+    ratios = {
+        name: max(values) / max(min(values), 1)
+        for name, values in (("parameters", [one.parameters for one in pair]), ("FLOPs", [one.flops for one in pair]))
+    }
+    unlike = " and ".join(f"{ratio:.1f} times in {name}" for name, ratio in ratios.items() if ratio > _ALIKE)
+    return f"{words}." + (f" They differ {unlike}: the answer is about these networks, not families." if unlike else "")
+
+
+def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:
+    """For the first comparison that is open at its largest size: the effect of more seeds and of more test images.
+
+    Where test images have groups, more groups are meant: more images of the same groups narrow little.
+    """
+    units = "groups of test images" if "test_groups" in protocol else "test images"
+    for comparison in comparisons:
+        one = comparison.differences[-1] if comparison.differences else None
+        if one is None or one.is_significant:
+            continue
+        if one.margin_of_error is None:
+            return "One seed has no interval: give --seeds 3 or more."
+        now, seeds, images = vars(one.margin_of_error).values()
+        pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
+        known = f"The difference{pair} is known to ±{100 * now:.2f} points."
+        if now >= 1:  # more than any two error rates can differ
+            known = f"Nothing is known yet about the difference{pair}: it is known to ±100 points."
+        if min(seeds, images) >= 1:
+            return f"{known} Twice the seeds or twice the {units} would not be enough."
+        better = "more seeds" if seeds < images else f"more {units}"
+        both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
+        return (
+            f"{known} Twice the seeds would make that about "
+            f"±{100 * seeds:.2f}, twice the {units} ±{100 * images:.2f}: "
+            + ("both would help equally." if both else f"{better} would help most.")
+        )
+    return ""

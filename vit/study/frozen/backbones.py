@@ -1,0 +1,200 @@
+"""The table of `vit probe`: backbones by accuracy, with nearest neighbors, time and licence; imports no torch"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vit.atomic_files import atomic_write
+from vit.csv_files import new_table, records
+from vit.errors import DataError
+from vit.study.answer.wording import percents
+from vit.study.findings import ALPHA, Findings, Interval
+
+TITLES = (
+    "backbone", "linear probe (%)", "more errors than the first (points)", "nearest neighbors (%)", "ms an image",
+    "parameters", "licence",
+)  # fmt: skip
+
+CLEARLY_FASTER = 0.8  # of the time of the most accurate one; other work on the machine changes times by some percent
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """One backbone at the largest size that all backbones have finished: a row of backbones.csv.
+
+    Attributes:
+        source: weights, as for `init_from`.
+        equal_seeds: whether the seeds have the same training images, because the size is that of all images.
+        accuracy: test accuracy of the linear probes; the interval covers other test images, and other training images
+            unless `equal_seeds`.
+        behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one, and
+            None without a common seed.
+        p_adjusted: p value of the test that `behind` is zero, corrected for all pairs of backbones; 1 without a test.
+        neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
+        seconds_per_image: time of reading an image and computing its features, on the threads of one cell.
+    """
+
+    name: str
+    source: str
+    num_images: int
+    num_seeds: int
+    equal_seeds: bool
+    accuracy: Interval
+    behind: Interval | None
+    p_adjusted: float
+    neighbors: float
+    seconds_per_image: float
+    parameters: int
+    licence: str
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether two seeds or more are shared with the most accurate backbone, and that is another one."""
+        return self.behind is not None and self.behind.low is not None
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of a table with the columns `TITLES`."""
+        value, around = percents(self.accuracy)
+        return (
+            self.name,
+            f"{value} ({around})" if around else value,
+            _points(self.behind),
+            f"{100 * self.neighbors:.2f}",
+            f"{1000 * self.seconds_per_image:.1f}",
+            f"{self.parameters / 1e6:.1f} M",
+            self.licence,
+        )
+
+    def row(self) -> dict[str, str | float | None]:
+        """The row of backbones.csv: each interval has three columns."""
+        plain: dict[str, str | float | None] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Interval):
+                plain |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+            elif value is None:
+                plain |= dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+            else:
+                plain[name] = int(value) if isinstance(value, bool) else value
+        return plain
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, str]) -> "Backbone":
+        """The backbone of a row that `row` made. KeyError or ValueError where it is not one."""
+
+        def interval(name: str) -> Interval:
+            low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
+            return Interval(float(row[name]), float(low) if low else None, float(high) if high else None)
+
+        return cls(
+            name=row["name"],
+            source=row["source"],
+            licence=row["licence"],
+            num_images=int(row["num_images"]),
+            num_seeds=int(row["num_seeds"]),
+            parameters=int(row["parameters"]),
+            p_adjusted=float(row["p_adjusted"]),
+            neighbors=float(row["neighbors"]),
+            seconds_per_image=float(row["seconds_per_image"]),
+            equal_seeds=bool(int(row["equal_seeds"])),
+            accuracy=interval("accuracy"),
+            behind=interval("behind") if row["behind"] else None,
+        )
+
+
+def verdict(found: Sequence[Backbone], missing: Sequence[str] = ()) -> str:
+    """The answer in a few sentences.
+
+    Args:
+        missing: names of backbones that have no finished probe at their size.
+    """
+    at = f"at {found[0].num_images:,} images"
+    lacks = f"Not compared, because no probe of theirs {at} is finished: {', '.join(missing)}." if missing else ""
+    return " ".join(filter(None, (_compared(found, bool(missing)), lacks)))
+
+
+def _compared(found: Sequence[Backbone], is_part: bool) -> str:
+    best = found[0]
+    if len(found) == 1:
+        return f"{best.name} is the only {'finished ' * is_part}backbone."
+    tested = [one for one in found[1:] if one.is_tested]
+    untested = [one.name for one in found[1:] if not one.is_tested]
+    if not tested:
+        order = ", ".join([best.name, *untested])
+        since = "from one seed" if all(one.num_seeds == 1 for one in found) else "with fewer than two common seeds"
+        return f"In the order of accuracy at {best.num_images:,} images, {since} and without a test: {order}."
+    words = _tested(best, tested)
+    return f"{words} Not tested, with fewer than two common seeds: {', '.join(untested)}." if untested else words
+
+
+def _tested(best: Backbone, others: Sequence[Backbone]) -> str:
+    """What the tests of the most accurate backbone against the others say, and which is the fastest of equals."""
+    tied = [one for one in others if one.p_adjusted >= ALPHA]
+    worse = len(others) - len(tied)
+    if not tied:
+        return f"Use {best.name}: at {best.num_images:,} images every other tested backbone makes more errors."
+    fastest = min((best, *tied), key=lambda one: one.seconds_per_image)
+    names = ", ".join(one.name for one in tied)
+    words = f"{best.name} and {names} cannot be told apart at {best.num_images:,} images."
+    words += f" {worse} of the {len(others) + 1} backbones make{'s' * (worse == 1)} more errors." if worse else ""
+    if fastest.seconds_per_image > CLEARLY_FASTER * best.seconds_per_image:
+        return f"{words} None of those that cannot be told apart is clearly faster than {best.name}."
+    return f"{words} Of those that cannot be told apart, {fastest.name} is the fastest."
+
+
+def accuracies(findings: Findings, sizes: Sequence[int], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """A row for each backbone: its name, and the test accuracy of its linear probes at every size, in %."""
+    points = {series.name: {point.num_images: point.mean for point in series.points} for series in findings.series}
+    return [(name, *(_accuracy(points[name].get(size)) for size in sizes)) for name in names]
+
+
+def conditions(found: Sequence[Backbone]) -> str:
+    """What the numbers of the table mean: its size, its seeds, and what its intervals cover."""
+    best = found[0]
+    at = f"Linear probes at {best.num_images:,} training images"
+    if best.equal_seeds:
+        return (
+            f"{at}, which are all there are. Every seed therefore fits the same head, and the 95 % intervals cover "
+            "other test images, not other training images."
+        )
+    seeds = f"{best.num_seeds} seed{'s' * (best.num_seeds != 1)}"
+    if best.accuracy.low is None:
+        return f"{at}, {seeds}: without intervals. Give --seeds 2 or more."
+    return f"{at}, {seeds}. The 95 % intervals cover other training images and other test images."
+
+
+def write_backbones(found: Sequence[Backbone], path: Path) -> None:
+    """Write backbones.csv whole or not at all: a row for each backbone."""
+    rows = [one.row() for one in found]
+    with atomic_write(path) as partial, new_table(partial, list(rows[0]), digits=6) as table:
+        for row in rows:
+            table.row(row.values())
+
+
+def read_backbones(path: Path) -> list[Backbone]:
+    """The backbones that `write_backbones` wrote; none where the study has no such file.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    if not path.is_file():
+        return []
+    try:
+        return [Backbone.of_row(row) for row in records(path)]
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error!r}", "give its 'vit probe' command again") from error
+
+
+def _accuracy(error: Interval | None) -> str:
+    if error is None:
+        return "-"
+    low, high = (None if end is None else 1 - end for end in (error.high, error.low))
+    value, around = percents(Interval(1 - error.value, low, high))
+    return f"{value} ({around})" if around else value
+
+
+def _points(gap: Interval | None) -> str:
+    if gap is None:
+        return ""
+    if gap.low is None or gap.high is None:
+        return f"{100 * gap.value:z.2f}" if gap.value else ""
+    return f"{100 * gap.value:z.2f} ({100 * gap.low:z.2f} to {100 * gap.high:z.2f})"

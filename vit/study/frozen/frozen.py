@@ -1,0 +1,128 @@
+"""The preliminary answer of a study: linear probes on frozen networks, at many sizes and with many seeds
+
+Each image is computed once by each backbone. A head is then fitted in a fraction of a second. The whole curve
+takes minutes where fine-tuning takes hours. Fine-tuned networks can rank otherwise.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vit.data.core.samples import Labels, Samples, Source
+from vit.data.loading.loader import labeled_images
+from vit.data.splits.subset import subset, subset_kind
+from vit.inference.scores.image_groups import numbered
+from vit.study.cells import CellResult
+from vit.study.statistics.variance_components import Bools
+from vit.training.class_balance import class_balance
+from vit.training.network.backbone import Backbone, Labeled, labeled
+from vit.training.network.features import SharedFeatures, computed
+from vit.training.network.initial_network import initial_network
+from vit.training.network.linear_head import HeadFit, probe_loss
+from vit.training.planning.plan import Plan, make_plan
+from vit.training.planning.schedule import PENALTIES
+from vit.training.recipes.recipe import Recipe
+
+FROZEN_SEEDS = 10
+_MOST_SIZES = 8
+
+
+def frozen_sizes(pool: int, num_classes: int) -> list[int]:
+    """Up to eight sizes from two images of each class to all, in equal ratios of about 1.5 or more."""
+    least = min(pool, max(2 * num_classes, 20))
+    count = int(np.clip(1 + np.log(pool / least) / np.log(1.4), 1, _MOST_SIZES))
+    return sorted({round(size) for size in np.geomspace(least, pool, count)} | {pool})
+
+
+def frozen_results(
+    name: str, recipe: Recipe, sizes: Sequence[int], sources: Sequence[Source], folder: Path, hashes: Mapping[str, str]
+) -> list[CellResult]:
+    """Linear probes of one network: a result for each size and seed, without a run folder.
+
+    With all images every seed has the same ones, so that one fit stands for all.
+
+    Args:
+        recipe: recipe of its fine-tuning, which names weights to start from.
+        hashes: {path: content hash} of all images.
+
+    Raises:
+        UsageError: the network does not end in one linear layer.
+    """
+    model = replace(recipe.model, freeze="backbone", init_head="random", lora=None)
+    alone = replace(recipe, model=model, optim=replace(recipe.optim, best_metric="loss"))
+    plan = make_plan(replace(alone, data=replace(alone.data, train_images=None, subset_seed=None)))
+    backbone = Backbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
+    shared = SharedFeatures(folder, hashes)
+
+    def compute(some: Samples) -> tuple[Tensor, Tensor]:
+        return computed(backbone.engine, labeled_images(some, plan.preprocess))
+
+    def features(samples: Samples) -> tuple[Tensor, Labels]:
+        values, kept = shared.of(plan, samples, compute)
+        return values.to(plan.device), kept
+
+    found: list[CellResult] = []
+    fitted: dict[tuple[int, int], CellResult] = {}  # by the size, and by the place in memory of the images
+    for size in sizes:
+        for seed, source in enumerate(sources):
+            train, test = source.splits["train"], source.splits["test"]
+            same = fitted.get((size, id(source))) if size == len(train) else None
+            if same is not None:
+                found.append(replace(same, seed=seed))
+                continue
+            began = time.perf_counter()
+            part = subset(train, size, seed, subset_kind(train.labels, plan.recipe.data.subset))
+            of_test = features(test)
+            known = [labeled(some, features(some)) for some in (part, source.splits["validation"])]
+            val_loss, correct = _probed(replace(plan, source=source), part, known[0], known[1], labeled(test, of_test))
+            groups, seconds = numbered(test.select(of_test[1]).groups), time.perf_counter() - began
+            found.append(_result(name, plan, (size, seed), val_loss, correct.cpu().numpy(), groups, seconds))
+            fitted[size, id(source)] = found[-1]
+    least = min(len(one.correct) for one in found)  # folds can differ by an image
+    return [replace(one, correct=one.correct[:least]) if one.groups is None else one for one in found]
+
+
+def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Tensor]:
+    """(validation loss, whether each test image (T,) is right) of the head with the best penalty."""
+    balance = class_balance(plan.recipe, replace(plan.source, splits={**plan.source.splits, "train": part}))
+    loss = probe_loss(part, balance, plan.recipe.optim.multilabel_loss)
+    fit = HeadFit(train, validation, len(plan.source.class_names), loss)
+    lowest, best = float("inf"), torch.nn.Linear(train[0].shape[1], len(plan.source.class_names)).to(plan.device)
+    for penalty in PENALTIES:
+        fit.fit(penalty)
+        if (val_loss := fit.metrics()["val/loss"]) < lowest:
+            lowest = val_loss
+            fit.put_into(best)
+    with torch.inference_mode():
+        return lowest, best(test[0]).argmax(dim=1) == test[1]
+
+
+def _result(
+    name: str, plan: Plan, cell: tuple[int, int], val_loss: float, correct: Bools, groups: Labels | None, seconds: float
+) -> CellResult:
+    num_images, seed = cell
+    return CellResult(
+        series=name,
+        network=plan.spec.name,
+        num_images=num_images,
+        seed=seed,
+        accuracy=float(correct.mean()),
+        validation_loss=val_loss,
+        steps=0,
+        batch_size=num_images,
+        epochs=0.0,
+        best_round=0,
+        parameters=plan.cost.parameters,
+        flops=plan.cost.flops,
+        seconds=seconds,
+        images_per_second=0.0,
+        last_is_better=False,
+        run="",
+        correct=correct,
+        groups=groups,
+    )

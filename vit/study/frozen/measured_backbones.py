@@ -1,0 +1,186 @@
+"""Backbones of a study of linear probes, compared on the same seeds and test images"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.io import write_checkpoint
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
+from vit.data.pixels.preprocess import Preprocess
+from vit.data.splits.split import SplitRow, read_splits
+from vit.errors import DataError
+from vit.inference.answers.nearest import NeighborClassifier
+from vit.inference.scores.image_groups import effective_number, gathered
+from vit.layout import FEATURES
+from vit.models.spec import NetworkSpec
+from vit.study.answer.wording import equal_seeds
+from vit.study.cells import CellResult
+from vit.study.findings import Difference, Interval
+from vit.study.folder import collect
+from vit.study.frozen.backbones import Backbone
+from vit.study.grid import Cell
+from vit.study.statistics.paired import difference, hochberg, pairs
+from vit.study.statistics.variance_components import Floats, mean_error
+from vit.training.network.features import SharedFeatures, StoredFeatures
+from vit.training.planning.plan import make_plan
+from vit.training.recipes.recipe import Recipe
+from vit.weights.licence import UNKNOWN
+
+NEIGHBORS = (1, 5, 20)  # numbers of neighbors, of which validation images choose one
+
+
+def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str, str]) -> list[Backbone]:
+    """The backbones of a finished study at the largest size that all have, the most accurate first.
+
+    A backbone without a finished probe does not count. Where no size is common, it is the one that most of them have.
+    Differences are paired by seed and test image, and tested with a correction (`behind_the_first`).
+
+    Args:
+        sources: {series: weights}.
+
+    Raises:
+        DataError: no cell is finished.
+    """
+    results, protocol, failed = collect(study)
+    if not results:
+        why = failed[0].error if failed else "none was tried"
+        raise DataError(f"none of the probes in {study} is finished: {why}", "see log.txt in their folders")
+    size = _common_size(results)
+    here = {name: [one for one in results if one.series == name and one.num_images == size] for name in sources}
+    here = {name: found for name, found in here.items() if found}
+    equal = equal_seeds(protocol, [size]) is not None
+    seeds = sorted({one.seed for found in here.values() for one in found})
+    seeds += [seeds[-1] + 1] * (len(seeds) == 1)
+    wrong = {name: _wrong(found, seeds if equal else []) for name, found in here.items()}
+    units = effective_number(results[0].groups)
+    errors = {name: mean_error(np.stack(list(of_seeds.values())), units) for name, of_seeds in wrong.items()}
+    order = sorted(here, key=lambda name: errors[name].value)
+    gaps = behind_the_first({name: wrong[name] for name in order}, size, units)
+    recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
+    found = []
+    for name in order:
+        runs, error, gap = here[name], errors[name], gaps.get(name)
+        stored = stored_features(study, recipes[name])
+        source = sources[name]
+        found.append(
+            Backbone(
+                name=name,
+                source=source,
+                num_images=size,
+                num_seeds=len(runs),
+                equal_seeds=equal,
+                accuracy=Interval(1 - error.value, _one_minus(error.high), _one_minus(error.low)),
+                behind=gap.gap if gap else Interval(0.0, None, None) if name == order[0] else None,
+                p_adjusted=1.0 if gap is None else gap.p_adjusted,
+                neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
+                seconds_per_image=max(stored, key=lambda one: len(one.values)).seconds_per_image,
+                parameters=runs[0].parameters,
+                licence=_licence(study / runs[0].run),
+            )
+        )
+    return found
+
+
+def behind_the_first(
+    wrong: Mapping[str, Mapping[int, Floats]], size: int, groups: float | None = None
+) -> dict[str, Difference]:
+    """The difference of each backbone to the most accurate one; none without a common seed.
+
+    The tests have Hochberg's correction for all pairs of backbones. The same test images choose the most accurate one,
+    so any pair may become a claim.
+
+    Args:
+        wrong: {name: {seed: (T,) which test images are wrong, as numbers}}, the most accurate backbone first.
+    """
+    first, *_ = wrong
+    found = {
+        (better, name): difference(pair)
+        for better, name in itertools.combinations(wrong, 2)
+        for pair in pairs({size: wrong[name]}, {size: wrong[better]}, groups)
+    }
+    adjusted = hochberg([one.tested_p for one in found.values()])
+    tested = zip(found.items(), adjusted, strict=True)
+    return {name: replace(one, p_adjusted=p) for ((better, name), one), p in tested if better == first}
+
+
+def stored_features(study: Path, recipe: Recipe) -> list[StoredFeatures]:
+    """The features of a recipe's backbone, one item for each kind of machine that has computed some of them.
+
+    Raises:
+        DataError: the files are gone.
+    """
+    folder = study / FEATURES
+    files = SharedFeatures(folder, {}).all_files(make_plan(recipe))
+    if not files:
+        raise DataError(f"{folder} has no features of {recipe.model.init_from}", "give --name for a new folder")
+    return [StoredFeatures.read(one.values_path) for one in files]
+
+
+def write_random(network: str, path: Path) -> None:
+    """A checkpoint of a network with random weights, drawn from a fixed seed."""
+    spec = NetworkSpec.named(network, 2)
+    preprocess = Preprocess(spec.default_image_size)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        weights = spec.build(preprocess.image_size).state_dict()
+    write_checkpoint(checkpoint_content(Description(("a", "b"), spec, preprocess), weights), path)
+
+
+def _common_size(results: Sequence[CellResult]) -> int:
+    """The largest size that all backbones have, or else the largest of those that most of them have."""
+    having: dict[int, set[str]] = {}
+    for one in results:
+        having.setdefault(one.num_images, set()).add(one.series)
+    return max(having, key=lambda size: (len(having[size]), size))
+
+
+def _licence(run: Path) -> str:
+    """The licence of the weights that a run started from, as its result states it."""
+    return RunResult.read(RunDirectory(run).result_path).licence or UNKNOWN
+
+
+def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Floats]:
+    """{seed: (T,) which test images are wrong}. Of seeds that are all equal, one tells what each other one would."""
+    found = {one.seed: gathered(~one.correct, one.groups) for one in results}
+    return dict.fromkeys(equal, found[min(found)]) | found
+
+
+def _one_minus(value: float | None) -> float | None:
+    return None if value is None else 1 - value
+
+
+def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
+    """Accuracy of nearest neighbors by cosine distance on the test images of a run.
+
+    The neighbors are training images, weighted by the inverse of their distance. Of several numbers of neighbors the
+    one with the highest validation accuracy counts.
+
+    Args:
+        stored: features by the kinds of machines that computed them. The run has read all its features from one item.
+    """
+    splits = read_splits(RunDirectory(run).splits_path)
+    names = {row.content_hash for rows in splits.values() for row in rows}
+    own = max(stored, key=lambda one: len(names & one.place.keys()))
+    (train, labels), (validation, val_labels), (test, test_labels) = (
+        _features(splits[split], own) for split in ("train", "validation", "test")
+    )
+    found = []
+    for count in sorted({min(count, len(train)) for count in NEIGHBORS}):
+        fitted = NeighborClassifier(train, labels, count)
+        found.append((fitted.accuracy(validation, val_labels), -count, fitted))
+    best = max(found, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
+    return best.accuracy(test, test_labels)
+
+
+def _features(rows: list[SplitRow], stored: StoredFeatures) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]:
+    """Features (n, D) and labels (n,) of the images that have features."""
+    kept = [row for row in rows if row.content_hash in stored.place]
+    places = [stored.place[row.content_hash] for row in kept]
+    return stored.values[places].numpy(), np.array([row.label for row in kept])

@@ -1,0 +1,189 @@
+"""Finished runs and their test images, as `vit compare` reads them"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.errors import DataError, UsageError
+from vit.inference.scores.scored_rows import ScoredRow, read_scored
+from vit.plain_files import parse_yaml, read_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from vit.checkpoints.result import RunResult
+    from vit.checkpoints.run import RunDirectory
+    from vit.data.core.samples import Labels
+    from vit.study.findings import JsonValue
+    from vit.study.listed_images import LearnedImages
+    from vit.study.statistics.variance_components import Floats
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run and the predictions of its test images.
+
+    Attributes:
+        name: shortest name that tells the compared runs apart.
+        fingerprint: hash of the list of test images.
+        rows: one row for each test image, in the order of the split.
+        groups: (T,) number of each test image's group; None where images have none.
+        seen_before: sentences about test images that the run knew already, as in `RunResult`.
+        learned: images that the run has learned from; None: not known, or those of all compared runs.
+        recipe: recipe as plain values; empty where it cannot be read.
+    """
+
+    path: Path
+    name: str
+    network: str
+    data: str
+    seed: int
+    fingerprint: str
+    rows: list[ScoredRow]
+    groups: "Labels | None" = None
+    seen_before: Sequence[str] = ()
+    learned: "LearnedImages | None" = None
+    recipe: "Mapping[str, JsonValue]" = field(default_factory=dict)
+
+    @property
+    def correct(self) -> "npt.NDArray[np.bool_]":
+        """(T,) whether each test image is right."""
+        import numpy as np
+
+        return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
+
+    @property
+    def wrong(self) -> "Floats":
+        """(T,) whether each test image is wrong, as `image_groups.gathered` returns it."""
+        from vit.inference.scores.image_groups import gathered
+
+        return gathered(~self.correct, self.groups)
+
+    @property
+    def draw(self) -> "JsonValue":
+        """The seed that has drawn the training images from all of them; None where the run uses all."""
+        data = self.recipe.get("data")
+        if not isinstance(data, dict) or not data.get("train_images"):
+            return None
+        return self.seed if data.get("subset_seed") is None else data["subset_seed"]
+
+    def learned_like(self, other: "FinishedRun") -> bool:
+        """Whether both have learned from the same images, as far as that is known; a seed may draw its own subset."""
+        if self.learned is None or other.learned is None or self.learned is other.learned:
+            return True
+        return self.learned.is_same(other.learned, self.draw == other.draw)
+
+
+def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
+    """Runs that were tested on the same images.
+
+    Raises:
+        UsageError: there are fewer than two folders, one is given twice, or one is not a finished run with test images.
+        DataError: files of a run are damaged, or the runs have different test images.
+    """
+    from vit.study.common_images import check_same_groups
+    from vit.study.listed_images import changed_places, listed_images
+
+    _check_distinct([os.fspath(folder) for folder in folders])
+    opened = [_open(Path(folder).expanduser()) for folder in folders]
+    runs = _named([_read(*one) for one in opened])
+    _check_same_names(runs)
+    listed = listed_images(opened)
+    for other, images in zip(runs[1:], listed[1:], strict=True):
+        if places := changed_places(listed[0], images):
+            raise DataError(
+                f"{runs[0].path} and {other.path} have different test images: {len(places):,} of {len(other.rows):,} "
+                f"have the same names and other contents, the first one {other.rows[places[0]].path}",
+                "train one of them again, or measure both with 'vit evaluate RUN DATA'",
+            )
+    check_same_groups([run.path for run in runs], [images.groups for images in listed])
+    return [
+        replace(run, groups=images.groups, learned=images.learned) for run, images in zip(runs, listed, strict=True)
+    ]
+
+
+def _check_distinct(folders: Sequence[str]) -> None:
+    if len(folders) < 2:
+        raise UsageError("one run cannot be compared", "give two or more run folders")
+    seen: dict[Path, str] = {}
+    for folder in folders:
+        path = Path(folder).expanduser().resolve()
+        if path in seen:
+            also = f", as {seen[path]}" if seen[path] != folder else ""
+            raise UsageError(f"{folder} is given twice{also}", "give it once")
+        seen[path] = folder
+
+
+def _open(path: Path) -> "tuple[RunDirectory, RunResult]":
+    """A run that can be compared, and its result."""
+    from vit.checkpoints.run import RunDirectory
+
+    run = RunDirectory.open(path)
+    result = run.finished_result()
+    if result.multilabel is not None:
+        raise UsageError(
+            f"{path} gives an image several labels, and vit compare counts images with the right class (McNemar)",
+            "compare the intervals of vit evaluate, for example of mAP",
+        )
+    if "test" not in result.fingerprints:
+        raise UsageError(f"{path} has no test images", "train with --data.test above 0")
+    return run, result
+
+
+def _read(run: "RunDirectory", result: "RunResult") -> FinishedRun:
+    """A run without what its splits.csv lists."""
+    scored = run.scored_path("test")
+    if not scored.is_file():
+        raise DataError(f"{run.path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
+    network, fingerprint = result.spec.name, result.fingerprints["test"]
+    rows = read_scored(scored, result.num_images["test"])
+    try:
+        recipe = parse_yaml(read_text(run.config_path))
+    except (OSError, ValueError):
+        recipe = {}
+    return FinishedRun(
+        path=run.path,
+        name=network,
+        network=network,
+        data=result.data,
+        seed=result.seed,
+        fingerprint=fingerprint,
+        rows=rows,
+        seen_before=result.seen_before or (),
+        recipe=recipe if isinstance(recipe, dict) else {},
+    )
+
+
+def _named(runs: list[FinishedRun]) -> list[FinishedRun]:
+    """The runs with the shortest names that tell them apart: network, network/folder, or the path."""
+    for names in (
+        [run.network for run in runs],
+        [f"{run.network}/{run.path.resolve().name}" for run in runs],
+        [str(run.path) for run in runs],
+    ):
+        if len(set(names)) == len(runs):
+            break
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+def _check_same_names(runs: Sequence[FinishedRun]) -> None:
+    """Raise DataError unless the test images of all runs have the same names and labels in the same order."""
+    first, *others = runs
+    for other in others:
+        if first.fingerprint != other.fingerprint:
+            raise DataError(
+                f"{first.path} and {other.path} have different test images: {len(first.rows):,} of "
+                f"{first.data} ({first.fingerprint}), {len(other.rows):,} of {other.data} ({other.fingerprint})",
+                "compare runs with the same data, data.split_seed, data.validation, data.test and data.groups, "
+                "or measure both with 'vit evaluate RUN DATA'",
+            )
+        for mine, theirs in zip(first.rows, other.rows, strict=True):
+            if mine[:2] != theirs[:2]:
+                raise DataError(
+                    f"the predictions of {first.path} and {other.path} differ in their test images: "
+                    f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
+                    "one of them was changed; restore it",
+                )

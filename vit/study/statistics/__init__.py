@@ -1,0 +1,1 @@
+"""The statistics of a study: paired tests, variance components, forecasts, crossings."""

@@ -1,0 +1,138 @@
+"""Which of two series is better at which size, and where the lead changes
+
+Only inside the measured range: a crossover that no measured size has shown is never claimed.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
+from vit.study.statistics.paired import Answers, Pair, differences, hochberg, pairs
+from vit.study.statistics.variance_components import Floats, MeanSquares
+
+STEPS = 200  # tests between two sizes, for the interval of a crossing
+
+
+def compare_with_first(
+    answers: Mapping[str, Answers], groups: float | None = None, looks: int = 1, has_folds: bool = False
+) -> list[Comparison]:
+    """The first series against each of the others, over all sizes at which they share a seed.
+
+    All tests are corrected together, so that all claims of a study hold together with 95 %.
+
+    Args:
+        answers: {series: which test images are wrong}, all measured on the same test images.
+        looks: how often the study was looked at, this time included. Seeds that are added until networks are told
+            apart make false claims, so a later look counts p more than once.
+
+    Returns:
+        Comparisons without words.
+    """
+    (first, ours), *others = answers.items()
+    shared = {second: pairs(ours, theirs, groups, has_folds) for second, theirs in others}
+    tested = {second: differences(own) for second, own in shared.items()}
+    slopes = {second: _slope(own) for second, own in shared.items()}
+    p_values = [p for second in shared for p in (*(one.tested_p for one in tested[second]), slopes[second][1])]
+    times = 1 if looks < 2 else 2 * looks * (looks + 1)  # all later looks together spend 1.25 %
+    adjusted = iter(hochberg([None if p is None else min(times * p, 1.0) for p in p_values]))
+    comparisons = []
+    for second, theirs in others:
+        found = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
+        slope_p, outcome, crossing = next(adjusted), _outcome(found), None
+        if outcome == "crossing":
+            crossing = _crossing(*_bracket(found, shared[second]))
+            outcome = "crossing" if crossing else "not resolved"
+        unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared[second]})
+        slope, _ = slopes[second]
+        comparisons.append(Comparison(first, second, found, outcome, crossing, slope, slope_p, unshared=unshared))
+    return comparisons
+
+
+def _outcome(found: list[Difference]) -> Outcome:
+    """The outcome of the tests at all sizes."""
+    if sum(one.is_tested for one in found) < 2:
+        return "not resolved"
+    sides = [one.side for one in found if one.is_significant]
+    if len(sides) == len(found) and len(set(sides)) == 1:
+        return "first ahead" if sides[0] < 0 else "second ahead"
+    changes = sum(before != after for before, after in itertools.pairwise(sides))
+    return "crossing" if changes == 1 else "not resolved"
+
+
+def _bracket(found: list[Difference], shared: list[Pair]) -> tuple[list[Pair], int]:
+    """The sizes between which the lead changes, and the side that is ahead at the first of them.
+
+    The first is the last size at which one series is significantly ahead. The last is the first size at which the
+    other series is.
+    """
+    significant = [one for one in found if one.is_significant]
+    side = significant[0].side
+    start = max(one.num_images for one in significant if one.side == side)
+    stop = min(one.num_images for one in significant if one.side != side)
+    return [one for one in shared if start <= one.num_images <= stop and len(one.seeds) > 1], side
+
+
+def _crossing(shared: list[Pair], side: int) -> Interval | None:
+    """Number of images at which the log ratio of the errors changes its sign, away from `side`.
+
+    The ratio is interpolated linearly in log n between the sizes. For two power laws it is nearly linear in log n, with
+    nearly the same scatter at every n. The 95 % interval is an inverted test (Fieller 1954, "Some problems in interval
+    estimation"). It begins where the one series first stops to be significantly ahead at 2.5 %, and ends where the
+    other series starts to be. The test at any n uses the seeds' and test images' own values there, so it assumes
+    nothing about the correlation of neighboring sizes, whose subsets are nested. The sizes at both ends are
+    significant, so the interval always lies between them.
+
+    Args:
+        side: -1 where the first series is ahead at the first of these sizes, else 1.
+    """
+    ratios = np.array([one.log_ratio for one in shared])
+    value = _descent(np.log([one.num_images for one in shared]), side * ratios)
+    if value is None:
+        return None
+    share = np.linspace(0.0, 1.0, STEPS + 1)
+    neighbors = list(itertools.pairwise(shared))
+    logs = np.concatenate([np.log(a.num_images) + share * np.log(b.num_images / a.num_images) for a, b in neighbors])
+    leads = side * np.concatenate([_leads(a, b, share) for a, b in neighbors])
+    low, high = logs[leads < 1].min(initial=value), logs[leads > -1].max(initial=value)
+    return Interval(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)))
+
+
+def _leads(one: Pair, other: Pair, share: Floats) -> Floats:
+    """1 or -1 where the log ratio is significantly above or below 0, else 0; at `share` of the way to the next size."""
+    seeds = [seed for seed in one.seeds if seed in other.seeds]
+    if len(seeds) < 2:
+        return np.zeros_like(share)
+    ends = [pair.of(seeds) for pair in (one, other)]
+    weights = np.stack([1 - share, share], axis=1)
+    least = np.sqrt(weights**2 @ np.square([pair.least_log_error for pair in ends]))
+    spread = MeanSquares.of(np.stack([pair.log_ratios() for pair in ends])).spread(weights).at_least(least)
+    values = weights @ np.array([pair.log_ratio for pair in ends])
+    return np.where(spread.p_value(values) < ALPHA, np.sign(values), 0.0)
+
+
+def _descent(logs: Floats, means: Floats) -> float | None:
+    """Where a broken line descends through zero: the median of several such points, None without one."""
+    steps = zip(itertools.pairwise(logs), itertools.pairwise(means), strict=True)
+    found = [a + (b - a) * before / (before - after) for (a, b), (before, after) in steps if before > 0 >= after]
+    return float(np.median(found)) if found else None
+
+
+def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:
+    """Slope of the log ratio over log10 n by least squares, and its p value, from the seeds that have every size."""
+    seeds = sorted(set.intersection(*(set(one.seeds) for one in shared))) if len(shared) > 1 else []
+    if not seeds:
+        return None, None
+    whole = [one.of(seeds) for one in shared]
+    centered = np.log10([one.num_images for one in whole])
+    centered -= centered.mean()
+    weights = centered / (centered @ centered)
+    value = float(weights @ np.array([one.log_ratio for one in whole]))
+    if len(seeds) < 2:
+        return Interval(value, None, None), None
+    least = np.sqrt(weights**2 @ np.square([one.least_log_error for one in whole]))
+    spread = MeanSquares.of(np.stack([one.log_ratios() for one in whole])).spread(weights).at_least(least)
+    reach = float(spread.reach())
+    return Interval(value, value - reach, value + reach), float(spread.p_value(value))

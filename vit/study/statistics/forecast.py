@@ -1,0 +1,183 @@
+"""Errors expected with more images than were measured: a Gaussian process over log n whose slope drifts
+
+The logarithm of the error is a curve over the logarithm of the number of images n. A power law has a constant slope.
+Real curves bend: towards a floor, or downwards after a late start. So the slope is a random walk (Wahba 1978, "Improper
+priors, spline smoothing and the problem of guarding against model errors in regression": a cubic smoothing spline),
+around a power law. Its drift was chosen on the development curves of `evidence/curves/README.md`; docs/measurements.md
+has the coverage on the curves that were set aside.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
+from vit.study.statistics.paired import Answers
+from vit.study.statistics.variance_components import Floats, MeanSquares
+
+FARTHEST = 4.0  # times the largest size, the end of all forecasts
+TIMES = (1.5, 2.0, 3.0, FARTHEST)
+_SLOPE, _SLOPE_DEVIATION = -0.33, 0.3  # prior of the slope at the smallest size
+_DRIFT = 0.01  # variance of the slope's change when n grows by a factor of e
+_LEVEL_DEVIATION = 5.0  # prior of the log error itself: it decides nothing
+_SEED_DEVIATION, _PRIOR_FREEDOM = 0.06, 2  # of a seed's error over the mean error, and how many seeds this is worth
+_SAME_REGIME = 0.35  # largest difference between the exponents of the steps' growth
+_ROUNDING = 1e-9  # 1 - 0.9 is below 0.1, and a mean of equal errors may be above them; a test image counts far more
+
+
+@dataclass(frozen=True)
+class MeasuredCurve:
+    """Mean errors of a series at m sizes, ascending, and what is known of their scatter.
+
+    Attributes:
+        seeds: (m,) numbers of seeds.
+        squares: sum over all seeds of the squared relative deviation from the mean of their size.
+        by_images: (m, m) covariance of the log errors that other test images cause.
+    """
+
+    sizes: Floats
+    errors: Floats
+    seeds: Floats
+    squares: float
+    by_images: Floats
+
+    @classmethod
+    def of(cls, wrong: Answers) -> "MeasuredCurve":
+        """From the wrong test images of each seed at each size."""
+        tables = [np.stack(list(by_seed.values())).astype(np.float64) for _, by_seed in sorted(wrong.items())]
+        count = tables[0].shape[1]
+        errors = np.array([max(float(table.mean()), 0.5 / count) for table in tables])
+        hard = np.stack([table.mean(axis=0) - table.mean() for table in tables])
+        lengths = np.maximum(np.linalg.norm(hard, axis=1), 1e-12)
+        correlation = hard @ hard.T / np.outer(lengths, lengths)
+        np.fill_diagonal(correlation, 1.0)
+        deviations = np.array([max(_by_images(table), 1 / count) for table in tables]) / errors
+        squares = sum(
+            float(np.sum((table.mean(axis=1) - table.mean()) ** 2)) / error**2
+            for table, error in zip(tables, errors, strict=True)
+        )
+        seeds = np.array([len(table) for table in tables], dtype=np.float64)
+        sizes = np.array(sorted(wrong), dtype=np.float64)
+        return cls(sizes, errors, seeds, squares, correlation * np.outer(deviations, deviations))
+
+    def expected(self, num_images: npt.ArrayLike) -> tuple[Floats, Floats, Floats]:
+        """Expected errors at any sizes (n,), with both ends of their 95 % intervals."""
+        freedom = float((self.seeds - 1).sum()) + _PRIOR_FREEDOM
+        of_seeds = (self.squares + _PRIOR_FREEDOM * _SEED_DEVIATION**2) / freedom / self.seeds
+        known, wanted = (
+            np.log(np.asarray(sizes, dtype=np.float64) / self.sizes[0]) for sizes in (self.sizes, num_images)
+        )
+        cross = _covariance(wanted, known)
+        weights = np.linalg.solve(_covariance(known, known) + np.diag(of_seeds) + self.by_images, cross.T)
+        center = _SLOPE * wanted + (np.log(self.errors) - _SLOPE * known - np.log(self.errors[0])) @ weights
+        center = center + np.log(self.errors[0])
+        variance = np.diag(_covariance(wanted, wanted)) - np.einsum("nm,mn->n", cross, weights)
+        reach = float(stdtrit(freedom, 1 - ALPHA / 2)) * np.sqrt(np.maximum(variance, 0.0))
+        center, low, high = (np.exp(np.minimum(each, 0.0)) for each in (center, center - reach, center + reach))
+        return center, low, high
+
+
+def _by_images(table: Floats) -> float:
+    """Standard error of the mean of a table (k, T) that other test images cause; binomial with one seed."""
+    if len(table) < 2:
+        return float((table.mean() * (1 - table.mean()) / table.shape[1]) ** 0.5)
+    return float(MeanSquares.of(table[None]).spread().by_images) ** 0.5
+
+
+def _covariance(one: Floats, other: Floats) -> Floats:
+    """Prior covariances (n, m) of log errors at logarithms of sizes: level, slope, and the slope's random walk."""
+    near, far = np.minimum.outer(one, other), np.maximum.outer(one, other)
+    walk = near**2 * far / 2 - near**3 / 6
+    return np.asarray(_LEVEL_DEVIATION**2 + _SLOPE_DEVIATION**2 * np.outer(one, other) + _DRIFT * walk)
+
+
+def forecast(
+    series: str, wrong: Answers, points: Sequence[Point], steps: Mapping[int, int], target: float | None
+) -> Forecast | None:
+    """What a series would reach with more images, and what the same method would have said before the last sizes.
+
+    None with one size. No number is given where the last two sizes trained for lengths of another kind.
+
+    Args:
+        steps: optimizer steps at each size; empty where heads are fitted until they no longer change.
+    """
+    if len(wrong) < 2:
+        return None
+    used = last_regime(sorted(wrong), steps)
+    largest = used[-1]
+    if len(used) == 2 < len(wrong):  # two sizes do not show that the second has the length of its own kind
+        why = f"with fewer than {largest:,} images the lengths of the trainings grew in another way"
+        return Forecast(largest, why, [], [], [], [], [], [], *_for_target(target, points, None, why))
+    curve = MeasuredCurve.of({size: wrong[size] for size in used})
+    grid = np.geomspace(largest, FARTHEST * largest, 30)
+    mean, low, high = (values.tolist() for values in curve.expected(grid))
+    rows = zip(TIMES, *curve.expected([times * largest for times in TIMES]), strict=True)
+    expected = [
+        Expected(series, round(times * largest), float(error), float(low), float(high))
+        for times, error, low, high in rows
+    ]
+    backtest = _backtest(series, {size: wrong[size] for size in used})
+    for_target = _for_target(target, points, curve, "")
+    return Forecast(largest, "", grid.tolist(), mean, low, high, expected, backtest, *for_target)
+
+
+def last_regime(sizes: Sequence[int], steps: Mapping[int, int]) -> list[int]:
+    """The largest sizes whose steps grow with the images in one way, such as not at all or in proportion.
+
+    "300 steps or 20 epochs, the longer" has two regimes, and its curve has a kink between them.
+    """
+    if not steps:
+        return list(sizes)
+    pairs = itertools.pairwise(sizes)
+    growth = [float(np.log(steps[b] / steps[a]) / np.log(b / a)) for a, b in pairs]
+    start = len(growth)
+    while start and np.ptp(growth[start - 1 :]) <= _SAME_REGIME:
+        start -= 1
+    return list(sizes[start:])
+
+
+def _backtest(series: str, wrong: Answers) -> list[Backtest]:
+    """For each beginning of the sizes, what the method says of the larger ones up to 4 times its last."""
+    sizes, found = sorted(wrong), []
+    for count in range(2, len(sizes)):
+        known = sizes[:count]
+        later = [size for size in sizes[count:] if size <= FARTHEST * known[-1]]
+        if not later:
+            continue
+        curve = MeasuredCurve.of({size: wrong[size] for size in known})
+        for size, error, low, high in zip(later, *curve.expected(later), strict=True):
+            measured = float(np.mean([np.mean(each) for each in wrong[size].values()]))
+            found.append(Backtest(series, size, float(error), float(low), float(high), known[-1], measured))
+    return found
+
+
+def _for_target(
+    target: float | None, points: Sequence[Point], curve: MeasuredCurve | None, why: str
+) -> tuple[tuple[int, int | None] | None, str]:
+    """`Forecast.for_target` and `Forecast.refusal`."""
+    if target is None:
+        return None, ""
+    error = 1 - target + _ROUNDING
+    for point in points:
+        if point.mean.value <= error:
+            doubt = point.mean.high is None or point.mean.high > error
+            return None, f"{'perhaps ' * doubt}reached with {point.num_images:,} images: {_error_text(point.mean)}"
+    if curve is None:
+        return None, why
+    largest = float(curve.sizes[-1])
+    grid = np.geomspace(largest, FARTHEST * largest, 400)
+    _, low, high = curve.expected(grid)
+    if low[-1] > error:
+        last = Interval(float(curve.expected(grid[-1:])[0][0]), float(low[-1]), float(high[-1]))
+        return None, f"not with {grid[-1]:,.0f} images, {FARTHEST:g} times the largest size: {_error_text(last)}"
+    sure = np.flatnonzero(high <= error)
+    return (round(grid[np.argmax(low <= error)]), round(grid[sure[0]]) if len(sure) else None), ""
+
+
+def _error_text(error: Interval) -> str:
+    around = "" if error.low is None or error.high is None else f" ({100 * error.low:.1f} to {100 * error.high:.1f})"
+    return f"error {100 * error.value:.1f} %{around}"

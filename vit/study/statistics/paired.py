@@ -1,0 +1,273 @@
+"""Two networks on the same seeds and test images: differences and their tests"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from vit.data.core.samples import Labels
+from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
+from vit.study.findings import Difference, Gain, Interval, MarginOfError
+from vit.study.statistics.variance_components import Bools, Floats, MeanSquares, Spread
+
+_LEAST_SHARED = 4  # sizes that share the scatter of their seeds
+_PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
+_PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
+_BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
+MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
+# {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
+Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """Test images that one network alone has right, and the two-sided p: McNemar's, or also that of groups."""
+
+    only_first: int
+    only_second: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The seeds that two networks share at one size, and which test images each of them has wrong.
+
+    Attributes:
+        first: (k, T) answers of the first network, a row for each seed.
+        groups: number of equally large groups of the test images; None: all are independent.
+        has_folds: whether each seed has test images of its own.
+    """
+
+    num_images: int
+    seeds: list[int]
+    first: Floats | Bools
+    second: Floats | Bools
+    groups: float | None = None
+    has_folds: bool = False
+
+    @property
+    def num_units(self) -> float:
+        """The number of test images; that of groups, where groups show no scatter that could tell more."""
+        if self.has_folds:
+            return self.first.size
+        return self.first.shape[1] if self.groups is None or np.ptp(self.gaps()) > 0 else self.groups
+
+    @property
+    def log_ratio(self) -> float:
+        """log(error of the first / error of the second), over all seeds."""
+        first, second = self._errors()
+        return float(np.log(first / second))
+
+    @property
+    def least_log_error(self) -> float:
+        """Smallest plausible standard error of `log_ratio`: the effect of one test image, or of one of `num_units`."""
+        return 1 / (self.num_units * min(self._errors()))
+
+    def gaps(self) -> Floats:
+        """(k, T) contributions to the difference of the errors, which is their mean."""
+        return self.first.astype(np.float64) - self.second
+
+    def log_ratios(self) -> Floats:
+        """(k, T) contributions to `log_ratio`, linearized at the errors (delta method)."""
+        first, second = self._errors()
+        return self.first / first - self.second / second
+
+    def of(self, seeds: Sequence[int]) -> "Pair":
+        """The same with these seeds alone."""
+        rows = [self.seeds.index(seed) for seed in seeds]
+        return replace(self, seeds=list(seeds), first=self.first[rows], second=self.second[rows])
+
+    def _errors(self) -> tuple[float, float]:
+        """Errors that have a logarithm: where one is zero, both become (wrong + 0.5) / (T + 1), with T units."""
+        first, second, count = float(self.first.mean()), float(self.second.mean()), self.num_units
+        if min(first, second) > 0:
+            return first, second
+        return (first * count + 0.5) / (count + 1), (second * count + 0.5) / (count + 1)
+
+
+def pairs(first: Answers, second: Answers, groups: float | None = None, has_folds: bool = False) -> list[Pair]:
+    """The two networks at every size at which they share a seed, sizes ascending.
+
+    Args:
+        groups: as in `Pair`.
+        has_folds: as in `Pair`.
+    """
+    found = []
+    for size in sorted(first.keys() & second.keys()):
+        seeds = sorted(first[size].keys() & second[size].keys())
+        if seeds:
+            rows = [np.stack([answers[size][seed] for seed in seeds]).astype(np.float64) for answers in (first, second)]
+            found.append(Pair(size, seeds, rows[0], rows[1], groups, has_folds))
+    return found
+
+
+def differences(shared: Sequence[Pair]) -> list[Difference]:
+    """The differences of two networks at every size. `p_adjusted` equals `p` until the correction.
+
+    Few seeds know their own scatter badly, so from four sizes on it is shared, relative to the errors. Where each seed
+    has test images of its own, the images tell how much their means scatter at least.
+    """
+    tested = [pair for pair in shared if len(pair.seeds) > 1]
+    gaps = {pair.num_images: _spread(pair.gaps(), pair.has_folds) for pair in tested}
+    logs = {pair.num_images: _spread(pair.log_ratios(), pair.has_folds) for pair in tested}
+    if len(tested) >= _LEAST_SHARED and not tested[0].has_folds:
+        scales = {pair.num_images: float(pair.first.mean() + pair.second.mean()) for pair in tested}
+        gaps, logs = _shared(gaps, scales), _shared(logs, dict.fromkeys(logs, 1.0))
+    return [_difference(pair, gaps.get(pair.num_images), logs.get(pair.num_images)) for pair in shared]
+
+
+def _spread(values: Floats, has_folds: bool) -> Spread:
+    """The spread of the mean of values (k, T) of seeds and test images.
+
+    Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
+    is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
+    """
+    found = MeanSquares.of(values[None]).spread()
+    if not has_folds:
+        return found
+    least = values.var(axis=1, ddof=1).mean() / values.size
+    shared = found.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
+    nothing = np.zeros_like(found.by_images)
+    return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
+
+
+def _shared(spreads: Mapping[int, Spread], scales: Mapping[int, float]) -> dict[int, Spread]:
+    """Spreads by size, each with a share of the variance that the seeds of all sizes have in units of `scales`."""
+    units = {size: scales[size] ** 2 for size in spreads}
+    if min(units.values()) == 0:
+        return dict(spreads)
+    freedom = np.array([one.num_seeds - 1 for one in spreads.values()])
+    variances = np.array([one.num_seeds * float(one.by_seeds) / units[size] for size, one in spreads.items()])
+    # the scatter may grow with the size, so the two largest sizes decide where they scatter more than all together
+    pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (2, len(spreads)))
+    expected = {size: pooled * units[size] / one.num_seeds for size, one in spreads.items()}
+    larger = {size: np.maximum(expected[size], one.by_seeds) for size, one in spreads.items()}
+    return {size: one.moderated(larger[size], _PRIOR_OF_SIZES) for size, one in spreads.items()}
+
+
+def difference(pair: Pair) -> Difference:
+    """The difference of two networks at one size, by its own seeds."""
+    return differences([pair])[0]
+
+
+def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Difference:
+    gap, log_ratio = float(pair.gaps().mean()), pair.log_ratio
+    if of_gap is None or of_log is None:
+        ratio = Interval(float(np.exp(log_ratio)), None, None)
+        return Difference(pair.num_images, pair.seeds, Interval(gap, None, None), ratio, 1.0, 1.0, None)
+    # Errors are counts of T images. Where seeds and networks agree on every image, the scatter is too small for this
+    # test set to show, but it is not zero. So the standard error is at least one image, or one group that agrees.
+    spread = of_gap.at_least(1 / pair.num_units)
+    reach = float(spread.reach())
+    log_reach = min(float(of_log.at_least(pair.least_log_error).reach()), MOST_LOG_REACH)
+    p = float(spread.p_value(gap))
+    return Difference(
+        num_images=pair.num_images,
+        seeds=pair.seeds,
+        gap=Interval(gap, max(gap - reach, -1.0), min(gap + reach, 1.0)),
+        ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
+        p=p,
+        p_adjusted=p,
+        margin_of_error=MarginOfError(
+            *(
+                min(float(one.reach()), 1.0)
+                for one in (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
+            )
+        ),
+    )
+
+
+def gain(wrong: Answers, groups: float | None = None) -> Gain | None:
+    """The step between the two largest sizes of a series, on the seeds that both have. None without such seeds."""
+    if len(wrong) < 2:
+        return None
+    small, large = sorted(wrong)[-2:]
+    shared = pairs({0: wrong[small]}, {0: wrong[large]}, groups)
+    if not shared:
+        return None
+    found = difference(shared[0])
+    ends = [None if end is None else 1 - 1 / end for end in (found.ratio.low, found.ratio.high)]
+    return Gain(small, large, Interval(1 - 1 / found.ratio.value, *ends), found.gap, found.p)
+
+
+def hochberg(p_values: Sequence[float | None]) -> list[float]:
+    """P values after the step-up correction of Hochberg (1988), in the order given. None, for no test, becomes 1.
+
+    All claims with a corrected p below 5 % hold together with 95 %. This is true for tests that are independent or
+    positively dependent, such as tests that share seeds and test images (Sarkar 1998). If every p lies below 5 %, so
+    does every corrected p: "better at every size" needs only 5 % at each size (Berger 1982, intersection-union test).
+    """
+    adjusted = [1.0] * len(p_values)
+    smallest = 1.0
+    tested = sorted(((p, index) for index, p in enumerate(p_values) if p is not None), reverse=True)
+    for rank, (p, index) in enumerate(tested, start=1):
+        smallest = min(smallest, rank * p)
+        adjusted[index] = smallest
+    return adjusted
+
+
+def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> McNemar:
+    """Whether one of two networks has more of the same images (T,) right: the mid-p form of the binomial test.
+
+    Its exact form rejects equal networks in 0.1 to 1.4 % instead of 5 % (Fagerland, Lydersen & Laake 2013, "The McNemar
+    test for binary matched-pairs data").
+
+    Args:
+        groups: (T,) as of `image_groups.numbered`. With groups, p is the larger one of this test and of a test that
+            takes groups, not images, for independent.
+    """
+    only_first = int((first_correct & ~second_correct).sum())
+    only_second = int((second_correct & ~first_correct).sum())
+    split = only_first + only_second
+    fewer = min(only_first, only_second)
+    point = float(binom.pmf(fewer, split, 0.5))
+    p = 2 * float(binom.cdf(fewer, split, 0.5)) - point if only_first != only_second else 1 - point / 2 * (split > 0)
+    if groups is not None and split:
+        value, error = (only_first - only_second) / len(groups), _error_of_groups(first_correct, second_correct, groups)
+        p = max(p, float(2 * ndtr(-abs(value) / error)) if error else 0.0)
+    return McNemar(only_first, only_second, p)
+
+
+def _error_of_groups(first: Bools, second: Bools, groups: Labels) -> float:
+    """Standard error of the difference of two accuracies over independent groups of images."""
+    values = first.astype(np.float64) - second
+    return float(variance_of_sum(values - values.mean(), groups) ** 0.5 / len(values))
+
+
+def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> Interval:
+    """Accuracy of the first minus accuracy of the second on the same images (T,), with Tango's score interval.
+
+    Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
+    design"; recommended by Fagerland, Lydersen & Laake (2014). Unlike Wald's interval it has a width where the
+    two agree on every image. With groups (T,), it is at least as wide as that of independent groups. Where these show
+    no scatter, each group counts as one image.
+    """
+    table = mcnemar(first_correct, second_correct)
+    count = len(first_correct)
+    value = (table.only_first - table.only_second) / count
+    reach, units = 0.0, effective_number(groups) or count
+    if groups is not None and (error := _error_of_groups(first_correct, second_correct, groups)):
+        reach, units = NORMAL_QUANTILE * error, count
+    ends = [_tango_end(table.only_first * units / count, table.only_second * units / count, units, side)
+            for side in (-1.0, 1.0)]  # fmt: skip
+    return Interval(value, min(ends[0], value - reach), max(ends[1], value + reach))
+
+
+def _tango_end(only_first: float, only_second: float, count: float, limit: float) -> float:
+    """The difference farthest towards `limit` that the score test does not reject; by bisection."""
+    inside, outside = (only_first - only_second) / count, limit
+    for _ in range(60):
+        middle = (inside + outside) / 2
+        # estimated fraction that the second alone has right, if the difference is `middle`
+        half = -only_first - only_second + (2 * count - only_first + only_second) * middle
+        product = 8 * count * only_second * middle * (1 - middle)
+        share = (max(half * half + product, 0.0) ** 0.5 - half) / (4 * count)
+        variance = count * (2 * share + middle * (1 - middle))
+        surprise = only_first - only_second - count * middle
+        if surprise**2 <= NORMAL_QUANTILE**2 * variance:
+            inside = middle
+        else:
+            outside = middle
+    return inside

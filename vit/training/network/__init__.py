@@ -1,0 +1,1 @@
+"""The network that a training starts from: pretrained weights, head, frozen features."""

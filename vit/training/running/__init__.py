@@ -1,0 +1,1 @@
+"""What surrounds the loop: retries, checkpoints, images of the run, its result."""
