@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 50_500,
-    "lines of Python in vit/extras/": 8_800,
+    "lines of Python in vit/ outside vit/extras/": 50_400,
+    "lines of Python in vit/extras/": 8_500,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 329,
     "words in docs/": 60_000,
