@@ -58,8 +58,8 @@ if __name__ == "__main__":
     method, data, out = sys.argv[1:]
     import multiprocessing, os
     from vit.__main__ import main
-    from vit.data import workers
-    from vit.study import runner
+    from vit.data.loading import workers
+    from vit.study.running import runner
     assert hasattr(os, "nice") == (method == "fork")
     workers.START = method
     if method == "spawn":

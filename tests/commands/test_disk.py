@@ -92,7 +92,7 @@ def mount(path):
     path.mkdir(exist_ok=True, parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", path], check=True)
 from tests.conftest import ask
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.training.tracking.open import open_wandb
 def die(watcher, done, *rest):
     if done == 3:

@@ -344,7 +344,7 @@ def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, monkey
 
 @pytest.mark.faults("R1", "F7", "C13")
 def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrupted, tmp_path):
-    script = "import os, sys; from vit.__main__ import main; from vit.commands import train_progress\n"
+    script = "import os, sys; from vit.__main__ import main; from vit.commands.training import train_progress\n"
     script += "kill = lambda self, done, *rest: os.kill(os.getpid(), 9) if done == 11 else None\n"
     script += "train_progress.TrainProgress.step = kill\n"
     script += "main(sys.argv[1:])"
@@ -360,7 +360,7 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
 
 TWICE = """
 import os, signal
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 from vit.training import signals
 signals.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):

@@ -66,7 +66,7 @@ def test_photographs_start_from_published_weights_which_are_fetched_once(train, 
     done = train(photographs, "--dry_run", *QUICK, HF_ENDPOINT=hub.address)
     assert f"weights of {PUBLISHED}, because DATA are photographs" in start_line(done)
     assert FINE_TUNED in done.stdout and f"Fetching timm/{NAME} from 127.0.0.1 (23 MB)" in done.stderr
-    sharded = ("--strategy", "fsdp", "--devices", "2", "--trainer.accelerator", "cpu")
+    sharded = ("--strategy", "fsdp", "--optim.ema_decay", "0", "--devices", "2", "--trainer.accelerator", "cpu")
     assert f"weights of {PUBLISHED}" in start_line(
         train(photographs, "--dry_run", *QUICK, *sharded, HF_ENDPOINT=hub.address)
     )
@@ -171,7 +171,7 @@ def test_a_choice_is_kept_and_the_hub_is_not_asked(train, hub, photographs, tmp_
 def test_what_was_decided_stands(train, hub, photographs, tmp_path):
     """A run that began without the weights goes on without them, whatever can be had by then."""
     script = (
-        "import os, sys; from vit.__main__ import main; from vit.commands import train_progress\n"
+        "import os, sys; from vit.__main__ import main; from vit.commands.training import train_progress\n"
         "train_progress.TrainProgress.step = lambda self, done, *rest: os._exit(1) if done == 2 else None\n"
         "main(['train', *sys.argv[1:]])"
     )

@@ -221,12 +221,12 @@ def test_a_tried_value_that_fails_is_listed_and_another_is_chosen(vit, given, tm
     short = ("--sizes", given.sizes[0], "--seeds", 1, "--budget", "steps:5", "--wandb", "off")
     line = ("study", given.data, *NANO, *short)
     answer = vit(*line, "--tune", "optim.lr=1e30,0.001", "--out", tmp_path)
-    named = "vit_nano_patch2_8, 20 images, seed 0, lr=1e+30"
+    named = "vit_nano_patch2_8, 20 images, seed 0, lr=1e30"
     assert answer.code == 5 and f"1 cell failed, and is not in the numbers above:\n  {named}: the loss" in answer.err
     results, protocol, failed = collect(tmp_path / given.name)
     assert len(results) == len(failed) == 1 and protocol["chosen"] == {"vit_nano_patch2_8, 20 images": "lr=0.001"}
     page = (tmp_path / given.name / "report.html").read_text()
-    assert "vit_nano_patch2_8, lr=1e+30" in page and "1 of 1 finished, 1 failed" in page
+    assert "vit_nano_patch2_8, lr=1e30" in page and "1 of 1 finished, 1 failed" in page
 
 
 def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):

@@ -47,7 +47,7 @@ FEW = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2)
 if sys.argv.pop(1) == "late":  # as if they were used up after the start
-    from vit.data import workers
+    from vit.data.loading import workers
     workers._check_descriptors = lambda _: None
 from vit.__main__ import main
 sys.exit(main())

@@ -14,7 +14,7 @@ SHORT = (
 )  # fmt: skip
 ENDED = """
 import os, signal
-from vit.commands import train_progress
+from vit.commands.training import train_progress
 def end(watcher, done, *rest):
     if done == 5:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -18,7 +18,7 @@ PATIENT = 400  # seconds, on a busy machine
 SLOW = """
 import os, time
 from datetime import timedelta
-from vit.data import contents
+from vit.data.checks import contents
 from vit.training.distributed import rendezvous
 rendezvous.PATIENCE = timedelta(seconds=8)
 check = contents.check_header

@@ -43,7 +43,7 @@ processes.PATIENCE = timedelta(seconds=40)
 """
 ORPHANED = """
 import os, signal, time
-from vit.data import workers
+from vit.data.loading import workers
 begin = workers.begin_worker
 def killed_before(worker):
     os.kill(os.getppid(), signal.SIGKILL)
@@ -149,7 +149,7 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
 
 READING = """
 import sys, time
-from vit.data import module, workers
+from vit.data.loading import module, workers
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.sources import open_source

@@ -46,7 +46,7 @@ def test_a_script_without_a_guard_is_told_what_to_add(tmp_path):
 from multiprocessing import get_context
 from multiprocessing.process import current_process
 from vit.errors import UsageError
-from vit.study import runner
+from vit.study.running import runner
 print("imported", getattr(current_process(), "_inheriting", False), flush=True)
 runner.end_if_imported()
 process = get_context("spawn").Process(target=print)
