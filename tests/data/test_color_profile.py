@@ -146,13 +146,13 @@ def test_images_in_memory_and_many_threads_see_the_same() -> None:
         assert all(torch.equal(found, expected) for found in pool.map(decode_image, [data] * 64))
 
 
-def test_checkpoints_and_recipes_of_before_keep_their_pixels() -> None:
-    new, before = Preprocess(32), Preprocess(32, color_profiles="ignore")
-    assert _preprocess(new.to_dict()) == new
-    assert "color_profiles" not in before.to_dict()
-    assert _preprocess(before.to_dict()) == before
-    with pytest.raises(ValueError, match="color_profiles"):
-        _preprocess({**new.to_dict(), "color_profiles": "P3"})
+def test_a_checkpoint_says_what_it_does_with_profiles() -> None:
+    for preprocess in (Preprocess(32), Preprocess(32, color_profiles="ignore")):
+        assert _preprocess(preprocess.to_dict()) == preprocess
+    silent = {name: value for name, value in preprocess.to_dict().items() if name != "color_profiles"}
+    for values in ({**silent, "color_profiles": "P3"}, silent):
+        with pytest.raises(ValueError, match="color_profiles"):
+            _preprocess(values)
     kept = "model:\n  preprocess:\n    color_profiles: convert\n"
     assert parse_recipe(kept).model.preprocess.color_profiles == "convert"
 
