@@ -15,11 +15,11 @@ from vit.inference.engines import onnx_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
 
 DESCRIPTION = {
-    "format": 1,
+    "format": 3,
     "classes": ["cat", "dog", "hat"],
     "network": {"name": "by hand", "image_size": 8, "num_classes": 3},
     "preprocess": {"image_size": 8, "crop_fraction": 0.5, "mean": [0.5] * 3, "std": [0.5] * 3,
-                   "interpolation": "bilinear"},
+                   "interpolation": "bilinear", "resize_mode": "shortest", "color_profiles": "convert"},
     "precision": "bf16-mixed", "temperature": 1.5, "metrics": {}, "versions": {},
 }  # fmt: skip
 WEIGHTS = np.random.default_rng(0).normal(0, 0.02, (192, 3)).astype(np.float32)

@@ -83,7 +83,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             ddp,
         ),
         (is_sharded and has_lora, f"{sharding} --lora", ddp),
-        (is_sharded and recipe.optim.ema_decay > 0, f"{sharding} --optim.ema_decay, a copy of all weights", ddp),
+        (
+            is_sharded and recipe.optim.ema_decay > 0,
+            f"{sharding} --optim.ema_decay, a copy of all weights",
+            f"{ddp}, or --optim.ema_decay 0",
+        ),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
         (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),
         (
