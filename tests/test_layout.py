@@ -14,7 +14,7 @@ from vit.layout import CELLS, EvaluationLayout, RunLayout, StudyLayout
 PACKAGE = Path(vit.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "layout")
 # files of the same name outside a run folder: the default output of `vit predict`, a part of an exported program
-OF_OTHERS = {"commands/predict.py": {"predictions.csv"}, "export/program.py": {"classes.json"}}
+OF_OTHERS = {"commands/predicting/predict.py": {"predictions.csv"}, "export/program.py": {"classes.json"}}
 
 
 def strings(tree: ast.AST) -> Iterator[str]:

@@ -1,13 +1,13 @@
 """One training, from a plan to a result, in the order of its steps
 
-    fit(plan, run)                  retries with smaller micro-batches where memory runs out (oom_retry.py)
+    fit(plan, run)                  retries with smaller micro-batches where memory runs out (running/oom_retry.py)
       1. data                       loaders of training and validation images (vit/data/loading/module.py)
-      2. network                    its first weights, adapters, last layer (initial_network.py, head_start.py, lora.py)
+      2. network                    its first weights, adapters, last layer (network/initial_network.py, lora.py)
       3. loop                       every optimizer step, and what is saved in between (loop.py)
-         or linear probe            the last layer alone, on features (probe.py)
+         or linear probe            the last layer alone, on features (network/probe.py)
       4. best weights               best.ckpt (callbacks/checkpoints.py)
-      5. calibration, 6. scores     temperatures, thresholds, validation and test images (best_weights.py)
-      7. measurement                metrics with intervals, as result.json holds them (result.py)
+      5. calibration, 6. scores     temperatures, thresholds, validation and test images (running/best_weights.py)
+      7. measurement                metrics with intervals, as result.json holds them (running/result.py)
 
 `write_beginning` comes before it, and `finish` after it. planning/plan.py decides everything that a plan holds.
 """

@@ -11,7 +11,7 @@
         metrics_csv.py          rows of metrics.csv, which the listeners get too
         unreadable.py           training images that cannot be read
         averaging.py            the moving average of the weights (EMA)
-      checkpoint_io.py          files that are written whole, with the previous last.ckpt as a reserve
+      running/checkpoint_io.py  files that are written whole, with the previous last.ckpt as a reserve
 
 fit.py says what happens before and after. `Classifier` also works in a Trainer of your own: docs/guides/change_it.md.
 """

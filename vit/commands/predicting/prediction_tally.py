@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter, count_of, percent
-from vit.tasks.task import SINGLE_LABEL, Task
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
+    from vit.tasks.task import Task
 
 DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10
@@ -46,6 +46,12 @@ def gallery_page(output: Path) -> Path:
     return output.with_suffix(".html")
 
 
+def _single_label() -> "Task":
+    from vit.tasks.task import SINGLE_LABEL  # here, because --help needs no numpy
+
+    return SINGLE_LABEL
+
+
 @dataclass
 class PredictionTally:
     """Counts and examples, gathered while the rows go by."""
@@ -54,7 +60,7 @@ class PredictionTally:
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
-    task: Task = SINGLE_LABEL
+    task: "Task" = field(default_factory=_single_label)
     judged: int = 0  # images with a novelty
     novel: int = 0
 
