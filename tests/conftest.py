@@ -82,6 +82,17 @@ def ask(*arguments: object, drawn: bool = False) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
+@pytest.fixture(autouse=True)
+def own_launcher_variables() -> Iterator[None]:
+    """Lightning leaves LOCAL_RANK behind, by which a later training waits for processes that nobody starts."""
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    yield
+    for name in names:
+        os.environ.pop(name, None)
+    os.environ.update(before)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder for the test."""

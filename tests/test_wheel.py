@@ -1,5 +1,6 @@
 """The wheel, without the repository beside it: what `pip install` gives a user."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -25,9 +26,13 @@ def python(tmp_path_factory):
     return python
 
 
+ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def test_trains_and_predicts(python, tmp_path, colors):
     def vit(*words):
-        done = subprocess.run([python, "-m", "vit", *map(str, words)], cwd=tmp_path, capture_output=True, text=True)
+        line = [python, "-m", "vit", *map(str, words)]
+        done = subprocess.run(line, cwd=tmp_path, env=ALONE, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -39,7 +44,8 @@ def test_trains_and_predicts(python, tmp_path, colors):
 
 def test_holds_the_package_and_nothing_of_the_repository(python):
     where = "import vit; print(vit.__file__)"
-    found = subprocess.run([python, "-c", where], cwd="/", capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run([python, "-c", where], cwd="/", env=ALONE, capture_output=True, text=True, check=True)
+    found = done.stdout.strip()
     assert Path(found).is_relative_to(python.parents[1])
     installed = {path.name for path in python.parents[1].glob("lib/python*/site-packages/*")}
     assert not installed & {"tests", "benchmarks", "docs", "evidence", "configs"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes import environment
 from vit.data.core.dataset_names import TORCHVISION
-from vit.data.sources.sources import torchvision_source
+from vit.data.sources import torchvision_source
 from vit.models.catalog import CATALOG
 from vit.models.network_names import OWN, suggestion, timm_names
 

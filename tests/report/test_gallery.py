@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
+from vit.report.page import gallery as module
 from vit.report.page.gallery import THUMBNAIL, Gallery
-from vit.report.page.page import gallery as module
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
