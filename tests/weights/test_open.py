@@ -7,6 +7,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from tests.training.distillation.teachers import write_teacher
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError, UsageError
@@ -34,6 +35,12 @@ def test_a_bare_file(tmp_path):
     assert found.own_network({"num_heads": 4}).options["num_heads"] == 4
     assert found.preprocess["mean"] == IMAGENET and found.guessed == (*PREPROCESSING, "class_names")
     assert found.class_names == imagenet_classes(1000) and found.class_names[:2] == ("tench", "goldfish")
+
+
+@pytest.mark.parametrize("profiles", ["convert", "ignore"])
+def test_a_checkpoint_keeps_what_it_does_with_color_profiles(tmp_path, profiles):
+    write_teacher(tmp_path / "mine.ckpt", preprocess=Preprocess(12, color_profiles=profiles))
+    assert open_pretrained(str(tmp_path / "mine.ckpt")).build(3).preprocess.color_profiles == profiles
 
 
 def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):

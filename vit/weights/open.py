@@ -165,6 +165,8 @@ def _described(
         values["window"] = preprocess.window
     if preprocess.channels != COLORS:
         values["channels"] = preprocess.channels
+    if preprocess.color_profiles != "convert":
+        values["color_profiles"] = preprocess.color_profiles
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return PretrainedWeights(
         source, format, weights, len(class_names), class_names, values, stated_by, network=network,

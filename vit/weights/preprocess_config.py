@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from vit.data.pixels.preprocess import Interpolation, ResizeMode, Window
+from vit.data.pixels.preprocess import ColorProfiles, Interpolation, ResizeMode, Window
 
 Channels = tuple[float, ...]  # of red, green and blue, or of each channel
 Config = Mapping[str, Any]  # JSON from elsewhere
@@ -25,6 +25,7 @@ class PreprocessValues(TypedDict, total=False):
     resize_mode: ResizeMode
     window: Window
     channels: int
+    color_profiles: ColorProfiles
 
 
 @dataclass(frozen=True)
