@@ -2,14 +2,18 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.commands.predicting import predict_cluster
+from vit.inference.manifest import Manifest
+from vit.layout import PartsLayout
 
 PATIENT = 600  # seconds, on a busy machine
 ON_SLURM = ("--executor", "slurm", "--jobs", "2")
@@ -49,6 +53,19 @@ def test_a_cluster_needs_parts_and_sbatch(vit, command, here, slurm_answers, mon
     answer = vit(*command, *ON_SLURM)
     assert answer.code == 2 and "this machine has no sbatch" in answer.err
     assert not (here / "parts").exists()
+
+
+def test_several_labels_of_an_image_are_counted(vit, labels_run, here):
+    for number in range(8):
+        Image.new("RGB", (16, 16), (30 * number, 0, 0)).save(here / f"{number}.png")
+    answer = vit("predict", labels_run.path, *sorted(here.glob("*.png")), "--parts", "parts", "--rows_per_part", 3)
+    assert answer.code == 0, answer.err
+    files = PartsLayout(here / "parts")
+    (manifest,) = (Manifest(path) for path in files.path.glob("*.parquet") if "part-" not in path.name)
+    counted = predict_cluster._summary(files, manifest, ())
+    rows = [row for path in sorted(files.path.glob("part-*.parquet")) for row in pq.read_table(path).to_pylist()]
+    assert counted.num_files == 8
+    assert counted.label_counts == Counter(label for row in rows for label in row["labels"] or ())
 
 
 @pytest.mark.faults("K22", simulated="SLURM's commands are scripts with its words")

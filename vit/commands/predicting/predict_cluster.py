@@ -130,13 +130,17 @@ def _summary(files: PartsLayout, manifest: "Manifest", before: Collection[str]) 
     """Counts of the parts that were not there before."""
     import pyarrow.parquet as pq
 
+    from vit.inference.rows import LABELS
+
     statuses, labels = Counter[str](), Counter[str]()
     for number in range(manifest.num_parts):
         path = files.part_path(number)
         if path.name in before or not path.is_file():
             continue
-        table = pq.read_table(path, columns=["status", "label"])
+        answer = "label" if "label" in pq.read_schema(path).names else LABELS  # one class, or a list of labels
+        table = pq.read_table(path, columns=["status", answer])
         statuses.update(table["status"].to_pylist())
-        labels.update(label for label in table["label"].to_pylist() if label)
+        for found in filter(None, table[answer].to_pylist()):
+            labels.update([found] if isinstance(found, str) else found)
     unlabeled = sum(count for status, count in statuses.items() if status not in DECIDED)
     return PredictionSummary(files.path, None, statuses.total(), unlabeled, statuses["unsure"], dict(labels))
