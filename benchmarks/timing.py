@@ -206,15 +206,6 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def machine() -> str:
-    """What trains on this machine: its GPU, or its CPU with the number of cores."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{processor()}, {os.cpu_count()} cores"
-
-
 def versions() -> dict[str, str]:
     """Versions of Python and of all packages that are compared."""
     found = {"Python": platform.python_version()}
