@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from fsspec.utils import glob_translate
+
 from vit.data.core.dataset_names import HubName
 from vit.errors import DataError, UsageError, nearest
 from vit.extras.parquet.names import is_split_name
@@ -69,7 +71,12 @@ def _of_card(files: Sequence[str], said: Any) -> list[Config]:
         unmatched: list[str] = []
         patterns = _patterns(one.get("data_files"))
         for title, pattern in patterns:
-            chosen = [name for name in below if _matches(name.removeprefix(prefix), pattern)]
+            try:
+                glob = glob_translate(pattern.removeprefix("./"))
+            except ValueError:  # ** beside other letters
+                unmatched.append(pattern)
+                continue
+            chosen = [name for name in below if re.match(glob, name.removeprefix(prefix))]
             if not chosen:
                 unmatched.append(pattern)
             twice = next((name for name in chosen if titles.get(name, title) != title), None)
@@ -108,17 +115,6 @@ def _patterns(said: Any) -> list[tuple[str | None, str]]:
 
 def _texts(said: Any) -> list[str]:
     return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)]
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a path fits a pattern, in which * stands for a part of one folder's name and ** for any folders."""
-    parts = re.split(r"(\*\*/?)", pattern.removeprefix("./"))
-    translated = ["(?:.*)" if part.startswith("**") else _of_one_folder(part) for part in parts]
-    return re.fullmatch("".join(translated), name) is not None
-
-
-def _of_one_folder(pattern: str) -> str:
-    return "".join({"*": "[^/]*", "?": "[^/]"}.get(letter, re.escape(letter)) for letter in pattern)
 
 
 def _of_folders(files: Sequence[str]) -> list[Config]:
