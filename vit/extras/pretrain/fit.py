@@ -18,10 +18,9 @@ from vit.extras.pretrain.pretrainer import KNN, Pretrainer, StartingAccuracy, ma
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distributed.processes import lost_process_explained
-from vit.training.fit import signals_and_errors
+from vit.training.fit import with_signals_and_retries
 from vit.training.loop import Loop
 from vit.training.network.initial_network import initial_network
-from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.running.result import FitResult, pretrain_result
 from vit.weights.file import write_backbone
 
@@ -53,22 +52,13 @@ def fit_pretraining(
         VitError: as `fit`.
     """
     data = plan.data_module()
-    with signals_and_errors(plan, run) as signals:
-        if plan.world_size == 1:
-            data.dataset("train")  # memory that the images need is not a matter of micro-batches
-        attempt = partial(_fit, run=run, observers=Observers(signals, listeners), resume=resume, data=data)
-        again = partial(start_again, run=run, listeners=listeners)
-        return until_it_fits(plan, attempt, again, may_divide=not run.can_resume)
+    if plan.world_size == 1:
+        data.dataset("train")  # memory that the images need is not a matter of micro-batches
+    return with_signals_and_retries(plan, run, listeners, partial(_fit, run=run, resume=resume, data=data))
 
 
 def _fit(
-    plan: PretrainPlan,
-    count: StepCount,
-    *,
-    run: RunDirectory,
-    observers: Observers,
-    resume: bool,
-    data: ImageDataModule,
+    plan: PretrainPlan, observers: Observers, *, run: RunDirectory, resume: bool, data: ImageDataModule
 ) -> Pretrained:
     """One attempt."""
     data = data.renewed(plan.loader_options)
@@ -78,7 +68,7 @@ def _fit(
     module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     shows = has_progress(plan.source)
     columns, callbacks = (columns_with((KNN,)), [StartingAccuracy()]) if shows else (columns_with(()), [])
-    loop = Loop(module, plan, run, observers.also(count), columns, describe_backbone(plan, start.licence), callbacks)
+    loop = Loop(module, plan, run, observers, columns, describe_backbone(plan, start.licence), callbacks)
     with lost_process_explained(loop.trainer):
         loop.trainer.fit(module, datamodule=data, ckpt_path=run.last_path if resume else None)
     stats = loop.stats
