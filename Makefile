@@ -56,8 +56,8 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(VENV)/installed # newer versions: into uv.lock, and from there into constraints.txt
-	$(BIN)/uv lock --upgrade
+lock: $(VENV)/installed # after a change of pyproject.toml: uv.lock, and from it constraints.txt. UPGRADE=--upgrade: newest versions
+	$(BIN)/uv lock $(UPGRADE)
 	$(BIN)/uv export --quiet --frozen --all-extras --all-groups --no-hashes --no-emit-project --no-annotate --output-file constraints.txt
 
 # uv installs where there is one, else pip. constraints.txt has the versions of uv.lock.
