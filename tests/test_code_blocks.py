@@ -25,7 +25,7 @@ from vit.registry import command_module
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
-QUICK = {"explain", "far_images", "predict", "unsure"}  # pages whose blocks run in seconds; the others are slow
+QUICK = {"far_images", "predict", "unsure"}  # pages whose blocks run in seconds; the others are slow
 ELSEWHERE = {"change_it": "tests/training/test_own_code.py"}
 DATA = {"text", "csv", "yaml", "dockerfile"}
 BLOCK = re.compile(r"(?:^<!-- (not run|prints): ([^\n]+) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -257,6 +257,7 @@ def small(words, added):
 
 def shape(line):
     """A line without what differs between two runs: numbers, names of classes and networks, and paths."""
+    line = re.sub(r"^Training \S+", "Training NAME", line)
     line = re.sub(r"\S*/\S*|\b[\w-]+\.(csv|html|onnx|ckpt|json|safetensors|parquet)\b", "PATH", line)
     line = re.sub(rf"\b({'|'.join(CLASSES)})\b(?![/.])", "CLASS", line)
     line = re.sub(r"\b[a-z]+\d*(_[a-z0-9]+)+\b", "NAME", line)
@@ -272,8 +273,8 @@ def run(block):
         return out.getvalue()
     printed = ""
     for words in block.commands:
-        is_first = block.page.stem == "first_hour" and words[1] == "train"
-        added = FROM_WEIGHTS if is_first else ADDED.get(words[1], {})
+        has_weights = words[1] == "train" and block.page.stem in ("first_hour", "few_images")
+        added = FROM_WEIGHTS if has_weights else ADDED.get(words[1], {})
         command = [part for word in small(words[1:], added) for part in expanded(word)]
         answer = ask(*command)
         assert answer.code == 0, f"{block.place}: vit {' '.join(command)}\n{answer.err}"
@@ -293,7 +294,7 @@ def run_python(block):
 
     def briefly(data, **options):
         options |= {"epochs": 1, "wandb": "off", "data.num_workers": 0}
-        options["network"] = "resnet10_small" if "network" in options else "auto"
+        options |= {"network": "resnet10_small"} if "network" in options else {}
         return train(data, **options)
 
     with pytest.MonkeyPatch.context() as patch:
