@@ -35,6 +35,7 @@ SHORT = {
     "--teacher": "--distill.teacher",
     "--epochs": "--optim.epochs",
     "--time": "--optim.time",
+    "--patience": "--optim.patience",
     "--batch_size": "--optim.batch_size",
     "--lr": "--optim.lr",
     "--precision": "--trainer.precision",
@@ -58,6 +59,7 @@ MAIN = {  # the first help: groups of options with their values, and texts of on
     "length": {
         "--epochs N": "passes over the training images, or auto",
         "--time TIME": "length as a time in place of epochs: 90s, 30min, 2h",
+        "--patience N": "validations without a better one, then the end",
         "--batch_size N": "images of an optimizer step; else 128, or less",
         "--lr X": "learning rate after the warm-up",
         "--seed N": "seed of weights, order, augmentation and dropout",
