@@ -27,6 +27,7 @@ T = TypeVar("T")
 SHORT = {
     "--network": "--model.network.name",
     "--image_size": "--model.preprocess.image_size",
+    "--resize_mode": "--model.preprocess.resize_mode",
     "--augment": "--augment.name",
     "--init_from": "--model.init_from",
     "--init": "--model.init_from",
