@@ -11,15 +11,14 @@ from vit.commands.cli.options import CommandOptions, Option
 from vit.commands.cli.schema import SCHEMA, schema_text
 from vit.errors import UsageError, close_name
 
-_NO_STOPPING = "there is no early stopping: best.ckpt keeps the best weights of all epochs; give --epochs or --time"
 _ONE_FOLDER = "give one folder DATA, with train/, val/ and test/ in it, or a CSV with the column split"
 OF_OTHERS = {  # options of other programs that have no counterpart here, and what to do
-    "patience": _NO_STOPPING, "early_stopping": _NO_STOPPING,
     "val_dir": _ONE_FOLDER, "val_data": _ONE_FOLDER, "test_dir": _ONE_FOLDER,
 }  # fmt: skip
 SAME = {  # options of other programs, and their names here
     "imgsz": "image_size", "img_size": "image_size", "batch": "batch_size", "arch": "network", "model": "network",
     "pretrained": "init_from", "workers": "num_workers", "output_dir": "out", "val": "validation", "opt": "optimizer",
+    "early_stopping": "patience", "sort": "sort_into",
 }  # fmt: skip
 OF_SECTION = "give its options one by one"  # the fix for a section with a value
 
