@@ -47,7 +47,7 @@ def test_options_exist(page):
     for line in shown(page):
         _, command, *words = shlex.split(line.split(";")[0], comments=True)
         assert command in COMMANDS, line
-        options = {word.split("=")[0] for word in words if word.startswith("--")} - {"--help", "--debug"}
+        options = {word.split("=")[0] for word in words if word.startswith("--")} - {"--help", "--debug", "--print_schema"}
         for option in options:
             if option.startswith("--model.network."):
                 continue  # the values of a network are those of its constructor
