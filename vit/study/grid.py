@@ -195,8 +195,9 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     values = training_options(plain(recipe))
     if recipe.optim.steps is not None:
         del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
-    if recipe.optim.loss is None:
-        del values["optim"]["loss"]  # of code outside vit, which few recipes name
+    for part, name in (("augment", "own"), ("optim", "loss"), ("optim", "metric"), ("optim", "patience")):
+        if values[part][name] is None:
+            del values[part][name]  # few recipes name one
     for part, name in PLACES_OF_IMAGES:
         del values[part][name]
     if recipe.model.init_from is not None:

@@ -26,6 +26,7 @@ from vit.data.loading.module import ImageDataModule
 from vit.data.splits.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
 from vit.training.callbacks.checkpoints import BestCheckpoint
+from vit.training.callbacks.early_end import EarlyEnd
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation.distillation import Distillation, TeachingLoss
@@ -130,8 +131,9 @@ def train_network(
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
     own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
     columns = columns_with((*plan.source.task.validation_columns, *own))
-    description = describe(plan, start.licence)
-    loop = Loop(classifier, plan, run, observers, columns, description, [best_checkpoint])
+    description, patience = describe(plan, start.licence), plan.recipe.optim.patience
+    ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
+    loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
     loop.recorder.count_before(start.seconds)
     with lost_process_explained(loop.trainer):
         loop.trainer.fit(classifier, datamodule=data, ckpt_path=run.last_path if resume else None)  # 3

@@ -79,8 +79,9 @@ class ImageDataset(Dataset[Batch]):
 
     @property
     def is_recolored(self) -> bool:
-        """Whether RandAugment varies the images."""
-        return self.augment is not None and self.augment.augment.randaugment > 0
+        """Whether RandAugment or the user's augmentation varies the images."""
+        augment = None if self.augment is None else self.augment.augment
+        return augment is not None and (augment.randaugment > 0 or augment.own is not None)
 
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys. DataLoader calls this method instead of `__getitem__` for each image."""

@@ -8,6 +8,7 @@ import torch
 from vit.errors import UsageError, install
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
+from vit.own_code import load
 from vit.training.planning.batch_size import AUTO
 from vit.training.recipes.recipe import Recipe
 
@@ -25,6 +26,14 @@ class Machine:
     device: torch.device
     world_size: int
     precision: str
+
+
+def check_own_code(recipe: Recipe) -> None:
+    """Import the user's code; UsageError where that fails, before anything is written."""
+    own, optim = recipe.augment.own, recipe.optim
+    for option, path in (("augment.own", own), ("optim.loss", optim.loss), ("optim.metric", optim.metric)):
+        if path is not None:
+            load(path, f"--{option}")
 
 
 def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:
@@ -66,6 +75,16 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (
             has_probe and recipe.optim.best_metric == "last",
             "--optim.best_metric last with --freeze backbone, which tries penalties and has no last weights",
+            "give --optim.best_metric loss",
+        ),
+        (
+            recipe.optim.patience is not None and has_probe,
+            "--patience with --freeze backbone, which tries all penalties",
+            "leave one out",
+        ),
+        (
+            recipe.optim.patience is not None and recipe.optim.best_metric == "last",
+            "--patience with --optim.best_metric last, for which each validation is better",
             "give --optim.best_metric loss",
         ),
         (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),

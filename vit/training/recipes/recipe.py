@@ -7,6 +7,7 @@ nothing heavy, so that a wrong option is refused in a fraction of a second.
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vit.own_code import is_path
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
 from vit.training.recipes.ranges import (
     Area,
@@ -70,6 +71,10 @@ class OptimConfig:
         time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from
             trial steps and a trial validation before the training, and stands in config.yaml as `steps`; null: length
             in epochs or steps.
+        patience: number of validations in a row without a better `best_metric` after which the training nears its end.
+            The learning rate is constant after the warm-up, and falls in the last fifth of the training. That fifth
+            begins when patience ends, so epochs, steps or time are the longest length; null: the rate falls from the
+            warm-up on.
         batch_size: number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, less
             for small data sets. auto: on a GPU the largest power of two that fits, found before the training, up to an
             eighth of the training images; on a CPU as null. Each process computes an even number of images with mixup
@@ -82,6 +87,7 @@ class OptimConfig:
         weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
         momentum: momentum of sgd.
         loss: import path of a training loss of your own, MODULE:NAME; null: cross-entropy, with the options below.
+        metric: import path of one more validation metric, MODULE:NAME; null: none.
         label_smoothing: fraction of a label that is spread over all classes; with several labels for an image the
             fraction that is replaced by the label's frequency.
         class_weights: weight of each class in the training loss, with mean 1 over the drawn images. none: equal. auto:
@@ -110,6 +116,7 @@ class OptimConfig:
     epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
     time: str | None = None
+    patience: PositiveInt | None = None
     batch_size: PositiveInt | Literal["auto"] | None = None
     accumulate: PositiveInt = 1
     warmup: Share = 0.1
@@ -117,6 +124,7 @@ class OptimConfig:
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
     loss: ImportPath | None = None
+    metric: ImportPath | None = None
     label_smoothing: Share = 0.1
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0
@@ -245,3 +253,10 @@ PLACES = (  # options that name files, by part and name; hashes of contents stan
     ("model", "init_from"),
     ("distill", "teacher"),
 )
+
+
+def own_code(recipe: Recipe) -> list[str]:
+    """The import paths of code outside vit that a recipe names."""
+    optim = recipe.optim
+    names = (recipe.model.network.get("name"), recipe.augment.own, optim.optimizer, optim.loss, optim.metric)
+    return [name for name in names if isinstance(name, str) and is_path(name)]
