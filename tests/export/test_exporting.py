@@ -23,9 +23,8 @@ from vit.commands.exporting.export import export as command
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.export import exporting, timm_file
-from vit.export.exporting import export, export_format
+from vit.export.exporting import Program, export, export_format
 from vit.export.format import Format
-from vit.export.program import Program
 from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights

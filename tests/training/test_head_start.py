@@ -17,10 +17,8 @@ from vit.checkpoints.load import load
 from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
-from vit.training.network import head_start
-from vit.training.network.backbone import Backbone, labeled
-from vit.training.network.head_start import fits_head, start_head
-from vit.training.network.initial_network import initial_network
+from vit.training.network.initial_network import fits_head, initial_network, start_head
+from vit.training.network.linear_head import Backbone, labeled
 from vit.training.planning.plan import make_plan
 from vit.weights.open import open_pretrained
 
@@ -178,7 +176,7 @@ def test_a_network_with_two_heads_starts_from_random_ones(plan_of):
 
 
 def test_of_many_images_some_are_used(plan_of, monkeypatch):
-    monkeypatch.setattr(head_start, "MOST_IMAGES", 12)
+    monkeypatch.setattr("vit.training.network.initial_network.MOST_IMAGES", 12)
     plan = plan_of()
     network, lines = start(plan)
     assert any(f"{FITTED} on 12 training images" in line for line in lines)

@@ -1,8 +1,12 @@
 """The interface of an export format: write a network, read it with other libraries"""
 
+import contextlib
+import io
 import json
+import logging
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +21,20 @@ from vit.data.pixels.preprocess import COLORS
 from vit.errors import UsageError, install
 from vit.export.card_facts import Int8Cost
 from vit.inference.deployment import LoadedModel
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """While entered: nothing is printed to stdout, and no warning is logged or shown. Errors are raised as usual."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
 
 Progress = Callable[[int, int], None]
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)

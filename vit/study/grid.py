@@ -16,8 +16,14 @@ from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
 from vit.study.cells import ListedCell
-from vit.training.planning.batch_size import AUTO, automatic_batch_size, batch_multiple, given_batch_size
-from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
+from vit.training.planning.schedule import (
+    AUTO,
+    automatic_batch_size,
+    batch_multiple,
+    equal_rounds,
+    fine_tuning_steps,
+    given_batch_size,
+)
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import plain, training_options
 

@@ -10,8 +10,14 @@ from vit import registry
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, StrPath, path_text, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
-from vit.commands.exporting.model_card import check_card, write_card
-from vit.commands.exporting.shown_export import show_difference, show_how_to_load, show_licence, show_size_and_speed
+from vit.commands.exporting.model_card import (
+    check_card,
+    show_difference,
+    show_how_to_load,
+    show_licence,
+    show_size_and_speed,
+    write_card,
+)
 from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError

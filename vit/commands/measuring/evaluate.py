@@ -135,7 +135,7 @@ def evaluate(
         scored = _score(predictor, describe_images(source.name, shown), samples, reporter)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
-    from vit.report.run.task_report import report_of
+    from vit.report.run.run_page import report_of
 
     class_names, rules, report = predictor.class_names, predictor.multilabel, report_of(predictor.task)
     scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images

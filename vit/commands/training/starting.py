@@ -11,8 +11,7 @@ from vit.console import Reporter
 from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
 from vit.models.network_names import check_image_size
-from vit.training.recipes.probe_options import is_unused
-from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source

@@ -67,8 +67,7 @@ def push(
     reporter = Reporter()
     user = "" if dry_run else check_login(name)  # before the export, which takes a while
 
-    from vit.commands.exporting.model_card import trained_model
-    from vit.commands.exporting.shown_export import show_licence
+    from vit.commands.exporting.model_card import show_licence, trained_model
 
     trained = trained_model(Path(model), unfinished)
     warn_of_unfinished(trained.description.unfinished or "", reporter)

@@ -59,7 +59,7 @@ def _data(plan: "PretrainPlan") -> str:
 def _progress(plan: "PretrainPlan") -> str:
     """What shows the progress."""
     from vit.extras.pretrain.images import LABELED, QUERIES, has_progress, numbered
-    from vit.extras.pretrain.neighbor_accuracy import NEIGHBORS
+    from vit.extras.pretrain.pretrainer import NEIGHBORS
 
     if not has_progress(plan.source):
         return NO_PROGRESS

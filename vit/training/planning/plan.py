@@ -21,12 +21,10 @@ from vit.training.distillation.teacher import Teacher, can_remember, find_teache
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import check_optimizer, warmup_steps
-from vit.training.planning.batch_size import AUTO
-from vit.training.planning.compatibility import Machine, check_compatibility, check_own_code
+from vit.training.planning.compatibility import Machine, check_compatibility, check_own_code, check_task_options
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
-from vit.training.planning.schedule import choose_schedule, end_of_decay, with_length
-from vit.training.planning.task_options import check_task_options
+from vit.training.planning.schedule import AUTO, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
