@@ -35,15 +35,10 @@ def unfitted_rules(task: Task, num_labels: int) -> "LabelRules | None":
 
 @dataclass(frozen=True, eq=False)
 class LabelRules:
-    """The rule of each of K labels. An image has label k where sigmoid(logit k / temperatures[k]) >= thresholds[k].
+    """The rule of each of K labels. An image has label k where sigmoid(logit k / temperatures[k]) >= thresholds[k]."""
 
-    Attributes:
-        temperatures: (K,) positive divisors of the logits.
-        thresholds: (K,) probabilities from 0 to 1, after the temperature; `NEVER` for a label that no image gets.
-    """
-
-    temperatures: Floats
-    thresholds: Floats
+    temperatures: Floats  # (K,) positive divisors of the logits
+    thresholds: Floats  # (K,) probabilities from 0 to 1, after the temperature; `NEVER` for a label that no image gets
 
     def __len__(self) -> int:
         return len(self.thresholds)

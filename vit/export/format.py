@@ -42,19 +42,13 @@ Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilit
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's own way from a picture to probabilities, without the code of this package.
+    """A library's own way from a picture to probabilities, without the code of this package."""
 
-    Attributes:
-        name: name of the library.
-        transform: upright RGB picture -> normalized input of the network (3, S, S).
-        probabilities: normalized images (B, 3, S, S) -> probabilities (B, C).
-        rounds_down: whether the middle square of a picture with an odd margin lies at the upper and left pixel of the
-            two that are as close. torchvision, timm and this package take the even one.
-    """
-
-    name: str
-    transform: Callable[[Image.Image], Tensor]
-    probabilities: Classify
+    name: str  # name of the library
+    transform: Callable[[Image.Image], Tensor]  # upright RGB picture -> normalized input of the network (3, S, S)
+    probabilities: Classify  # normalized images (B, 3, S, S) -> probabilities (B, C)
+    # whether the middle square of a picture with an odd margin lies at the upper and left pixel of the two that are as
+    # close. torchvision, timm and this package take the even one.
     rounds_down: bool = False
 
 
@@ -112,19 +106,12 @@ class Format(ABC):
 
 @dataclass(frozen=True)
 class Quantized:
-    """An export in int8.
+    """An export in int8."""
 
-    Attributes:
-        description: what the file says about itself.
-        cost: what int8 costs on labeled images.
-        facts: the same, for people.
-        classify: the written network.
-    """
-
-    description: Description
-    cost: Int8Cost
-    facts: Sequence[tuple[str, str]]
-    classify: Classify
+    description: Description  # what the file says about itself
+    cost: Int8Cost  # what int8 costs on labeled images
+    facts: Sequence[tuple[str, str]]  # the same, for people
+    classify: Classify  # the written network
 
 
 class Quantizer(Protocol):

@@ -25,21 +25,13 @@ _SCHEMA = pa.schema([("path", pa.binary())])
 
 @dataclass(frozen=True)
 class RowsAsked:
-    """What decides the rows of a prediction in parts. All workers have the same.
+    """What decides the rows of a prediction in parts. All workers have the same."""
 
-    Attributes:
-        images: IMAGES as given.
-        folder: folder that relative IMAGES are in; "" where all are absolute.
-        model: SHA-256 of the model's file.
-        options: {option: its value as text} of those that change a row.
-        rows_per_part: number of rows of each part but the last.
-    """
-
-    images: tuple[str, ...]
-    folder: str
-    model: str
-    options: dict[str, str]
-    rows_per_part: int
+    images: tuple[str, ...]  # IMAGES as given
+    folder: str  # folder that relative IMAGES are in; "" where all are absolute
+    model: str  # SHA-256 of the model's file
+    options: dict[str, str]  # {option: its value as text} of those that change a row
+    rows_per_part: int  # number of rows of each part but the last
 
     def check_equal(self, other: "RowsAsked", where: Path) -> None:
         """Raise UsageError with the first difference to what another command asked for."""

@@ -49,20 +49,13 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class FoldAccuracy:
-    """The accuracy of a cross-validation over all images.
+    """The accuracy of a cross-validation over all images."""
 
-    Attributes:
-        accuracy: fraction of right images, with the interval that respects folds and groups.
-        naive: the same fraction with Wilson's interval, which takes all images for independent.
-        folds: (K,) accuracy of each fold, each with an interval of its images, or of its groups.
-        num_groups: number of groups; None where images have none.
-    """
-
-    accuracy: Interval
-    naive: Interval
-    folds: tuple[Interval, ...]
+    accuracy: Interval  # fraction of right images, with the interval that respects folds and groups
+    naive: Interval  # the same fraction with Wilson's interval, which takes all images for independent
+    folds: tuple[Interval, ...]  # (K,) accuracy of each fold, each with an interval of its images, or of its groups
     num_images: tuple[int, ...]
-    num_groups: int | None
+    num_groups: int | None  # number of groups; None where images have none
 
 
 def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = None) -> FoldAccuracy:
@@ -110,23 +103,18 @@ def _by_folds(of_fold: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CrossvalResult:
-    """What a cross-validation found.
+    """What a cross-validation found."""
 
-    Attributes:
-        description: data, network, folds and seed, as crossval.json holds them.
-        num_last_better: number of folds whose last weights are clearly more accurate on the validation images than the
-            checkpoint that predicted.
-        left_out: images that could not be read and that no fold has tested, each with the reason.
-        seen_before: sentences about images that the first weights of all folds know already.
-    """
-
-    description: Mapping[str, JsonValue]
+    description: Mapping[str, JsonValue]  # data, network, folds and seed, as crossval.json holds them
     predictions: FoldPredictions
     accuracy: FoldAccuracy
     runs: tuple[Path, ...]
+    # number of folds whose last weights are clearly more accurate on the validation images than the checkpoint that
+    # predicted
     num_last_better: int
+    # images that could not be read and that no fold has tested, each with the reason
     left_out: Mapping[str, str] = field(default_factory=dict)
-    seen_before: Sequence[str] = ()
+    seen_before: Sequence[str] = ()  # sentences about images that the first weights of all folds know already
 
     @property
     def judges(self) -> str:

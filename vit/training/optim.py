@@ -239,15 +239,10 @@ def warmup_steps(config: OptimConfig, total_steps: int) -> int:
 
 @dataclass
 class Decay:
-    """The optimizer steps between which the learning rate falls. With `optim.patience` a callback decides them.
+    """The optimizer steps between which the learning rate falls. With `optim.patience` a callback decides them."""
 
-    Attributes:
-        start: step with the highest rate. The rate is constant between the warm-up and this step.
-        end: step with the lowest rate.
-    """
-
-    start: int
-    end: int
+    start: int  # step with the highest rate. The rate is constant between the warm-up and this step.
+    end: int  # step with the lowest rate
 
     @classmethod
     def planned(cls, config: OptimConfig, total_steps: int) -> "Decay":

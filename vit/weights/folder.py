@@ -28,27 +28,17 @@ _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # 
 
 @dataclass(frozen=True)
 class StatedFacts:
-    """Facts about weights that stand beside them.
+    """Facts about weights that stand beside them."""
 
-    Attributes:
-        config: config.json and open_clip_config.json as one.
-        model: model of timm that is named; None: none is.
-        named_by: who names it, where it must fit: "--network" or "the file"; "": the name may be an accident.
-        is_exact: whether these are published weights, by the name in a library or by a tag.
-        preprocess: preprocessing that is stated; None: none is.
-        class_names: names of the classes; None: unknown.
-        task: whether the classifier gives an image one class or several labels, as transformers states it.
-        licence: licence that the card states; "not stated" where it is unknown.
-    """
-
-    config: Config = field(default_factory=dict)
-    model: TimmModel | None = None
-    named_by: str = ""
-    is_exact: bool = False
-    preprocess: StatedPreprocess | None = None
-    class_names: tuple[str, ...] | None = None
+    config: Config = field(default_factory=dict)  # config.json and open_clip_config.json as one
+    model: TimmModel | None = None  # model of timm that is named; None: none is
+    named_by: str = ""  # who names it, where it must fit: "--network" or "the file"; "": the name may be an accident
+    is_exact: bool = False  # whether these are published weights, by the name in a library or by a tag
+    preprocess: StatedPreprocess | None = None  # preprocessing that is stated; None: none is
+    class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
+    # whether the classifier gives an image one class or several labels, as transformers states it
     task: Task = SINGLE_LABEL
-    licence: str = UNKNOWN
+    licence: str = UNKNOWN  # licence that the card states; "not stated" where it is unknown
 
 
 def read_folder(folder: Path) -> StatedFacts:

@@ -29,21 +29,13 @@ _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|ta
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file that a library publishes under its name.
+    """A file that a library publishes under its name."""
 
-    Attributes:
-        model: name of the model and its weights in that library.
-        library: "timm" or "torchvision".
-        preprocess: torchvision's preprocessing of these weights; {}: timm's configuration has it.
-        class_names: names of the classes; None: unknown.
-        licence: licence of the weights; "not stated": timm's configuration has it.
-    """
-
-    model: str
-    library: str
-    preprocess: PreprocessValues
-    class_names: tuple[str, ...] | None = None
-    licence: str = UNKNOWN
+    model: str  # name of the model and its weights in that library
+    library: str  # "timm" or "torchvision"
+    preprocess: PreprocessValues  # torchvision's preprocessing of these weights; {}: timm's configuration has it
+    class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
+    licence: str = UNKNOWN  # licence of the weights; "not stated": timm's configuration has it
 
 
 def named_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:

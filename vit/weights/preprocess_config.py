@@ -30,15 +30,10 @@ class PreprocessValues(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class StatedPreprocess:
-    """Preprocessing, and who states it.
+    """Preprocessing, and who states it."""
 
-    Attributes:
-        values: values of `Preprocess`.
-        source: file or library that states them, for the terminal.
-    """
-
-    values: PreprocessValues
-    source: str
+    values: PreprocessValues  # values of `Preprocess`
+    source: str  # file or library that states them, for the terminal
 
 
 IMAGENET: PreprocessValues = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}

@@ -28,20 +28,15 @@ OUT = "crossval"  # parent folder, where --out is not given
 
 @dataclass(frozen=True)
 class CrossvalPlan:
-    """A cross-validation, fully decided.
-
-    Attributes:
-        facts: what crossval.json says of it: data, classes, network, folds, seed.
-        notes: what the user should know about the images, and about the weights to start from.
-    """
+    """A cross-validation, fully decided."""
 
     cells: "list[Cell]"
     folder: "CrossvalDirectory"
     where: ExecutorOptions
     machine: "Machine"
     digests: Mapping[str, str]
-    facts: "Mapping[str, JsonValue]"
-    notes: list[str]
+    facts: "Mapping[str, JsonValue]"  # what crossval.json says of it: data, classes, network, folds, seed
+    notes: list[str]  # what the user should know about the images, and about the weights to start from
 
 
 def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> CrossvalPlan:

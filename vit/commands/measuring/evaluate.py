@@ -32,25 +32,18 @@ _LOCK = ".unfinished"  # in the folder of an evaluation that is not finished
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Files and metrics of `vit.evaluate`.
+    """Files and metrics of `vit.evaluate`."""
 
-    Attributes:
-        folder: folder with metrics.json, predictions.csv, figures and report.html.
-        measurement: all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy, and of a model
-            that gives several labels, `measurement.metrics.map.value` is the mean average precision.
-        unreadable: reason for each image that could not be read.
-        seen: number of images that were left out because the run has seen them, by the split of the run.
-        engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
-        scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
-        unfinished: what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished.
-    """
-
-    folder: Path
+    folder: Path  # folder with metrics.json, predictions.csv, figures and report.html
+    # all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy, and of a model that gives
+    # several labels, `measurement.metrics.map.value` is the mean average precision
     measurement: "Measurement | MultilabelMeasurement"
-    unreadable: dict[str, str]
-    seen: dict[str, int]
-    engine: str
+    unreadable: dict[str, str]  # reason for each image that could not be read
+    seen: dict[str, int]  # number of images that were left out because the run has seen them, by the split of the run
+    engine: str  # what computed the probabilities: "torch", "openvino" or "onnxruntime"
+    # number of images that were scored although the run has seen them, by the split of the run
     scored_although_seen: dict[str, int] = field(default_factory=dict)
+    # what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished
     unfinished: str = ""
 
 

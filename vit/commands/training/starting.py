@@ -25,19 +25,12 @@ FURTHER = "the best of this run, on its images and with its recipe, whose schedu
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """A recipe whose initial weights are decided.
+    """A recipe whose initial weights are decided."""
 
-    Attributes:
-        recipe: recipe whose init_from is a source of weights, or None for random weights.
-        listed: images of DATA, where they are listed already.
-        rendezvous: rendezvous of several processes that have already agreed on something.
-        why: reason for weights, or for random weights, that nothing asked for; empty: the user has decided.
-    """
-
-    recipe: Recipe
-    listed: "Source | None"
-    rendezvous: "Rendezvous | None" = None
-    why: str = ""
+    recipe: Recipe  # recipe whose init_from is a source of weights, or None for random weights
+    listed: "Source | None"  # images of DATA, where they are listed already
+    rendezvous: "Rendezvous | None" = None  # rendezvous of several processes that have already agreed on something
+    why: str = ""  # reason for weights, or for random weights, that nothing asked for; empty: the user has decided
 
 
 def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:

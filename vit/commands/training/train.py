@@ -199,14 +199,10 @@ def _open_for_all(
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A training with nothing left to decide.
+    """A training with nothing left to decide."""
 
-    Attributes:
-        plan: the training.
-        data: its loaders, with the images that memory holds already; None: no trial has made them.
-    """
-
-    plan: "Plan"
+    plan: "Plan"  # the training
+    # its loaders, with the images that memory holds already; None: no trial has made them
     data: "ImageDataModule | None" = None
 
 

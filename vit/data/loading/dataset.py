@@ -35,17 +35,11 @@ PART_BYTES = 2**18  # that a process sends at once: at most 8 MiB of shared memo
 
 @dataclass(frozen=True)
 class Part:
-    """Some decoded images.
+    """Some decoded images."""
 
-    Attributes:
-        images: (n, C, S, S) uint8.
-        origin: index of the image that each row shows.
-        unreadable: {index: reason}.
-    """
-
-    images: Tensor
-    origin: list[int]
-    unreadable: dict[int, str]
+    images: Tensor  # (n, C, S, S) uint8
+    origin: list[int]  # index of the image that each row shows
+    unreadable: dict[int, str]  # {index: reason}
 
     def share_memory(self) -> None:
         """Move the images, in place, to memory that processes share; RuntimeError where there is too little."""

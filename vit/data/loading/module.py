@@ -38,19 +38,12 @@ WINDOW = 4  # shards
 
 @dataclass(frozen=True)
 class ShardOrder:
-    """The images of any epoch, each once, as a pure function of the epoch.
+    """The images of any epoch, each once, as a pure function of the epoch."""
 
-    Attributes:
-        shards: (n,) number of the shard of each training image.
-        seed: seed of the order.
-        batch_size: images of an optimizer step. The number of lanes is its greatest common divisor with 64.
-        window: number of shards whose images are permuted together.
-    """
-
-    shards: Labels = field(repr=False)
-    seed: int
-    batch_size: int
-    window: int = WINDOW
+    shards: Labels = field(repr=False)  # (n,) number of the shard of each training image
+    seed: int  # seed of the order
+    batch_size: int  # images of an optimizer step. The number of lanes is its greatest common divisor with 64.
+    window: int = WINDOW  # number of shards whose images are permuted together
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -88,25 +81,17 @@ Cache = Literal["auto", "memory", "none"]
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content.
+    """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content."""
 
-    Attributes:
-        batch_size: images of an optimizer step, over all processes.
-        num_workers: number of processes that decode and recolor; None: chosen by cores, images and device.
-        cache: "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data.
-        evaluation_batch_size: images of an evaluation batch of one process.
-        batches: training batches between validations; None: one pass over the images.
-        accumulate: number of training batches that make one optimizer step.
-        sampling: how often an epoch draws the images of each class.
-    """
-
-    batch_size: int
+    batch_size: int  # images of an optimizer step, over all processes
+    # number of processes that decode and recolor; None: chosen by cores, images and device
     num_workers: int | None = None
+    # "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data
     cache: Cache = "auto"
-    evaluation_batch_size: int = EVALUATION_BATCH_SIZE
-    batches: int | None = None
-    accumulate: int = 1
-    sampling: Sampling = "natural"
+    evaluation_batch_size: int = EVALUATION_BATCH_SIZE  # images of an evaluation batch of one process
+    batches: int | None = None  # training batches between validations; None: one pass over the images
+    accumulate: int = 1  # number of training batches that make one optimizer step
+    sampling: Sampling = "natural"  # how often an epoch draws the images of each class
 
 
 def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:

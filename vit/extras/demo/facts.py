@@ -32,27 +32,17 @@ _VALIDATED = {"acc1": "accuracy", "map": "mAP"}  # the exact match of a validati
 
 
 class Example(NamedTuple):
-    """An example image.
+    """An example image."""
 
-    Attributes:
-        path: its file.
-        label: its label in the data set, or its labels as one text.
-    """
-
-    path: str
-    label: str
+    path: str  # its file
+    label: str  # its label in the data set, or its labels as one text
 
 
 class Heading(NamedTuple):
-    """What the page says of its model.
+    """What the page says of its model."""
 
-    Attributes:
-        title: network and data.
-        lines: size, accuracy and file.
-    """
-
-    title: str
-    lines: tuple[str, ...]
+    title: str  # network and data
+    lines: tuple[str, ...]  # size, accuracy and file
 
     @property
     def html(self) -> str:

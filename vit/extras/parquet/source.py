@@ -22,25 +22,16 @@ _DIGITS = 6  # of a row in a key
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """The files of a data set.
+    """The files of a data set."""
 
-    Attributes:
-        name: name of the data set.
-        where: folder, address or name of the data set, for errors.
-        splits: {split: name and file of each table}. Names are relative, without ".parquet", and unique.
-        notes: messages for the user.
-        are_far: whether the files are on other machines.
-        has_named_splits: whether the names of the files decide the splits.
-        origin: DATA with the revision of the hub that was read; None for other places.
-    """
-
-    name: str
-    where: str
+    name: str  # name of the data set
+    where: str  # folder, address or name of the data set, for errors
+    # {split: name and file of each table}. Names are relative, without ".parquet", and unique.
     splits: dict[str, list[tuple[str, TableFile]]]
-    notes: list[str]
-    are_far: bool = False
-    has_named_splits: bool = False
-    origin: str | None = None
+    notes: list[str]  # messages for the user
+    are_far: bool = False  # whether the files are on other machines
+    has_named_splits: bool = False  # whether the names of the files decide the splits
+    origin: str | None = None  # DATA with the revision of the hub that was read; None for other places
 
 
 class _Row(NamedTuple):

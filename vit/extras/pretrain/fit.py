@@ -27,15 +27,10 @@ from vit.weights.file import write_backbone
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A finished pretraining.
+    """A finished pretraining."""
 
-    Attributes:
-        fit: its result, without scores of images.
-        objective: the objective with the last weights, in evaluation mode.
-    """
-
-    fit: FitResult
-    objective: Objective
+    fit: FitResult  # its result, without scores of images
+    objective: Objective  # the objective with the last weights, in evaluation mode
 
 
 def fit_pretraining(

@@ -40,15 +40,10 @@ MOST_SEARCHED = 2_000  # images among which they are searched
 
 @dataclass(frozen=True)
 class ShownImage:
-    """A picture with its caption.
+    """A picture with its caption."""
 
-    Attributes:
-        pixels: (3, S, S) uint8, as the network sees the image without augmentation.
-        caption: class of the image, if it has one; of a neighbor also its cosine similarity.
-    """
-
-    pixels: Tensor
-    caption: str
+    pixels: Tensor  # (3, S, S) uint8, as the network sees the image without augmentation
+    caption: str  # class of the image, if it has one; of a neighbor also its cosine similarity
 
 
 def neighbor_rows(network: Network, plan: PretrainPlan) -> list[list[ShownImage]]:

@@ -135,15 +135,10 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may ask for.
+    """What a client may ask for."""
 
-    Attributes:
-        max_bytes: bytes of a request.
-        seconds: time that a body may take, and then time that an answer may take.
-    """
-
-    max_bytes: int
-    seconds: float
+    max_bytes: int  # bytes of a request
+    seconds: float  # time that a body may take, and then time that an answer may take
 
 
 class _Metrics:

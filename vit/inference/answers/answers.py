@@ -14,17 +14,11 @@ from vit.inference.answers.prediction_sets import PredictionSets, SetMethod, few
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """What becomes of the probabilities of an image. By default every image gets its most probable class.
+    """What becomes of the probabilities of an image. By default every image gets its most probable class."""
 
-    Attributes:
-        reject_below: images whose largest probability is below this number get no label.
-        sets: the rule for sets of classes; None: rows have no sets.
-        reject_novelty: images of at least this novelty get no label; None: novelty decides nothing.
-    """
-
-    reject_below: float = 0.0
-    sets: PredictionSets | None = None
-    reject_novelty: float | None = None
+    reject_below: float = 0.0  # images whose largest probability is below this number get no label
+    sets: PredictionSets | None = None  # the rule for sets of classes; None: rows have no sets
+    reject_novelty: float | None = None  # images of at least this novelty get no label; None: novelty decides nothing
 
     def members(self, probabilities: npt.NDArray[np.float32], images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.

@@ -28,25 +28,16 @@ _LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at
 
 @dataclass(frozen=True)
 class Card:
-    """One file of the page.
+    """One file of the page."""
 
-    Attributes:
-        path: path as predicted.
-        link: address of the file, seen from the page; None for images of shards.
-        labels: its labels; () without one.
-        has_answer: whether the file is an image.
-        probability: probability of the label; None without an image, and where an image may have several labels.
-        problem: status, and the reason for a missing label; "" otherwise.
-        picture: source of its <img>; None where the file cannot be read.
-    """
-
-    path: str
-    link: str | None
-    labels: tuple[str, ...]
-    has_answer: bool
+    path: str  # path as predicted
+    link: str | None  # address of the file, seen from the page; None for images of shards
+    labels: tuple[str, ...]  # its labels; () without one
+    has_answer: bool  # whether the file is an image
+    # probability of the label; None without an image, and where an image may have several labels
     probability: float | None
-    problem: str
-    picture: Markup | None
+    problem: str  # status, and the reason for a missing label; "" otherwise
+    picture: Markup | None  # source of its <img>; None where the file cannot be read
 
     @property
     def name(self) -> str:

@@ -27,15 +27,10 @@ from vit.training.running.run_images import SeenImages
 
 @dataclass(frozen=True)
 class LossText:
-    """What the losses of metrics.csv are.
+    """What the losses of metrics.csv are."""
 
-    Attributes:
-        axis: name of both losses; "loss" where they are not the same.
-        caption: what the training loss includes, and the validation loss does not.
-    """
-
-    axis: str
-    caption: str
+    axis: str  # name of both losses; "loss" where they are not the same
+    caption: str  # what the training loss includes, and the validation loss does not
 
     @classmethod
     def of(cls, config: str, task: Task) -> "LossText":
@@ -81,17 +76,14 @@ EXPLAINED = 6  # right and wrong images with a map each
 
 @dataclass(frozen=True)
 class CommonContent:
-    """What the templates of both pages print.
-
-    Attributes:
-        warnings: sentences about measured images that the network knew already, and about classes without test images,
-            without a full stop.
-    """
+    """What the templates of both pages print."""
 
     network: str
     data: str
     folder: str
     first_weights: str
+    # sentences about measured images that the network knew already, and about classes without test images, without a
+    # full stop
     warnings: list[str]
     curves: Markup
     loss_text: str
@@ -105,48 +97,30 @@ class CommonContent:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A finished run whose page is made.
-
-    Attributes:
-        listed: the rows of the run's `splits.csv`.
-        source: the run's images; see `write_run_report`.
-    """
+    """A finished run whose page is made."""
 
     run: RunDirectory
     result: RunResult
     common: CommonContent
     class_names: Sequence[str]
-    listed: Mapping[str, Sequence[SplitRow]]
-    source: Source | None
+    listed: Mapping[str, Sequence[SplitRow]]  # the rows of the run's `splits.csv`
+    source: Source | None  # the run's images; see `write_run_report`
 
 
 @dataclass(frozen=True)
 class EvaluatedImages:
-    """The images of an evaluation, and what is said about them.
+    """The images of an evaluation, and what is said about them."""
 
-    Attributes:
-        model: the model as the user named it.
-        network: name of its network.
-        data: name of the data set.
-        split: split of the data set; "all": the data set has no splits.
-        samples: the images, of which those that could not be read are not among the scored ones.
-        preprocess: the preprocessing of the model: pictures are read with its channels and its window.
-        seen: how many images of the training were left out, or are among the measured ones.
-        fitted_on: images that temperature and thresholds are fitted to, in words.
-        class_names: classes or labels of the model.
-        rules: rules of its labels; None: one class for an image.
-    """
-
-    model: str
-    network: str
-    data: str
-    split: str
-    samples: Samples
-    preprocess: Preprocess
-    seen: SeenImages
-    fitted_on: str
-    class_names: Sequence[str]
-    rules: LabelRules | None
+    model: str  # the model as the user named it
+    network: str  # name of its network
+    data: str  # name of the data set
+    split: str  # split of the data set; "all": the data set has no splits
+    samples: Samples  # the images, of which those that could not be read are not among the scored ones
+    preprocess: Preprocess  # the preprocessing of the model: pictures are read with its channels and its window
+    seen: SeenImages  # how many images of the training were left out, or are among the measured ones
+    fitted_on: str  # images that temperature and thresholds are fitted to, in words
+    class_names: Sequence[str]  # classes or labels of the model
+    rules: LabelRules | None  # rules of its labels; None: one class for an image
 
     @property
     def task(self) -> Task:

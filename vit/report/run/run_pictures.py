@@ -62,14 +62,10 @@ Row = ScoredRow | NotedLabel
 
 @dataclass(frozen=True)
 class Card:
-    """An image on the page.
-
-    Attributes:
-        picture: source of its <img>, or None where the image is gone or has changed.
-    """
+    """An image on the page."""
 
     row: Row
-    picture: Markup | None
+    picture: Markup | None  # source of its <img>, or None where the image is gone or has changed
 
 
 @dataclass(frozen=True)

@@ -68,16 +68,11 @@ _ENDS = 3  # named classes at each end where there are more
 
 @dataclass(frozen=True)
 class ClassSize:
-    """A class or label with measured images.
-
-    Attributes:
-        training_images: number of its training images.
-        metric: how well its images are found.
-    """
+    """A class or label with measured images."""
 
     name: str
-    training_images: int
-    metric: Metric
+    training_images: int  # number of its training images
+    metric: Metric  # how well its images are found
 
 
 def class_sizes(

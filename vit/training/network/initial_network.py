@@ -115,17 +115,11 @@ def _some(samples: Samples, seed: int) -> Samples:
 
 @dataclass(frozen=True)
 class InitialNetwork:
-    """The network that a training starts from.
+    """The network that a training starts from."""
 
-    Attributes:
-        network: network, ready to train.
-        licence: licence of its weights; None: random weights, not stated, or a resumed training.
-        seconds: time of the linear probe that fitted the last layer, or of the features of new classes.
-    """
-
-    network: Network
-    licence: str | None = None
-    seconds: float = 0.0
+    network: Network  # network, ready to train
+    licence: str | None = None  # licence of its weights; None: random weights, not stated, or a resumed training
+    seconds: float = 0.0  # time of the linear probe that fitted the last layer, or of the features of new classes
 
 
 def initial_network(

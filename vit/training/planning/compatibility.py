@@ -31,17 +31,11 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a recipe trains.
+    """Where a recipe trains."""
 
-    Attributes:
-        device: device of this process.
-        world_size: number of processes over all machines.
-        precision: precision of the training.
-    """
-
-    device: torch.device
-    world_size: int
-    precision: str
+    device: torch.device  # device of this process
+    world_size: int  # number of processes over all machines
+    precision: str  # precision of the training
 
 
 def check_own_code(recipe: Recipe) -> None:

@@ -35,46 +35,27 @@ UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letter
 
 @dataclass(frozen=True)
 class Plan:
-    """A training, fully decided.
+    """A training, fully decided."""
 
-    Attributes:
-        recipe: the recipe with every open choice filled in: the content of the run's config.yaml.
-        source: images of all splits.
-        spec: the network.
-        preprocess: how an image becomes the network's input.
-        augment: how training images are varied.
-        cost: parameters and FLOPs of the network.
-        device: device of this process.
-        world_size: number of processes over all machines.
-        precision: precision of the training.
-        batch_size: number of images of one optimizer step, over all processes.
-        steps_per_epoch: number of optimizer steps of a pass over the training images.
-        rounds: number of validations; a checkpoint is saved at each.
-        steps_per_round: number of optimizer steps between two validations.
-        checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
-        has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
-        kept_rows: which rows a last layer for other classes keeps, in words; "" for none.
-        teacher: network that teaches this one; None: labels alone.
-        seen_before: sentences about validation and test images that the teacher or the first weights know already.
-    """
-
-    recipe: Recipe
-    source: Source
-    spec: NetworkSpec
-    preprocess: Preprocess
-    augment: Augment
-    cost: Cost
-    device: torch.device
-    world_size: int
-    precision: str
-    batch_size: int
-    steps_per_epoch: int
-    rounds: int
-    steps_per_round: int
-    checkpoint_seconds: float | None
+    recipe: Recipe  # the recipe with every open choice filled in: the content of the run's config.yaml
+    source: Source  # images of all splits
+    spec: NetworkSpec  # the network
+    preprocess: Preprocess  # how an image becomes the network's input
+    augment: Augment  # how training images are varied
+    cost: Cost  # parameters and FLOPs of the network
+    device: torch.device  # device of this process
+    world_size: int  # number of processes over all machines
+    precision: str  # precision of the training
+    batch_size: int  # number of images of one optimizer step, over all processes
+    steps_per_epoch: int  # number of optimizer steps of a pass over the training images
+    rounds: int  # number of validations; a checkpoint is saved at each
+    steps_per_round: int  # number of optimizer steps between two validations
+    checkpoint_seconds: float | None  # time between two checkpoints; None: they are saved at validations only
+    # whether the weights to start from have no last layer for these classes, as far as is known
     has_new_head: bool = True
-    kept_rows: str = ""
-    teacher: Teacher | None = None
+    kept_rows: str = ""  # which rows a last layer for other classes keeps, in words; "" for none
+    teacher: Teacher | None = None  # network that teaches this one; None: labels alone
+    # sentences about validation and test images that the teacher or the first weights know already
     seen_before: Sequence[str] = ()
 
     @property

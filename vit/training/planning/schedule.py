@@ -73,19 +73,12 @@ PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear p
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many optimizer steps a training takes, and when it validates.
+    """How many optimizer steps a training takes, and when it validates."""
 
-    Attributes:
-        batch_size: number of images of one optimizer step, over all processes.
-        steps_per_epoch: number of optimizer steps of a pass over the training images.
-        rounds: number of validations: one an epoch, or five to ten where the length is given in steps.
-        steps_per_round: number of optimizer steps between two validations.
-    """
-
-    batch_size: int
-    steps_per_epoch: int
-    rounds: int
-    steps_per_round: int
+    batch_size: int  # number of images of one optimizer step, over all processes
+    steps_per_epoch: int  # number of optimizer steps of a pass over the training images
+    rounds: int  # number of validations: one an epoch, or five to ten where the length is given in steps
+    steps_per_round: int  # number of optimizer steps between two validations
 
     @property
     def total_steps(self) -> int:

@@ -41,15 +41,10 @@ def flat(config: Mapping[str, object]) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a tracker may upload besides numbers, configuration, class names and figures of these.
+    """What a tracker may upload besides numbers, configuration, class names and figures of these."""
 
-    Attributes:
-        media: pictures that show images of the data, and file names with their labels.
-        model: weights of the best checkpoint.
-    """
-
-    media: bool = False
-    model: bool = False
+    media: bool = False  # pictures that show images of the data, and file names with their labels
+    model: bool = False  # weights of the best checkpoint
 
     def describe(self, status: Literal["online", "offline", "off"], why: str) -> str:
         """The status of the tracker, what it uploads and what it does not, for people."""
@@ -115,33 +110,20 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Tracking:
-    """What trackers are told of a run.
+    """What trackers are told of a run."""
 
-    Attributes:
-        folder: run folder.
-        out: parent folder of run folders, or folder of the study, with the local store of MLflow.
-        name: name of the run.
-        group: name of the study that the run is a cell of; None for a single training.
-        config: options of the training.
-        sharing: what may be uploaded.
-    """
-
-    folder: Path
-    out: Path
-    name: str
-    group: str | None
-    config: Mapping[str, object]
-    sharing: Sharing
+    folder: Path  # run folder
+    out: Path  # parent folder of run folders, or folder of the study, with the local store of MLflow
+    name: str  # name of the run
+    group: str | None  # name of the study that the run is a cell of; None for a single training
+    config: Mapping[str, object]  # options of the training
+    sharing: Sharing  # what may be uploaded
 
 
 class TrackerKind(Protocol):
-    """A tracker of an extra; see `vit.registry.TRACKERS`. Only `open` imports its library.
+    """A tracker of an extra; see `vit.registry.TRACKERS`. Only `open` imports its library."""
 
-    Attributes:
-        title: its name for people.
-    """
-
-    title: str
+    title: str  # its name for people
 
     def open(self, recipe: Recipe, run: Tracking) -> Tracker:
         """The tracker of a run. It raises what goes wrong."""
