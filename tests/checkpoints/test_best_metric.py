@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit.checkpoints.result import RunResult, rule_words
+from vit.checkpoints.result import RunResult, rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.models.spec import NetworkSpec
 
@@ -53,7 +53,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
 
 
 def test_rules_in_words():
-    assert [rule_words(name) for name in ("loss", "acc1", "last")] == [
+    assert [rule_text(name) for name in ("loss", "acc1", "last")] == [
         "lowest val/loss",
         "highest val/acc1",
         "last weights",

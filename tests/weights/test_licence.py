@@ -14,15 +14,15 @@ from vit.export.card import card_text
 from vit.export.card_facts import CardFacts, Origin
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
-from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_words, restricts
+from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_text, restricts
 from vit.weights.open import open_pretrained
 
 
 def test_a_licence_that_may_restrict_is_warned_of():
     assert licence_of(timm_model("vit_small_patch16_dinov3.lvd1689m")) == "dinov3-license"
-    assert "read it before you publish" in licence_words("dinov3-license")
-    assert licence_words("apache-2.0") == "apache-2.0"
-    assert licence_of(None) == UNKNOWN == licence_words(UNKNOWN)
+    assert "read it before you publish" in licence_text("dinov3-license")
+    assert licence_text("apache-2.0") == "apache-2.0"
+    assert licence_of(None) == UNKNOWN == licence_text(UNKNOWN)
 
 
 def test_it_is_shown_with_weights_that_timm_knows(tmp_path):
@@ -60,9 +60,9 @@ def test_the_card_of_a_folder(card, expected, tmp_path):
 def test_licences_that_restrict():
     assert not any(map(restricts, ("mit", "apache-2.0, mit", UNKNOWN)))
     assert all(map(restricts, ("apple-ascl", "mit, cc-by-nc-4.0", "other", "fair-noncommercial-research-license")))
-    assert "excludes commercial use" in licence_words("cc-by-nc-4.0")
-    assert "excludes commercial use" in licence_words("fair-noncommercial-research-license")
-    assert "may restrict some uses" in licence_words("dinov3-license")
+    assert "excludes commercial use" in licence_text("cc-by-nc-4.0")
+    assert "excludes commercial use" in licence_text("fair-noncommercial-research-license")
+    assert "may restrict some uses" in licence_text("dinov3-license")
 
 
 def test_a_description_keeps_it_and_old_ones_have_none():

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from vit.atomic_files import write_json
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.validation_scores import fitted_split, fitted_words
+from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 from vit.plain_files import read_json
@@ -114,7 +114,7 @@ class RunResult:
         return None if rules is None else LabelRules.from_plain(rules, self.spec.num_classes)
 
     @property
-    def speed_words(self) -> str:
+    def speed_text(self) -> str:
         """The speed of the training steps, and how much of their time the images took, if that is worth a word."""
         speed = f"{self.images_per_second:,.0f} training images/s"
         if self.image_wait is None or self.image_wait < SHOWN_WAIT:
@@ -137,7 +137,7 @@ class RunResult:
         return "test" if "test" in self.num_images else "validation"
 
     @property
-    def tested_words(self) -> str:
+    def tested_text(self) -> str:
         """How many classes the test is about, where these are not all: "5 of 30 classes have test images"."""
         if self.tested_classes is None:
             return ""
@@ -156,7 +156,7 @@ class RunResult:
     @property
     def fitted_on(self) -> str:
         """The images of `fitted_split` in words: "validation images"."""
-        return fitted_words(self.fitted_split)
+        return fitted_text(self.fitted_split)
 
     @property
     def validation_rank(self) -> tuple[float, float]:
@@ -210,7 +210,7 @@ class RunResult:
             raise DataError(f"{path} is damaged ({error!r})", "restore the file, or train again") from error
 
 
-def rule_words(metric: str) -> str:
+def rule_text(metric: str) -> str:
     """What `optim.best_metric` chooses: "lowest val/loss", "highest val/acc1", "last weights"."""
     if metric == "last":
         return "last weights"

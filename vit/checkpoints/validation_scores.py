@@ -25,7 +25,7 @@ def fitted_split(splits: Container[str]) -> str | None:
     return next((split for split in _SPLITS if split in splits), None)
 
 
-def fitted_words(split: str | None) -> str:
+def fitted_text(split: str | None) -> str:
     """The images that something is fitted to, in words; "held-out images" where the split is not known."""
     return "held-out images" if split is None else f"{split} images"
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
-from vit.checkpoints.validation_scores import fitted_split, fitted_words
+from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.export.card_facts import CardFacts, MeasuredImages, Origin
-from vit.inference.scores.image_groups import count_words
-from vit.weights.licence import licence_words, restricts
+from vit.inference.scores.image_groups import count_text
+from vit.weights.licence import licence_text, restricts
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -167,7 +167,7 @@ def _licence(licence: str | None) -> str:
             "Unknown. No licence of the starting weights is recorded, and none was stated for this model. "
             "Choose one before you publish it, and look at the terms of the data."
         )
-    return f"The training started from weights under this licence: {_plain(licence_words(licence))}."
+    return f"The training started from weights under this licence: {_plain(licence_text(licence))}."
 
 
 def _data(origin: Origin) -> str:
@@ -182,7 +182,7 @@ def _results(origin: Origin) -> str:
     if not rows:
         return "Unknown: no accuracy on test images is recorded."
     count = origin.num_images.get("test")
-    images = count_words(count, origin.test_groups, "test image") if count else "test images"
+    images = count_text(count, origin.test_groups, "test image") if count else "test images"
     unseen = " that were not trained on" * (count is not None and not origin.has_seen)
     units = "images" if origin.test_groups is None else "groups"
     head = f"{_HAS_SEEN * origin.has_seen}On {images}{unseen}, with 95 % intervals over {units}"
@@ -212,7 +212,7 @@ def _int8(facts: CardFacts) -> str:
 def _calibration(facts: CardFacts) -> str:
     description, cost = facts.description, facts.int8
     split = fitted_split(facts.origin.num_images)
-    images = "images that are not recorded" if split is None else f"the {fitted_words(split)}"
+    images = "images that are not recorded" if split is None else f"the {fitted_text(split)}"
     if cost is not None and cost.is_calibrated:
         images = _plain(cost.measured_on)
     if description.multilabel is not None:

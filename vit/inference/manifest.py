@@ -44,7 +44,7 @@ class RowsAsked:
         ):
             if own != theirs:
                 raise UsageError(
-                    f"--parts {where} was begun with another value of {name}: {_words(theirs)}, and now {_words(own)}",
+                    f"--parts {where} was begun with another value of {name}: {_text(theirs)}, and now {_text(own)}",
                     "give the same command again, or another folder",
                 )
 
@@ -175,5 +175,5 @@ def _write(path: Path, asked: RowsAsked, paths: Sequence[str]) -> None:
             writer.write_table(pa.table([column], schema=schema), row_group_size=size)
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> str:
     return " ".join(value) if isinstance(value, tuple) else str(value)

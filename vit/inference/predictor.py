@@ -13,7 +13,7 @@ from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
-from vit.checkpoints.validation_scores import ValidationScores, fitted_words
+from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
@@ -110,7 +110,7 @@ class Predictor:
     @property
     def fitted_on(self) -> str:
         """The images that temperature, thresholds and novelty are fitted to, in words."""
-        return fitted_words(None if self.validation_scores is None else self.validation_scores.split)
+        return fitted_text(None if self.validation_scores is None else self.validation_scores.split)
 
     @property
     def preprocess(self) -> Preprocess:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.checkpoints.run import unfinished_words
+from vit.checkpoints.run import unfinished_text
 from vit.explain.explainer import Explanation
 from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
 from vit.report.page.overlay import enlarged, overlay
@@ -84,7 +84,7 @@ class ExplainPage:
         """Write the page, whole or not at all; `unreadable` are paths with reasons."""
         content = {
             "title": self.title,
-            "warning": unfinished_words(self.lacks) if self.lacks else "",
+            "warning": unfinished_text(self.lacks) if self.lacks else "",
             "cards": self.cards,
             "scores": self.scores(),
             "methods": [(name, ABOUT[name]) for name in self.methods],

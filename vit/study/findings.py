@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from vit.inference.scores.image_groups import count_words
+from vit.inference.scores.image_groups import count_text
 from vit.inference.scores.intervals import Interval as Interval
 from vit.study.cells import FailedCell
 
@@ -214,5 +214,5 @@ class Findings(VerdictText):
     def test_images(self) -> str:
         """How many test images there are, and of how many groups, which intervals and tests take for independent."""
         groups = self.protocol.get("test_groups")
-        words = count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
+        words = count_text(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
         return f"{words}, others for each seed" if "folds" in self.protocol else words

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vit.errors import DataError
-from vit.inference.scores.image_groups import count_words, effective_number, number_of
+from vit.inference.scores.image_groups import count_text, effective_number, number_of
 from vit.inference.scores.intervals import Metric
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.running.finished_runs import FinishedRun
@@ -76,7 +76,7 @@ class RunComparison:
     @property
     def images(self) -> str:
         """How many common test images there are, and of how many groups."""
-        return count_words(self.num_images, number_of(self.runs[0].groups), "test image")
+        return count_text(self.num_images, number_of(self.runs[0].groups), "test image")
 
 
 def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:

@@ -108,7 +108,7 @@ def _fit(
         stats, best = probe(start, data, plan, run, observers.listeners, shared)
     else:
         stats, best = train_network(start, data, plan, run, observers, resume)
-    for text in best.words():
+    for text in best.describe():
         observers.notice(text)
     if stats.is_first_process:
         best.store(run.best_path, plan.recipe.trainer.keep_state)

@@ -57,7 +57,7 @@ def restricts(licence: str) -> bool:
     return licence != UNKNOWN and any(word not in PERMISSIVE for word in licence.split(", "))
 
 
-def licence_words(licence: str) -> str:
+def licence_text(licence: str) -> str:
     """A licence with a warning where it is not one of the usual permissive licences."""
     if not restricts(licence):
         return licence

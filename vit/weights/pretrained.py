@@ -19,7 +19,7 @@ from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import Classes, LoadReport, adapt, fill
 from vit.weights.formats.shapes import ShownNetwork, UndecidedError, shown_network
 from vit.weights.formats.weight_format import Weights
-from vit.weights.licence import UNKNOWN, licence_words
+from vit.weights.licence import UNKNOWN, licence_text
 from vit.weights.preprocess_config import PreprocessValues
 
 IMAGENET = 1000  # classes
@@ -127,7 +127,7 @@ class PretrainedWeights:
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         facts += [("taken", self.choice)] if self.choice else []
-        return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
+        return facts + ([] if self.licence == UNKNOWN else [("licence", licence_text(self.licence))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
         """The network that these weights are for.

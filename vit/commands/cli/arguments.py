@@ -93,9 +93,9 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
 def warn_of_unfinished(lacks: str, reporter: "Reporter") -> None:
     """Warn where the training of a model lacks something."""
     if lacks:
-        from vit.checkpoints.run import unfinished_words
+        from vit.checkpoints.run import unfinished_text
 
-        reporter.notice(f"WARNING: {unfinished_words(lacks)}")
+        reporter.notice(f"WARNING: {unfinished_text(lacks)}")
 
 
 def without_dry_run(words: Sequence[str]) -> str:

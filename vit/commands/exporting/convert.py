@@ -194,7 +194,7 @@ def _write(
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
     from vit.checkpoints.io import write_checkpoint
-    from vit.checkpoints.label_rules import LabelRules, range_words
+    from vit.checkpoints.label_rules import LabelRules, range_text
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
     from vit.weights.licence import UNKNOWN
@@ -232,7 +232,7 @@ def _write(
     several = (
         []
         if rules is None
-        else [("labels", f"several for an image, with thresholds of {range_words(rules.thresholds)}")]
+        else [("labels", f"several for an image, with thresholds of {range_text(rules.thresholds)}")]
     )
     facts = [("network", words), *several, *_calibration(pretrained, is_same)]
     return [*facts, *filled.report.facts(), ("checkpoint", str(output))]

@@ -48,12 +48,12 @@ def show_difference(
 
 def show_licence(reporter: Reporter, trained: "LoadedModel") -> None:
     """Show the licence of the weights that the training started from."""
-    from vit.weights.licence import licence_words, restricts
+    from vit.weights.licence import licence_text, restricts
 
     licence = trained.description.licence
     if licence is not None:
         show = reporter.notice if restricts(licence) else reporter.line
-        show(f"licence of the first weights: {licence_words(licence)}")
+        show(f"licence of the first weights: {licence_text(licence)}")
 
 
 def show_size_and_speed(

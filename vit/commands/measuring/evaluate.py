@@ -101,7 +101,7 @@ def evaluate(
     _check_data(model, data, groups, columns)
     wanted = None if output is None else _own_folder(output)
 
-    from vit.checkpoints.run import unfinished_words
+    from vit.checkpoints.run import unfinished_text
     from vit.commands.measuring.measured_images import (
         choose_split,
         describe_images,
@@ -111,7 +111,7 @@ def evaluate(
     )
     from vit.inference.engine import distributed
     from vit.inference.predictor import load
-    from vit.weights.licence import licence_words
+    from vit.weights.licence import licence_text
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
@@ -123,7 +123,7 @@ def evaluate(
         source = of_same_task(source, predictor.task)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         if predictor.lacks:
-            seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
+            seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, describe_images(source.name, shown), samples, reporter)
     from vit.report.page.style import save
@@ -153,7 +153,7 @@ def evaluate(
             images = _page_images(model, source.name, shown, samples, predictor, seen)
             run_page.write_evaluation_page(files, images, scored, measurement)
         if predictor.licence is not None:
-            reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
+            reporter.line(f"\nlicence of the first weights: {licence_text(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         if files.report_path.is_file():
             reporter.line(f"page in {files.report_path}")

@@ -122,7 +122,7 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str
     it is not stated.
     """
     from vit.models.vision_transformer import VisionTransformer
-    from vit.weights.licence import UNKNOWN, licence_words
+    from vit.weights.licence import UNKNOWN, licence_text
     from vit.weights.open import open_pretrained
 
     pretrained = open_pretrained(source)
@@ -133,7 +133,7 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str
             f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
             "see 'vit explain' for what a CNN looks at",
         )
-    licence = None if pretrained.licence == UNKNOWN else licence_words(pretrained.licence)
+    licence = None if pretrained.licence == UNKNOWN else licence_text(pretrained.licence)
     return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, licence
 
 

@@ -56,11 +56,11 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *(("note", note) for note in plan.source.notes),
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             *_classes(plan),
-            ("network", network_words(plan)),
+            ("network", network_text(plan)),
             *start_facts(plan, why),
             *_teacher(plan),
-            ("augment", augment_words(plan)),
-            ("batch", batch_words(plan)),
+            ("augment", augment_text(plan)),
+            ("batch", batch_text(plan)),
             *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
@@ -69,7 +69,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
     )
 
 
-def network_words(plan: "Plan") -> str:
+def network_text(plan: "Plan") -> str:
     """Size and cost of the network."""
     cost = plan.cost
     flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
@@ -178,9 +178,9 @@ def _corrections(plan: "Plan") -> list[str]:
 
 
 def _best(metric: str) -> str:
-    from vit.checkpoints.result import rule_words
+    from vit.checkpoints.result import rule_text
 
-    return f"best.ckpt has the {rule_words(metric)}"
+    return f"best.ckpt has the {rule_text(metric)}"
 
 
 def _is_hopeful(plan: "Plan") -> bool:
@@ -211,10 +211,10 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
 
 def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
     """A note where the training of a teacher, or of the weights to start from, is not finished."""
-    from vit.checkpoints.run import check_finished, unfinished_words
+    from vit.checkpoints.run import check_finished, unfinished_text
 
     lacks = check_finished(model, True, of_file)
-    return [("note", f"{model}: {unfinished_words(lacks)}")] if lacks else []
+    return [("note", f"{model}: {unfinished_text(lacks)}")] if lacks else []
 
 
 def _teacher(plan: "Plan") -> list[tuple[str, str]]:
@@ -238,7 +238,7 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     ]
 
 
-def augment_words(plan: "Plan") -> str:
+def augment_text(plan: "Plan") -> str:
     """The augmentations that change an image, and whether the preset's RandAugment is left out."""
     from vit.data.pixels.augment import preset
 
@@ -257,7 +257,7 @@ def augment_words(plan: "Plan") -> str:
     return (", ".join(changing) or "none") + left_out
 
 
-def batch_words(plan: "Plan") -> str:
+def batch_text(plan: "Plan") -> str:
     """The images of a step, and how they are divided."""
     parts = plan.recipe.optim.accumulate
     micro_batches = f" in {parts} micro-batches" if parts > 1 else ""

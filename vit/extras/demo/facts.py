@@ -11,7 +11,7 @@ from PIL import Image
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import read_described
-from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_words
+from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_text
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.exporting.model_card import origin_of
 from vit.console import harmless, interval, percent
@@ -61,7 +61,7 @@ def heading_of(model: Path, predictor: Predictor) -> Heading:
     network, size = description.spec.name, description.preprocess.image_size
     facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
     if predictor.lacks:
-        facts += f"; {unfinished_words(predictor.lacks)}"
+        facts += f"; {unfinished_text(predictor.lacks)}"
     try:
         origin = origin_of(model)
     except _DAMAGED:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vit.checkpoints.validation_scores import ValidationScores, fitted_words
+from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.draws import uniform
 from vit.errors import UsageError
 from vit.inference.answers.prediction_sets import PredictionSets, SetMethod, fewest_images
@@ -105,16 +105,16 @@ def _threshold(scores: ValidationScores, target: float) -> float:
 
 
 def _count(scores: ValidationScores) -> str:
-    from vit.inference.scores.image_groups import count_words, number_of
+    from vit.inference.scores.image_groups import count_text, number_of
 
-    return count_words(len(scores), number_of(scores.groups), fitted_words(scores.split).removesuffix("s"))
+    return count_text(len(scores), number_of(scores.groups), fitted_text(scores.split).removesuffix("s"))
 
 
 def _fitted_sets(scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> PredictionSets:
     fitted = PredictionSets.fit(scores, method, coverage, num_classes)
     if len(fitted.unlimited) == num_classes:
         needed = fewest_images(coverage)
-        images = fitted_words(scores.split)
+        images = fitted_text(scores.split)
         units = images if scores.groups is None else f"groups of {images}"
         raise UsageError(
             f"--coverage {coverage:g} needs {needed:,} {units}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vit.checkpoints.label_rules import NEVER, range_words
+from vit.checkpoints.label_rules import NEVER, range_text
 from vit.console import percent
 from vit.data.core.samples import Labels
 from vit.inference.answers.calibration import Temperature, most_probable
@@ -91,7 +91,7 @@ class LabelThresholds:
     def describe(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
         rule = "with the highest F1" if self.min_precision is None else f"of precision {percent(self.min_precision)}"
-        lines = [f"thresholds {rule}: {range_words(self.values)}, chosen on {self.num_images:,} images"]
+        lines = [f"thresholds {rule}: {range_text(self.values)}, chosen on {self.num_images:,} images"]
         if self.without_positives:
             names = _names(label_names, self.without_positives)
             lines.append(f"WARNING: none of these images has {names}: the threshold stays {DEFAULT}")

@@ -20,7 +20,7 @@ from vit.inference.metrics.metric_set import (
     calibration_error,
     decimals,
 )
-from vit.inference.scores.image_groups import count_words, number_of
+from vit.inference.scores.image_groups import count_text, number_of
 from vit.inference.scores.intervals import Metric as Metric
 from vit.inference.scores.intervals import balanced_accuracy, macro_f1, mean_loss
 from vit.inference.scores.scored_images import ScoredImages
@@ -111,7 +111,7 @@ class Measurement:
 
     def describe_images(self) -> str:
         """How many images are measured."""
-        return count_words(self.num_images, self.num_groups)
+        return count_text(self.num_images, self.num_groups)
 
     def temperature_fact(self) -> list[tuple[str, str]]:
         """The temperature for people, where it is not 1."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from vit.checkpoints.label_rules import threshold_words
+from vit.checkpoints.label_rules import threshold_text
 from vit.console import interval
 from vit.data.core.samples import Labels
 from vit.inference.metrics.metric_set import (
@@ -24,7 +24,7 @@ from vit.inference.metrics.metric_set import (
     decimals,
 )
 from vit.inference.metrics.multilabel_bootstrap import Resampled, resample
-from vit.inference.scores.image_groups import count_words, number_of
+from vit.inference.scores.image_groups import count_text, number_of
 from vit.inference.scores.intervals import Metric, class_mean, independent_units, mean_loss
 from vit.inference.scores.scored_labels import ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT
@@ -86,7 +86,7 @@ class LabelMetrics:
         """The row of the label in a table."""
         ap = _NO_IMAGE if self.ap is None else interval(self.ap.value, self.ap.low, self.ap.high)
         numbers = decimals(self.precision, self.recall, self.f1)
-        return self.label, self.num_known, self.num_positives, ap, threshold_words(self.threshold), *numbers
+        return self.label, self.num_known, self.num_positives, ap, threshold_text(self.threshold), *numbers
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class MultilabelMeasurement:
 
     def describe_images(self) -> str:
         """How many images are measured, and how many labels each may have."""
-        return f"{count_words(self.num_images, self.num_groups)}, {len(self.per_label):,} labels"
+        return f"{count_text(self.num_images, self.num_groups)}, {len(self.per_label):,} labels"
 
     def temperature_fact(self) -> list[tuple[str, str]]:
         """The temperatures for people, where not all are 1."""

@@ -11,7 +11,7 @@ from typing import Self
 
 from markupsafe import Markup
 
-from vit.checkpoints.run import unfinished_words
+from vit.checkpoints.run import unfinished_text
 from vit.data.core.dataset_names import is_far
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.pixels.decode import read_image
@@ -126,7 +126,7 @@ class Gallery:
         counts = self.labels.most_common()
         content = {
             "model": self.model,
-            "warning": unfinished_words(self.lacks) if self.lacks else "",
+            "warning": unfinished_text(self.lacks) if self.lacks else "",
             "date": date.today().isoformat(),
             "num_files": self.num_files,
             "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],

@@ -23,7 +23,7 @@ from vit.inference.metrics.multilabel_metrics import (
     MultilabelMetrics,
     measure_labels,
 )
-from vit.inference.scores.image_groups import count_words, number_of, numbered
+from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.scored_labels import ScoredLabels, read_scored_labels
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import reliability
@@ -266,7 +266,7 @@ def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:
     """How many images have a known label, and of how many groups these are."""
     judged = scored.known.any(axis=1)
     groups = None if scored.groups is None else scored.groups[judged]
-    return count_words(int(judged.sum()), number_of(groups), kind)
+    return count_text(int(judged.sum()), number_of(groups), kind)
 
 
 def _label_rows(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import weights_name
-from vit.checkpoints.result import RunResult, rule_words
+from vit.checkpoints.result import RunResult, rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.samples import Samples, Source
@@ -156,13 +156,13 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         first_weights=first_weights(config),
         warnings=[
             *(result.seen_before or ()),
-            *([f"{result.tested_words}; accuracy and macro figures are about these"] if result.tested_words else ()),
+            *([f"{result.tested_text}; accuracy and macro figures are about these"] if result.tested_text else ()),
         ],
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
         loss_text=losses.caption,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
-        best_rule=rule_words(result.best_metric),
+        best_rule=rule_text(result.best_metric),
         facts=facts(result),
         config_name=run.config_path.name,
         config=config.splitlines(),

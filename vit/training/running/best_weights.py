@@ -57,7 +57,7 @@ class MeasuredCheckpoint:
         """The number that divides the logits."""
         return 1.0 if self.fitted is None else self.fitted.value
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What was fitted, for people."""
         return [] if self.fitted is None else [f"temperature {self.fitted.describe()}"]
 
@@ -82,7 +82,7 @@ class MeasuredLabels:
         """The temperatures and thresholds that the checkpoint keeps."""
         return LabelRules(np.array(self.temperatures.values), np.array(self.thresholds.values))
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What was fitted, for people."""
         names = self.description.class_names
         return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
