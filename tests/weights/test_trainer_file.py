@@ -78,7 +78,7 @@ def test_timms_train_py(name, tmp_path):
         values = found.preprocess
         assert (values["mean"], values["std"]) == ((0.5,) * 3, (0.25,) * 3) and found.guesses() == ""
         assert (values["interpolation"], values["crop_fraction"]) == ("bilinear", 224 / 248)
-        assert found.licence == "not stated", "a training of one's own is not under the license of timm's weights"
+        assert found.license == "not stated", "a training of one's own is not under the license of timm's weights"
 
 
 @pytest.mark.faults("P7")
@@ -175,7 +175,7 @@ def test_heads_that_published_networks_differ_in(width, depth, is_refused, tmp_p
 def test_a_file_that_a_library_publishes_has_the_preprocessing_of_that_library(file, expected, tmp_path):
     torch.save(timm.create_model("resnet50").state_dict(), tmp_path / file)
     found = open_pretrained(str(tmp_path / file))
-    assert (found.preprocess["interpolation"], found.preprocess["crop_fraction"], found.licence) == expected
+    assert (found.preprocess["interpolation"], found.preprocess["crop_fraction"], found.license) == expected
     assert found.guesses() == "" and found.class_names == imagenet_classes(1000)
 
 

@@ -83,8 +83,8 @@ class RunResult:
     # temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one class.
     # `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
     multilabel: dict[str, list[float]] | None = None
-    # licence of the weights that the training started from; None: random weights, or not stated
-    licence: str | None = None
+    # license of the weights that the training started from; None: random weights, or not stated
+    license: str | None = None
     teacher: str | None = None  # network and file of the teacher; None where the labels alone taught
     # sentences about validation and test images that the teacher or the first weights know already, so that `metrics`
     # are too good; None: no such images were found

@@ -40,7 +40,7 @@ def inspect_network(
     spec: NetworkSpec,
     preprocess: Preprocess,
     images: Tensor | None,
-    licence: str | None = None,
+    license: str | None = None,
 ) -> Inspection:
     """Look into a ViT on its device.
 
@@ -49,11 +49,11 @@ def inspect_network(
         spec: description of the network. With 0 classes, its last linear layer is not counted.
         preprocess: normalization of the images.
         images: (n, 3, S, S) uint8, for the attention; None without images.
-        licence: licence of the weights; None: not stated.
+        license: license of the weights; None: not stated.
     """
     device: torch.device = next(network.parameters()).device
     options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
-    stated = {} if licence is None else {"licence": licence}
+    stated = {} if license is None else {"license": license}
     components, shares = principal_filters(network, FILTERS)
     return Inspection(
         title=title,

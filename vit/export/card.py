@@ -1,6 +1,6 @@
 """The model card: a README.md in the format of the Hugging Face hub, made of recorded facts alone
 
-The header is YAML that the hub reads (licence, library, task, results). The text below is for people. A number that was
+The header is YAML that the hub reads (license, library, task, results). The text below is for people. A number that was
 not measured, and a fact that is not recorded, is said to be unknown. No path, user or machine is named.
 """
 
@@ -13,7 +13,7 @@ from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.export.card_facts import CardFacts, MeasuredImages, Origin
 from vit.inference.scores.image_groups import count_text
-from vit.weights.licence import licence_text, restricts
+from vit.weights.license import license_text, restricts
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -70,9 +70,9 @@ Classes: {{ classes }}.
 - {{ calibration }}
 - {{ fairness }}
 
-## Licence
+## License
 
-{{ licence }}
+{{ license }}
 """
 
 
@@ -107,7 +107,7 @@ def card_text(facts: CardFacts) -> str:
         start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),
         calibration=_calibration(facts),
         fairness="It was not examined for fairness between groups of people, nor against images made to deceive it.",
-        licence=_licence(description.licence),
+        license=_license(description.license),
     )
     return str(card)
 
@@ -134,7 +134,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
         for key, value in measured.items()
         if key in _METRICS
     ]
-    licence = _licence_keys(description.licence)
+    license_name = _license_keys(description.license)
     return ModelCardData(
         library_name=facts.library,
         pipeline_tag="image-classification",
@@ -142,7 +142,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
         datasets=None if origin.hub_data is None else [origin.hub_data],
         model_name=facts.title,
         eval_results=results or None,
-        **licence,
+        **license_name,
     )
 
 
@@ -151,23 +151,23 @@ def _accuracy(description: Description) -> str:
     return description.task.accuracy_metric
 
 
-def _licence_keys(licence: str | None) -> dict[str, Any]:
-    """The header's keys of a licence. The hub has a word for an unknown one."""
-    if licence is None:
+def _license_keys(license: str | None) -> dict[str, Any]:
+    """The header's keys of a license. The hub has a word for an unknown one."""
+    if license is None:
         return {"license": UNKNOWN}
-    words = licence.split(", ")
-    if len(words) == 1 and restricts(licence):
-        return {"license": "other", "license_name": licence}
+    words = license.split(", ")
+    if len(words) == 1 and restricts(license):
+        return {"license": "other", "license_name": license}
     return {"license": words[0] if len(words) == 1 else words}
 
 
-def _licence(licence: str | None) -> str:
-    if licence is None:
+def _license(license: str | None) -> str:
+    if license is None:
         return (
-            "Unknown. No licence of the starting weights is recorded, and none was stated for this model. "
+            "Unknown. No license of the starting weights is recorded, and none was stated for this model. "
             "Choose one before you publish it, and look at the terms of the data."
         )
-    return f"The training started from weights under this licence: {_plain(licence_text(licence))}."
+    return f"The training started from weights under this license: {_plain(license_text(license))}."
 
 
 def _data(origin: Origin) -> str:

@@ -10,7 +10,7 @@ from vit.errors import CheckpointError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import read_config
 from vit.weights.formats.timm_model import TimmModel
-from vit.weights.licence import UNKNOWN, licence_of_card
+from vit.weights.license import UNKNOWN, license_of_card
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import (
     Config,
@@ -38,7 +38,7 @@ class StatedFacts:
     class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
     # whether the classifier gives an image one class or several labels, as transformers states it
     task: Task = SINGLE_LABEL
-    licence: str = UNKNOWN  # licence that the card states; "not stated" where it is unknown
+    license: str = UNKNOWN  # license that the card states; "not stated" where it is unknown
 
 
 def read_folder(folder: Path) -> StatedFacts:
@@ -71,7 +71,7 @@ def read_folder(folder: Path) -> StatedFacts:
         preprocess=preprocess,
         class_names=_labels(config),
         task=MULTI_LABEL if config.get("problem_type") == "multi_label_classification" else SINGLE_LABEL,
-        licence=licence_of_card(folder),
+        license=license_of_card(folder),
     )
 
 

@@ -19,7 +19,7 @@ from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import Classes, LoadReport, adapt, fill
 from vit.weights.formats.shapes import ShownNetwork, UndecidedError, shown_network
 from vit.weights.formats.weight_format import Weights
-from vit.weights.licence import UNKNOWN, licence_text
+from vit.weights.license import UNKNOWN, license_text
 from vit.weights.preprocess_config import PreprocessValues
 
 IMAGENET = 1000  # classes
@@ -70,7 +70,7 @@ class PretrainedWeights:
     multilabel: LabelRules | None = None
     temperature: float = 1.0  # divisor of the logits, fitted to the network that the weights are for
     validation_scores: ValidationScores | None = None  # what that network gave its validation images; None: unknown
-    licence: str = UNKNOWN  # licence of the weights; "not stated" where it is unknown
+    license: str = UNKNOWN  # license of the weights; "not stated" where it is unknown
     choice: str = ""  # which set of weights was taken of a file that holds several, in words; "": it holds one
     guessed: tuple[str, ...] = ()  # values of `preprocess`, and "class_names", that nothing states
 
@@ -127,7 +127,7 @@ class PretrainedWeights:
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         facts += [("taken", self.choice)] if self.choice else []
-        return facts + ([] if self.licence == UNKNOWN else [("licence", licence_text(self.licence))])
+        return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
         """The network that these weights are for.

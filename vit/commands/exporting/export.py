@@ -14,7 +14,7 @@ from vit.commands.exporting.model_card import (
     check_card,
     show_difference,
     show_how_to_load,
-    show_licence,
+    show_license,
     show_size_and_speed,
     write_card,
 )
@@ -111,7 +111,7 @@ def export(
         classify = None if isinstance(difference, Structure) else export_kind.read(trained, path)
         reporter.line(summary)
         show_difference(reporter, difference, files, verify)
-    show_licence(reporter, trained)
+    show_license(reporter, trained)
     written = write_card(Path(model), exported, format, path, card_file, cost)
     if written is not None:
         reporter.line(f"model card: {written}")

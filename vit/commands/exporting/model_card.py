@@ -9,7 +9,7 @@ from vit.commands.cli.arguments import StrPath
 from vit.console import Reporter
 from vit.data.core.dataset_names import HUB, check_hub_name
 from vit.errors import ResourceError, UsageError
-from vit.weights.licence import CARD
+from vit.weights.license import CARD
 
 if TYPE_CHECKING:
     from vit.export.card_facts import Int8Cost, Origin
@@ -46,14 +46,14 @@ def show_difference(
             )
 
 
-def show_licence(reporter: Reporter, trained: "LoadedModel") -> None:
-    """Show the licence of the weights that the training started from."""
-    from vit.weights.licence import licence_text, restricts
+def show_license(reporter: Reporter, trained: "LoadedModel") -> None:
+    """Show the license of the weights that the training started from."""
+    from vit.weights.license import license_text, restricts
 
-    licence = trained.description.licence
-    if licence is not None:
-        show = reporter.notice if restricts(licence) else reporter.line
-        show(f"licence of the first weights: {licence_text(licence)}")
+    license_name = trained.description.license
+    if license_name is not None:
+        show = reporter.notice if restricts(license_name) else reporter.line
+        show(f"license of the first weights: {license_text(license_name)}")
 
 
 def show_size_and_speed(

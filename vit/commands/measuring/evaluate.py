@@ -111,7 +111,7 @@ def evaluate(
     )
     from vit.inference.engine import distributed
     from vit.inference.predictor import load
-    from vit.weights.licence import licence_text
+    from vit.weights.license import license_text
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
@@ -152,8 +152,8 @@ def evaluate(
             show_measurement(reporter, measurement)
             images = _page_images(model, source.name, shown, samples, predictor, seen)
             run_page.write_evaluation_page(files, images, scored, measurement)
-        if predictor.licence is not None:
-            reporter.line(f"\nlicence of the first weights: {licence_text(predictor.licence)}")
+        if predictor.license is not None:
+            reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         if files.report_path.is_file():
             reporter.line(f"page in {files.report_path}")

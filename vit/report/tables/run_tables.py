@@ -17,7 +17,7 @@ from vit.inference.scores.intervals import Metric, recalls
 from vit.inference.scores.scored_images import Floats
 from vit.inference.scores.scored_rows import ScoredRow
 from vit.study.answer.wording import Cell
-from vit.weights.licence import licence_text
+from vit.weights.license import license_text
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -158,7 +158,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.speed_text}"),
         ("device", f"{result.device}, {result.precision}"),
-        *([("licence of the first weights", licence_text(result.licence))] if result.licence else []),
+        *([("license of the first weights", license_text(result.license))] if result.license else []),
         *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
         *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),

@@ -1,4 +1,4 @@
-"""The table of `vit probe`: backbones by accuracy, with nearest neighbors, time and licence; imports no torch"""
+"""The table of `vit probe`: backbones by accuracy, with nearest neighbors, time and license; imports no torch"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vit.study.findings import ALPHA, Findings, Interval
 
 TITLES = (
     "backbone", "linear probe (%)", "more errors than the first (points)", "nearest neighbors (%)", "ms an image",
-    "parameters", "licence",
+    "parameters", "license",
 )  # fmt: skip
 
 CLEARLY_FASTER = 0.8  # of the time of the most accurate one; other work on the machine changes times by some percent
@@ -38,7 +38,7 @@ class Backbone:
     neighbors: float  # test accuracy of nearest neighbors in its features, mean over the seeds
     seconds_per_image: float  # time of reading an image and computing its features, on the threads of one cell
     parameters: int
-    licence: str
+    license: str
 
     @property
     def is_tested(self) -> bool:
@@ -55,7 +55,7 @@ class Backbone:
             f"{100 * self.neighbors:.2f}",
             f"{1000 * self.seconds_per_image:.1f}",
             f"{self.parameters / 1e6:.1f} M",
-            self.licence,
+            self.license,
         )
 
     def row(self) -> dict[str, str | float | None]:
@@ -81,7 +81,7 @@ class Backbone:
         return cls(
             name=row["name"],
             source=row["source"],
-            licence=row["licence"],
+            license=row["license"],
             num_images=int(row["num_images"]),
             num_seeds=int(row["num_seeds"]),
             parameters=int(row["parameters"]),

@@ -22,7 +22,7 @@ from vit.training.planning.network_choice import keeps_rows, network_of_weights
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import ModelConfig
-from vit.weights.licence import UNKNOWN
+from vit.weights.license import UNKNOWN
 from vit.weights.open import open_pretrained
 
 # Fine-tuning starts from a linear probe: the last layer is fitted first, while the other layers stay as they are
@@ -118,7 +118,7 @@ class InitialNetwork:
     """The network that a training starts from."""
 
     network: Network  # network, ready to train
-    licence: str | None = None  # licence of its weights; None: random weights, not stated, or a resumed training
+    license: str | None = None  # license of its weights; None: random weights, not stated, or a resumed training
     seconds: float = 0.0  # time of the linear probe that fitted the last layer, or of the features of new classes
 
 
@@ -135,7 +135,7 @@ def initial_network(
     network = plan.build_network()
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
-    licence, has_new_head, seconds = None, False, 0.0
+    license_name, has_new_head, seconds = None, False, 0.0
     new_rows: tuple[str, ...] = ()
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from, network_of_weights(model))
@@ -148,7 +148,7 @@ def initial_network(
                 "--model.network.num_heads and --model.preprocess.mean, ... replace them"
             )
         has_new_head, new_rows = bool(report.initialized), report.new_rows
-        licence = None if pretrained.licence == UNKNOWN else pretrained.licence
+        license_name = None if pretrained.license == UNKNOWN else pretrained.license
     if model.lora is not None:
         facts += add_adapters(network, model.lora)
     for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
@@ -162,17 +162,17 @@ def initial_network(
         seconds = time.perf_counter() - began
     if plan.world_size > 1:
         network = synchronized(network, plan.device)
-    return InitialNetwork(network.laid_out_for(plan.device), licence, seconds)
+    return InitialNetwork(network.laid_out_for(plan.device), license_name, seconds)
 
 
-def describe(plan: Plan, licence: str | None) -> Description:
+def describe(plan: Plan, license: str | None) -> Description:
     """The description that every checkpoint of a training holds.
 
     Args:
-        licence: licence of the weights that the training starts from.
+        license: license of the weights that the training starts from.
     """
     names = plan.source.class_names
     rules = unfitted_rules(plan.source.task, len(names))
     return Description(
-        names, plan.spec, plan.preprocess, plan.precision, versions=versions(), multilabel=rules, licence=licence
+        names, plan.spec, plan.preprocess, plan.precision, versions=versions(), multilabel=rules, license=license
     )

@@ -85,7 +85,7 @@ def probe(
             if sign * metrics[metric] > best:
                 best = sign * metrics[metric]
                 fit.put_into(head)
-                _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
+                _save(network, replace(describe(plan, start.license), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
     if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images

@@ -67,7 +67,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
-        licence=best.description.licence,
+        license=best.description.license,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
         seen_before=list(plan.seen_before) or None,
         **_measurements(best),
@@ -75,14 +75,14 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
 
 
 def pretrain_result(
-    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], licence: str | None
+    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], license: str | None
 ) -> RunResult:
     """The result of a pretraining, which has no classes and no test.
 
     Args:
         method: what was learned.
         metrics: validation metrics of the last weights.
-        licence: licence of the weights that the pretraining started from.
+        license: license of the weights that the pretraining started from.
     """
     facts = _training_facts(plan, stats, plan.source.splits)
     return RunResult(
@@ -91,7 +91,7 @@ def pretrain_result(
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         metrics={},
         method=method,
-        licence=licence,
+        license=license,
     )
 
 
