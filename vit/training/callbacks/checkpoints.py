@@ -62,7 +62,8 @@ class DescribeCheckpoint(Callback):
         step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
         done = f"{step:,} of {total:,} steps"
         if self.counts_epochs:
-            rounds = trainer.max_epochs or 0
+            rounds = trainer.max_epochs
+            assert rounds is not None
             done = f"{rounds * step / total:.4g} of {count_of(rounds, 'epoch')}"
         unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
