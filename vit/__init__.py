@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vit.commands.comparing.probe import probe
     from vit.commands.exporting.convert import convert
     from vit.commands.exporting.export import export
+    from vit.commands.exporting.soup import soup
     from vit.commands.measuring.evaluate import evaluate
     from vit.commands.predicting.explain import explain
     from vit.commands.predicting.inspect import inspect
@@ -55,6 +56,7 @@ __all__ = [
     "push",
     "read_table",
     "report",
+    "soup",
     "study",
     "train",
     "unescape",
@@ -62,7 +64,7 @@ __all__ = [
 
 _COMMANDS = (
     "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
-    "probe", "push", "report", "study", "train",
+    "probe", "push", "report", "soup", "study", "train",
 )  # fmt: skip
 _HOMES = {
     "create_network": "vit.models.spec",
