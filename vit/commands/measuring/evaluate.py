@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Samples
+    from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
@@ -51,6 +53,7 @@ class Evaluation:
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
         scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
         unfinished: what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished.
+        latency: seconds of a prediction by engine, threads and batch size; () where they were not asked for.
         ensemble: the gain of several models over the best of them; None: one model was given.
     """
 
@@ -61,6 +64,7 @@ class Evaluation:
     engine: str
     scored_although_seen: dict[str, int] = field(default_factory=dict)
     unfinished: str = ""
+    latency: "Sequence[Latency]" = ()
     ensemble: EnsembleFinding | None = None
 
 
@@ -78,6 +82,7 @@ def evaluate(
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
+    latency: bool = False,
     unfinished: bool = False,
 ) -> Evaluation:
     """Measure a trained model on labeled images: the test images of its run, or the images of DATA.
@@ -100,6 +105,8 @@ def evaluate(
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
         engine: what computes a checkpoint; auto: torch
+        latency: also measure a prediction with each engine that is installed: median and 99th percentile, for 1 and 32
+            images, with one thread and with all; up to 20 seconds each
         unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
@@ -117,6 +124,8 @@ def evaluate(
         raise UsageError(f"{len(rest)} DATA are given: {', '.join(map(str, rest))}", "give one after the models")
     data = path_text(rest[0]) if rest else None
     check_different([model, *others])
+    if others and latency:
+        raise UsageError("--latency measures one model", "give one, or leave --latency out")
     for one in (model, *others):
         check_model(one, unfinished)
         check_engine(engine, Path(one), device)
@@ -177,6 +186,10 @@ def evaluate(
         predictor.lacks,
         ensemble=ensemble,
     )
+    if rank == 0 and latency:
+        from vit.export.latency import show_latencies_of_model
+
+        found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
     if rank == 0:
         with writing(found.folder):
             files = _write_metrics(found, seen.warning, class_names)
@@ -248,6 +261,7 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
         "unfinished": found.unfinished or None,
         "classes": list(class_names),
         **({"ensemble": found.ensemble.to_plain()} if found.ensemble else {}),
+        **({"latency": [vars(row) for row in found.latency]} if found.latency else {}),
     }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files
