@@ -63,6 +63,7 @@ class DescribeCheckpoint(Callback):
         done = f"{step:,} of {total:,} steps"
         if self.counts_epochs:
             rounds = trainer.max_epochs
+            assert rounds is not None
             done = f"{rounds * step / total:.4g} of {count_of(rounds, 'epoch')}"
         unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
