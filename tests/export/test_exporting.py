@@ -10,6 +10,7 @@ import stat
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -219,6 +220,16 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
         assert json.loads(file.metadata()["vit"])["temperature"] == 1.0, "it is in the weights, and must not come twice"
     data = timm.data.resolve_model_data_config(model)
     assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 8 / 9)
+
+
+@pytest.mark.parametrize("name", ["timm", "hf"])
+def test_code_for_other_libraries_says_what_becomes_of_color_profiles(trained, name):
+    """Their transforms ignore embedded profiles."""
+    made = trained("vit")
+    assert "# pictures in sRGB" in export_format(name).how_to_load(made, Path("m"))
+    ignoring = replace(made.description.preprocess, color_profiles="ignore")
+    made = replace(made, description=replace(made.description, preprocess=ignoring))
+    assert "sRGB" not in export_format(name).how_to_load(made, Path("m"))
 
 
 def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):

@@ -204,7 +204,7 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
         is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
         keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
-        said = FITTED_FIRST * is_fitted + KEPT_STATS * keeps
+        said = FITTED_FIRST * is_fitted + f"; {plan.kept_rows}" * bool(plan.kept_rows) + KEPT_STATS * keeps
         return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said), *_unfinished(Path(weights))]
     return [("start", f"random weights: {why}")] if why else []
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit.errors import UsageError
-from vit.export.format import Peer, PeerFormat, check_pictures, code_for_labels
+from vit.export.format import Peer, PeerFormat, check_pictures, closing_code
 from vit.export.timm_file import is_in_timm
 from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.deployment import LoadedModel
@@ -84,7 +84,7 @@ class TransformersFolder(PeerFormat):
         return (
             f"model = AutoModelForImageClassification.from_pretrained({str(path)!r})\n"
             f"processor = AutoImageProcessor.from_pretrained({str(path)!r})"
-            + code_for_labels(trained, "model(images).logits")
+            + closing_code(trained, "model(images).logits")
         )
 
 

@@ -55,6 +55,7 @@ class Plan:
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
         has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
+        kept_rows: which rows a last layer for other classes keeps, in words; "" for none.
         teacher: network that teaches this one; None: labels alone.
         seen_before: sentences about validation and test images that the teacher or the first weights know already.
     """
@@ -74,6 +75,7 @@ class Plan:
     steps_per_round: int
     checkpoint_seconds: float | None
     has_new_head: bool = True
+    kept_rows: str = ""
     teacher: Teacher | None = None
     seen_before: Sequence[str] = ()
 
@@ -231,6 +233,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         steps_per_round=schedule.steps_per_round,
         checkpoint_seconds=_checkpoint_seconds(recipe),
         has_new_head=network.has_new_head,
+        kept_rows=network.kept_rows,
     )
 
 
