@@ -59,6 +59,7 @@ _FOLDERS = {  # of `vit.commands`, by command
     "data": "measuring",
     "export": "exporting",
     "convert": "exporting",
+    "soup": "exporting",
 }
 COMMANDS = {
     "demo": Entry("demo", "command", "demo"),

@@ -53,7 +53,7 @@ NOVELTY_KEY = "novelty"
 STATE = "state_dict"
 PREFIX = "network."
 MAX_SIDE = 4096
-_TEXTS = ("license", "unfinished")  # attributes of a description that a file may lack
+_TEXTS = ("license", "unfinished", "made_of")  # attributes of a description that a file may lack
 _MAX_TEXT = 1000
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
@@ -78,6 +78,7 @@ class Description:
         multilabel: rules of the labels if the network gives several labels for an image; None: one class for an image.
         license: license of the weights that the training started from; None: random weights, or not stated.
         unfinished: what the training lacks, such as "7 of 60 epochs, no temperature"; None: it is finished.
+        made_of: the runs whose weights are averaged here; None: the weights are of one training.
     """
 
     class_names: tuple[str, ...]
@@ -91,6 +92,7 @@ class Description:
     multilabel: LabelRules | None = None
     license: str | None = None
     unfinished: str | None = None
+    made_of: str | None = None
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""

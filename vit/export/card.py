@@ -99,9 +99,12 @@ def card_text(facts: CardFacts) -> str:
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
         code=facts.code,
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
-        unfinished=""
-        if description.unfinished is None
-        else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**",
+        unfinished=("" if description.made_of is None else f" The weights are {_plain(description.made_of)}.")
+        + (
+            ""
+            if description.unfinished is None
+            else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**"
+        ),
         data=_data(origin),
         results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
         start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),

@@ -1,5 +1,6 @@
 """The interface of a tracker, which shows a training to people, and what it may share"""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,10 +48,11 @@ class Sharing:
     model: bool = False  # weights of the best checkpoint
 
     def describe(self, status: Literal["online", "offline", "off"], why: str) -> str:
-        """The status of the tracker, what it uploads and what it does not, for people."""
+        """The status of W&B, what it gets and what it does not, for people."""
         if status == "off":
             return f"off ({why})"
-        return f"{status} ({why}): {self.content()}"
+        stats = "" if os.environ.get("WANDB_X_DISABLE_STATS", "").lower() == "true" else "use of the machine, "
+        return f"{status} ({why}): {stats}{self.content()}"
 
     def content(self) -> str:
         """What is uploaded and what is not, for people."""

@@ -1,4 +1,4 @@
-"""The tracker that writes to Weights & Biases, and its settings, which upload as little as possible"""
+"""The tracker that writes to Weights & Biases, and its settings, which name no machine, no person and no code"""
 
 import errno
 import os
@@ -40,7 +40,6 @@ SETTINGS: dict[str, object] = {
     "sagemaker_disable": True,  # else wandb replaces our run id
     "x_disable_machine_info": True,
     "x_disable_meta": True,
-    "x_disable_stats": True,
     "x_save_requirements": False,
     "x_transaction_log_flush_interval": 5.0,  # the rows that a SIGKILL can lose
 }
