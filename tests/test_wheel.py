@@ -21,7 +21,11 @@ def empty_environment(folder):
     """The Python of an environment that has the packages of this one, but not the repository."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # files named .pth in there are not read
+    (folder / "others").mkdir()
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if package.name != "vit" and not package.name.startswith("vit_lightning"):
+            (folder / "others" / package.name).symlink_to(package)
+    (site / "others.pth").write_text(str(folder / "others"))  # files named .pth in there are not read
     return folder / "bin" / "python"
 
 

@@ -98,7 +98,7 @@ def test_runs_in_an_environment_without_the_package(tmp_path, name, wheels):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     python = empty_environment(tmp_path / "venv")
-    pip = {"PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_IGNORE_INSTALLED": "1"}
+    pip = {"PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | pip
 
     def run(*words):
