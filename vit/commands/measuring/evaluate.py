@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import ModelOrExport, StrPath, new_folder, path_text, warn_of_unfinished
+from vit.commands.measuring.scoring import columns_of, score_images, weak_groups_of
 from vit.commands.measuring.shown_answers import show_measurement
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from vit.data.core.samples import Samples, Source
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
+    from vit.inference.metrics.weak_groups import WeakGroups
     from vit.inference.predictor import Predictor
-    from vit.inference.scores.scored_images import Scored
     from vit.report.run.run_common import EvaluatedImages
     from vit.training.running.run_images import SeenImages
 
@@ -132,7 +133,7 @@ def evaluate(
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
-        scored = _score(predictor, describe_images(source.name, shown), samples, reporter)
+        scored, traits = score_images(predictor, describe_images(source.name, shown), samples, reporter)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
     from vit.report.run.task_report import report_of
@@ -150,14 +151,18 @@ def evaluate(
         dict(seen.scored),
         predictor.lacks,
     )
+    weak = weak_groups_of(traits, scored, samples, columns_of(model, data, source), class_names)
     if rank == 0:
         with _writing(found.folder):
-            files = _write_metrics(found, seen.warning, class_names)
+            files = _write_metrics(found, seen.warning, class_names, weak)
             scored.write(files.predictions_path, class_names, rules)
             for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
                 save(figure, path)
             show_measurement(reporter, measurement)
-            images = _page_images(model, source.name, shown, samples, predictor, seen)
+            if weak is not None:
+                reporter.line(f"\nweak groups: {weak.describe()}")
+                reporter.line("\n".join(f"  {one.describe()}" for one in weak.found))
+            images = replace(_page_images(model, source.name, shown, samples, predictor, seen), weak=weak)
             run_page.write_evaluation_page(files, images, scored, measurement)
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
@@ -260,19 +265,9 @@ def _measured_images(
     return unseen_images(run, source, split, include_seen, reporter)
 
 
-def _score(predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter) -> "Scored":
-    from vit.data.loading.loader import labeled_images
-    from vit.inference.engine import score
-    from vit.inference.scores.image_groups import in_groups
-
-    engine = predictor.engine
-    where = f"{engine.device.type}, {engine.precision}, {engine.name}"
-    reporter.notice(f"{len(samples):,} {words}, {where}")
-    novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
-    return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
-
-
-def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]) -> EvaluationLayout:
+def _write_metrics(
+    found: Evaluation, warning: str, class_names: tuple[str, ...], weak: "WeakGroups | None"
+) -> EvaluationLayout:
     from vit.atomic_files import write_json
 
     def named(seen: dict[str, int]) -> dict[str, int]:
@@ -286,6 +281,7 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
         "warning": warning or None,
         "unfinished": found.unfinished or None,
         "classes": list(class_names),
+        "weak_groups": None if weak is None else weak.to_dict(),
     }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files

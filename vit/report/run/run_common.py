@@ -15,6 +15,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.loading.dataset import image_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow
+from vit.inference.metrics.weak_groups import WeakGroups
 from vit.plain_files import parse_yaml, read_text
 from vit.report.page.figures import curves
 from vit.report.page.style import drawn
@@ -85,6 +86,7 @@ class EvaluatedImages:
         fitted_on: images that temperature and thresholds are fitted to, in words.
         class_names: classes or labels of the model.
         rules: rules of its labels; None: one class for an image.
+        weak: groups of images with more errors than others; None: not looked for.
     """
 
     model: str
@@ -97,6 +99,7 @@ class EvaluatedImages:
     fitted_on: str
     class_names: Sequence[str]
     rules: LabelRules | None
+    weak: WeakGroups | None = None
 
     @property
     def task(self) -> Task:
