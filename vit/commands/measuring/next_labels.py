@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SHOWN = 10
 BY = {  # what is known of each way to choose (docs/guides/few_images.md)
     "random": "Random images are also fit to measure an accuracy with. They need more labels than doubtful ones.",
-    "doubt": "On four sets of images, 300 labels chosen so were worth 344 to 647 random ones (linear probes, 5 seeds; on "
-    "two sets the gain is certain). They are harder than the pool, so measure no accuracy with them.",
+    "doubt": "On four sets of images, 300 labels chosen so were as good as 344 to 647 random ones (linear probes, 5 "
+    "seeds; on two of the sets beyond chance). They are harder than the pool, so measure no accuracy with them.",
 }
 
 
