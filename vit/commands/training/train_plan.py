@@ -282,8 +282,14 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
+    patience = []
+    if optim.patience is not None:
+        waited = count_of(optim.patience, plan.validation_name)
+        patience = [("patience", f"{waited} without a better {optim.best_metric}: then the rate falls to the end")]
+        steps = f"at most {steps}"
     return [
         *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
+        *patience,
     ]

@@ -122,6 +122,9 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     spec = replace(spec, num_classes=num_classes)
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
     given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
+    if model.preprocess.resize_mode == "pad" and given.setdefault("crop_fraction", 1.0) != 1:
+        problem = f"--model.preprocess.crop_fraction {given['crop_fraction']:g} with --resize_mode pad"
+        raise UsageError(f"{problem}, which shows the whole picture", "leave one out")
     image_size = image_size or spec.default_image_size
     preprocess = _preprocess(Preprocess(**{**told, **given, "image_size": image_size}), model.preprocess)
     spec = replace(spec, in_chans=preprocess.channels)
