@@ -31,7 +31,7 @@ COMMANDS = {
     "push": "upload a trained model with its card to the Hugging Face hub",
     "explain": "show which parts of an image speak for its class, and test the maps",
     "inspect": "show what a ViT has learned and what it costs: filters, positions, attention, FLOPs",
-    "data": "check a data set for broken or mislabeled images; pack it into shards, or index shards",
+    "data": "check images and labels, choose images to label next, pack or index shards",
     "models": "list networks with parameters and FLOPs",
     "env": "print versions, device and extras, for the report of a fault",
 }

@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +21,7 @@ from vit.commands.cli.arguments import (
 )
 from vit.commands.measuring.ensembles import EnsembleFinding, scored_together, unseen_by_all
 from vit.commands.measuring.evaluation_folder import evaluation_folder, own_folder, writing
+from vit.commands.measuring.scoring import columns_of, score_images, weak_groups_of
 from vit.commands.measuring.shown_answers import show_measurement
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
+    from vit.inference.metrics.weak_groups import ImageTraits, WeakGroups
     from vit.inference.predictor import Predictor
     from vit.inference.scores.scored_images import Scored
     from vit.report.run.run_common import EvaluatedImages
@@ -57,9 +58,7 @@ class Evaluation:
     unfinished: str = ""
     # seconds of a prediction by engine, threads and batch size; () where they were not asked for
     latency: "Sequence[Latency]" = ()
-    ensemble: EnsembleFinding | None = (
-        None  # the gain of several models over the best of them; None: one model was given
-    )
+    ensemble: EnsembleFinding | None = None  # the gain of several models over their best; None: one model was given
 
 
 def evaluate(
@@ -154,14 +153,17 @@ def evaluate(
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
-        score = partial(_score, words=describe_images(source.name, shown), samples=samples, reporter=reporter)
+        words = describe_images(source.name, shown)
         scored: Scored
         ensemble: EnsembleFinding | None = None
+        traits: ImageTraits | None = None
         if others:
             every = {model: predictor} | {one: load(one, device, precision, engine, unfinished) for one in others}
-            scored, ensemble = scored_together(every, score, reporter)
+            scored, ensemble = scored_together(
+                every, lambda one: score_images(one, words, samples, reporter)[0], reporter
+            )
         else:
-            scored = score(predictor)
+            scored, traits = score_images(predictor, words, samples, reporter)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
     from vit.report.run.run_page import report_of
@@ -184,14 +186,18 @@ def evaluate(
         from vit.export.latency import show_latencies_of_model
 
         found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
+    weak = traits and weak_groups_of(traits, scored, samples, columns_of(model, data, source), class_names)
     if rank == 0:
         with writing(found.folder):
-            files = _write_metrics(found, seen.warning, class_names)
+            files = _write_metrics(found, seen.warning, class_names, weak)
             scored.write(files.predictions_path, class_names, rules)
             for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
                 save(figure, path)
             show_measurement(reporter, measurement)
-            images = _page_images(model, source.name, shown, samples, predictor, seen)
+            if weak is not None:
+                reporter.line(f"\nweak groups: {weak.describe()}")
+                reporter.line("\n".join(f"  {one.describe()}" for one in weak.found))
+            images = replace(_page_images(model, source.name, shown, samples, predictor, seen), weak=weak)
             if others:
                 named = f"the average of {', '.join((model, *others))}"
                 images = replace(images, model=named, network=f"ensemble of {1 + len(others)} models")
@@ -228,19 +234,9 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
-def _score(predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter) -> "Scored":
-    from vit.data.loading.loader import labeled_images
-    from vit.inference.engine import score
-    from vit.inference.scores.image_groups import in_groups
-
-    engine = predictor.engine
-    where = f"{engine.device.type}, {engine.precision}, {engine.name}"
-    reporter.notice(f"{len(samples):,} {words}, {where}")
-    novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
-    return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
-
-
-def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]) -> EvaluationLayout:
+def _write_metrics(
+    found: Evaluation, warning: str, class_names: tuple[str, ...], weak: "WeakGroups | None"
+) -> EvaluationLayout:
     from vit.atomic_files import write_json
 
     def named(seen: dict[str, int]) -> dict[str, int]:
@@ -256,6 +252,7 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
         "classes": list(class_names),
         **({"ensemble": found.ensemble.to_plain()} if found.ensemble else {}),
         **({"latency": [vars(row) for row in found.latency]} if found.latency else {}),
+        "weak_groups": None if weak is None else weak.to_dict(),
     }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files

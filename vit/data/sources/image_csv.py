@@ -76,6 +76,17 @@ def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
     return set(found), len(_others(header, found.values())) > 0
 
 
+def other_columns(path: Path) -> dict[str, dict[str, str]]:
+    """{column: {path: cell}} of the columns of a CSV that have no meaning for a training; {} where it has none."""
+    try:
+        table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), others=True)
+    except DataError:
+        return {}  # its columns are given by name
+    paths = [row["path"] for _, row in table.rows]
+    columns = zip(table.others, zip(*table.other_cells, strict=True), strict=False)
+    return {name: dict(zip(paths, cells, strict=True)) for name, cells in columns}
+
+
 def read_image_csv(
     path: Path,
     needed: Sequence[str],

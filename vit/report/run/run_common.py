@@ -16,6 +16,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.loading.dataset import image_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow
+from vit.inference.metrics.weak_groups import WeakGroups
 from vit.plain_files import parse_yaml, read_text
 from vit.report.page.figures import curves
 from vit.report.page.style import drawn
@@ -121,6 +122,7 @@ class EvaluatedImages:
     fitted_on: str  # images that temperature and thresholds are fitted to, in words
     class_names: Sequence[str]  # classes or labels of the model
     rules: LabelRules | None  # rules of its labels; None: one class for an image
+    weak: WeakGroups | None = None  # groups of images with more errors than others; None: not looked for
 
     @property
     def task(self) -> Task:

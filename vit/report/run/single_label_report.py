@@ -18,6 +18,7 @@ from vit.data.splits.split import groups_of
 from vit.inference.metrics import metrics
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metrics, confusion, per_class
+from vit.inference.metrics.weak_groups import WeakGroups
 from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import ScoredImages
@@ -41,6 +42,7 @@ from vit.report.tables.answer_tables import unsure_content
 from vit.report.tables.class_sizes import are_unequal, class_sizes, recall_by_size
 from vit.report.tables.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows
 
+MOST_OF_GROUP = 12  # pictures of a weak group
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run.html", "evaluation.html", ("table.js", "copy.js")
 WORST_TITLE = "Validation images with the largest loss: true → predicted, probability"
 
@@ -132,9 +134,16 @@ def evaluation_content(
         "has_temperatures": measurement.temperature != 1,
         "fitted_on": images.fitted_on,
         "absent": [row.name for row in classes if not row.num_images],
+        "weak": None if images.weak is None else _weak_content(images.weak, pictures),
         "unreadable": list(scored.left_out.items()),
         "summary": with_next_steps([*lines, *warnings], advice(accuracy, shown, num_groups)),
     }
+
+
+def _weak_content(weak: WeakGroups, pictures: Cards) -> dict[str, object]:
+    text = weak.describe()
+    shown = [(one.describe(), pictures.cards(one.wrong[:MOST_OF_GROUP])) for one in weak.found]
+    return {"text": text[:1].upper() + text[1:], "groups": shown}
 
 
 def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.label_rules import unfitted_rules
@@ -81,12 +82,7 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
 
 
 def start_rows(network: Network, plan: Plan, new: Sequence[str]) -> None:
-    """Give the rows of new classes weights of the mean feature of their training images; the other rows stay.
-
-    A row has the direction from the mean of all classes to that of its class, and the mean length of the other rows. At
-    the mean of all classes its logit is the mean of the others. As the imprinted weights of Qi et al. 2018, "Low-Shot
-    Learning with Imprinted Weights" (arXiv 1712.07136), for a layer with a bias and features that are not of length 1.
-    """
+    """Give the rows of new classes the values of `add_rows`, from some training images of every class."""
     train, was_training = plan.source.splits["train"], network.training
     order = np.random.default_rng(plan.recipe.seed).permutation(len(train))
     number_of = {name: number for number, name in enumerate(plan.source.class_names)}
@@ -95,15 +91,30 @@ def start_rows(network: Network, plan: Plan, new: Sequence[str]) -> None:
     backbone = Backbone(network, plan)
     values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
     backbone.whole().train(was_training)
-    means = {number: values[labels == number].mean(dim=0) for number in labels.unique().tolist()}
-    center, added = torch.stack(list(means.values())).mean(dim=0), [number_of[name] for name in new]
-    kept = [number for number in number_of.values() if number not in added]
-    with torch.no_grad():
-        weight, bias = backbone.head.weight, backbone.head.bias
-        length, level = weight[kept].norm(dim=1).mean(), (weight[kept] @ center + bias[kept]).mean()
-        for number in set(added) & means.keys():
-            weight[number] = length * F.normalize(means[number] - center, dim=0)
-            bias[number] = level - weight[number] @ center
+    add_rows(backbone.head, values, labels, [number_of[name] for name in new])
+
+
+@torch.no_grad()
+def add_rows(head: nn.Linear, features: Tensor, labels: Tensor, new: Sequence[int]) -> None:
+    """Give the rows of new classes weights of the mean feature of their images; the other rows stay.
+
+    A row has the direction from the mean of all classes to that of its class, and the mean length of the other rows. At
+    the mean of all classes its logit is the mean of the others. As the imprinted weights of Qi et al. 2018, "Low-Shot
+    Learning with Imprinted Weights" (arXiv 1712.07136), for a layer with a bias and features that are not of length 1.
+
+    Args:
+        features: (n, D) of images of all classes.
+        labels: (n,) class numbers.
+        new: numbers of the new classes; a class without an image keeps its row.
+    """
+    means = {number: features[labels == number].mean(dim=0) for number in labels.unique().tolist()}
+    center = torch.stack(list(means.values())).mean(dim=0)
+    kept = [number for number in range(head.out_features) if number not in new]
+    length = head.weight[kept].norm(dim=1).mean()
+    level = (head.weight[kept] @ center + head.bias[kept]).mean()
+    for number in set(new) & means.keys():
+        head.weight[number] = length * F.normalize(means[number] - center, dim=0)
+        head.bias[number] = level - head.weight[number] @ center
 
 
 def _some(samples: Samples, seed: int) -> Samples:
