@@ -30,7 +30,7 @@ _OF_VIT_BASE = {  # defaults of timm's ViT-B/16, which a call can leave out; fc_
 }  # fmt: skip
 
 
-_CROP_MODES = {"shortest": "center", "squash": "squash"}
+_CROP_MODES = {"shortest": "center", "squash": "squash", "pad": "border"}
 
 
 class TimmFile(PeerFormat):

@@ -36,6 +36,9 @@ class TransformersFolder(PeerFormat):
     def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "transformers")
         network = trained.network
+        if trained.description.preprocess.resize_mode == "pad":
+            problem = "no image processor of transformers pads pictures with a color, as resize_mode pad does"
+            raise UsageError(problem, _others(trained))
         if not isinstance(network, VisionTransformer):
             name = trained.description.spec.name
             raise UsageError(f"transformers does not have a model for the weights of {name}", _others(trained))
