@@ -50,8 +50,8 @@ def logits(source, side=64, **options):
         return found, filled.network.eval()(images), images
 
 
-def computes(model, source, **options):
-    found, ours, images = logits(source, **options)
+def computes(model, source, side=64, **options):
+    found, ours, images = logits(source, side, **options)
     with torch.no_grad():
         assert torch.allclose(ours, model(images), atol=1e-5)
     return found
@@ -286,3 +286,32 @@ def test_what_a_tower_of_ours_does_not_compute_is_refused(stated, tmp_path):
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": about}))
     with pytest.raises(CheckpointError, match=f"vision_cfg: {next(iter(stated))}"):
         open_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "complex64"])
+def test_numbers_of_quantized_networks_are_refused(small_vit, tmp_path, kind):
+    """PyTorch would copy them into float32 without their scales."""
+    dtype = getattr(torch, kind)
+    weights = {name: (100 * value).to(dtype) for name, value in small_vit.state_dict().items() if value.ndim == 2}
+    torch.save({**small_vit.state_dict(), **weights}, tmp_path / "q.pth")
+    with pytest.raises(CheckpointError, match=f"holds {kind}, not floating-point numbers"):
+        open_pretrained(str(tmp_path / "q.pth")).build(5)
+
+
+def test_heads_that_a_file_states_are_read(tmp_path):
+    network = drawn(timm.create_model(VIT, depth=1, num_classes=5, num_heads=6))
+    torch.save({"model": network.state_dict(), "args": {"num_heads": 6}}, tmp_path / "six.pth")
+    assert "heads" not in computes(network, tmp_path / "six.pth", side=224).guesses()
+
+
+@pytest.mark.parametrize("std", [[0.0, 0.5, 0.5], [-0.2] * 3])
+def test_deviations_that_nothing_is_divided_by_are_refused(small_vit, tmp_path, std):
+    torch.save({"model": small_vit.state_dict(), "args": {"mean": [0.5] * 3, "std": std}}, tmp_path / "s.pth")
+    with pytest.raises(CheckpointError, match="are not above 0"):
+        open_pretrained(str(tmp_path / "s.pth"))
+
+
+def test_a_list_that_names_a_class_twice_is_not_used(small_vit, tmp_path):
+    torch.save({"model": small_vit.state_dict(), "class_names": ["a", "a", "b", "c", "d"]}, tmp_path / "s.pth")
+    found = open_pretrained(str(tmp_path / "s.pth"))
+    assert found.class_names is None and "class names (numbers" in found.guesses()

@@ -131,6 +131,11 @@ def adapt(
         for name, value in taken.items()
         if name in expected and value.shape != expected[name].shape
     ]
+    wrong += [
+        f"{name} holds {str(value.dtype).removeprefix('torch.')}, not floating-point numbers, as of a quantized network"
+        for name, value in taken.items()
+        if name in expected and expected[name].is_floating_point() and not value.is_floating_point()
+    ]
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)

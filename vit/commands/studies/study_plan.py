@@ -187,12 +187,18 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.study.grid import Budget, parse_sizes
     from vit.study.running.executors import share_of
     from vit.training.planning.images import at_revision
+    from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
     from vit.training.running.seen_before import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
-    find_bursts(listed, first.data, reporter)
-    source = make_plan(without_cell_files(alone), listed).source
+
+    def search() -> None:
+        for model in (one.model for one in _recipes(series) if listed is not None and one.model.init_from is None):
+            choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
+        find_bursts(listed, first.data, reporter)
+
+    source = make_plan(without_cell_files(alone), listed, search).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     folds = num_folds(options, source, listed)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,8 +121,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     # kept until the end: the training itself meets in its store
     rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
-    find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
-    plan = make_plan(start.recipe, start.listed)
+    search = partial(find_bursts, start.listed, start.recipe.data, reporter, rendezvous)
+    plan = make_plan(start.recipe, start.listed, search)
     if options.run is None and plan.device.type == "cpu" and (note := options.layers.note_for_cpu()):
         reporter.notice(note)
     if options.dry_run:

@@ -1,7 +1,7 @@
 """A recipe becomes a plan: everything that a training needs to know, decided and checked before the first step"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -159,11 +159,12 @@ class Plan:
         return ImageDataModule(self.source, self.preprocess, augment, self.loader_options, self.recipe.seed)
 
 
-def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
+def make_plan(recipe: Recipe, found: Source | None = None, before_reading: Callable[[], None] = lambda: None) -> Plan:
     """Decide everything that a recipe leaves open, and refuse contradictions.
 
     Args:
         found: images of the recipe's data, where they are listed already.
+        before_reading: called when the network fits the image size and the weights, before all images are read.
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
@@ -179,6 +180,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or opened_data(recipe.data)
     network = choose_network(recipe.model, wanted, found, len(found.class_names))
+    before_reading()
     recipe, source = choose_images(recipe, found)
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
