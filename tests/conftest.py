@@ -1,6 +1,7 @@
 """Fixtures of all tests. Each process has one thread, which is faster for small tensors; examples are reproducible."""
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -38,7 +39,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {"slow", "notebooks"} - set(re.findall(r"\w+", config.option.markexpr))
     deselected = [item for item in items if left_out & {marker.name for marker in item.iter_markers()}]
     config.hook.pytest_deselected(items=deselected)
-    items[:] = [item for item in items if item not in set(deselected)]
+    gone = set(deselected)
+    items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_finish() -> None:
+    """Imported modules and collected tests are no garbage: a full collection, as after an error of memory, is short."""
+    gc.freeze()
 
 
 @dataclass(frozen=True)
