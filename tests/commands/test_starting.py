@@ -114,7 +114,7 @@ def test_a_named_network_keeps_its_published_weights(train, photographs, tmp_pat
     with WeightsHub({"resnet18.a1_in1k": file}) as server:
         done = train(photographs, "--dry_run", *QUICK, "--network", "resnet18", HF_ENDPOINT=server.address)
     assert "weights of timm:resnet18.a1_in1k, because DATA are photographs" in start_line(done)
-    assert "Training resnet18 on" in done.stdout and FINE_TUNED in done.stdout
+    assert "Training resnet18 on" in done.stdout and "learning rate 0.0005, weight decay" in done.stdout
 
 
 @pytest.mark.parametrize(

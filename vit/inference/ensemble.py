@@ -25,9 +25,9 @@ class Ensemble(Predictor):
     def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
         first = members[0]
         check_members(members, names)
-        licences = "; ".join(dict.fromkeys(one.licence for one in members if one.licence is not None))
+        licenses = "; ".join(dict.fromkeys(one.license for one in members if one.license is not None))
         lacks = "; ".join(dict.fromkeys(one.lacks for one in members if one.lacks))
-        super().__init__(first.engine, first.class_names, None, None, licences or None, lacks=lacks)
+        super().__init__(first.engine, first.class_names, None, None, licenses or None, lacks=lacks)
         self.members = members
 
     def _predict(

@@ -120,6 +120,16 @@ class Trainable(Protocol):
         """Number of blocks above each parameter; see `Network.layers_above`."""
 
 
+def layer_decay(network: Trainable, config: OptimConfig) -> float:
+    """The layer decay of a network: what is given, or for "auto" 0.75 of a transformer and none of a CNN.
+
+    With 60 images a CNN loses accuracy by it: docs/measurements.md, "How few images are fine-tuned".
+    """
+    if not isinstance(config.layer_decay, str):
+        return config.layer_decay
+    return 0.75 if matrices_of_blocks(network.named_parameters()) else 1.0
+
+
 def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
     """Groups by weight decay and by layer.
 
@@ -129,7 +139,8 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     blocks at the same fraction of the depth, so that the lowest layers of a deep network learn, too.
     """
     exempt = network.no_weight_decay()
-    layers = network.layers_above() if config.layer_decay < 1.0 else {}
+    decay = layer_decay(network, config)
+    layers = network.layers_above() if decay < 1.0 else {}
     depth = max(layers.values(), default=0) or 1
     groups: dict[tuple[int, bool], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in named:
@@ -138,7 +149,7 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     return [
         {
             "params": chosen,
-            "lr": config.lr * config.layer_decay ** (LEVELS * above / depth),
+            "lr": config.lr * decay ** (LEVELS * above / depth),
             "weight_decay": config.weight_decay if decays else 0.0,
         }
         for (above, decays), chosen in groups.items()

@@ -273,11 +273,12 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         return [("training", how)]
     epochs = plan.total_steps / plan.steps_per_epoch
 
-    from vit.training.optim import LEVELS
+    lowest = ""
+    if optim.layer_decay != 1:
+        from vit.training.optim import LEVELS, layer_decay
 
-    lowest = (
-        f", down to {optim.lr * optim.layer_decay**LEVELS:.2g} in the lowest layer" if optim.layer_decay < 1 else ""
-    )
+        decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
+        lowest = f", down to {optim.lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
     steps = (
         f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"

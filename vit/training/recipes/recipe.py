@@ -104,7 +104,8 @@ class OptimConfig:
             macro F1 or exact match. Of equal values the earliest wins. last: the last weights (not for a linear probe).
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of a block as a fraction of the next block's in a network of 12 blocks (fine-tuning).
-            In others it falls as far from the first to the last layer, in equal ratios; 1: equal for all.
+            In others it falls as far from the first to the last layer, in equal ratios; 1: equal for all; auto: 0.75
+            for a transformer, and 1 for a CNN.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
             the training is shorter than five times the memory of the average.
         on_nan: answer to a loss or gradient that is not finite. stop: training ends. skip: the step is skipped, up to
@@ -132,7 +133,7 @@ class OptimConfig:
     min_precision: Share | None = None
     best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match", "last"] = "loss"
     clip_norm: NonNegative = 1.0
-    layer_decay: Area = 1.0
+    layer_decay: Area | Literal["auto"] = 1.0
     ema_decay: Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
 
