@@ -1,9 +1,9 @@
-# Two commands for a fresh machine with Python 3.11 to 3.13: `make demo` and `make test`.
+# Two commands for a fresh machine with Python 3.11 to 3.14: `make demo` and `make test`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs faults results figures architecture bench scaling gpu gpu_wheels format clean
+.PHONY: demo test check docs faults results figures architecture bench scaling gpu gpu_wheels format lock clean
 
 demo: $(VENV)/base
 	$(BIN)/python demo.py
@@ -56,12 +56,16 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# uv installs where there is one, else pip. constraints.txt has the versions.
+lock: $(VENV)/installed # after a change of pyproject.toml: uv.lock, and from it constraints.txt. UPGRADE=--upgrade: newest versions
+	$(BIN)/uv lock $(UPGRADE)
+	$(BIN)/uv export --quiet --frozen --all-extras --all-groups --no-hashes --no-emit-project --no-annotate --output-file constraints.txt
+
+# uv installs where there is one, else pip. constraints.txt has the versions of uv.lock.
 PIP = $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install --disable-pip-version-check)
 INSTALL = $(PIP) --constraint constraints.txt --editable
 
 $(VENV)/base: pyproject.toml constraints.txt # what `vit` itself needs
-	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and 'Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ...')"
+	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14) and 'Python 3.11 to 3.14 is needed: make PYTHON=python3.12 ...')"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing what vit needs into $(VENV): about 110 packages, on Linux 6.4 GB with PyTorch for GPUs"
 	$(INSTALL) .
@@ -69,11 +73,12 @@ $(VENV)/base: pyproject.toml constraints.txt # what `vit` itself needs
 
 $(VENV)/installed: $(VENV)/base # what tests and checks need beside it
 	@echo "Installing what tests need beside it: about 140 packages, 1.5 GB"
-	$(INSTALL) '.[dev]'
+	$(if $(findstring uv pip,$(PIP)),,$(PIP) --quiet --upgrade 'pip>=25.1') # which knows --group
+	$(INSTALL) . --group dev
 	touch $@
 
 $(VENV)/bench: $(VENV)/installed
-	$(INSTALL) '.[bench]'
+	$(INSTALL) . --group bench
 	touch $@
 
 clean:

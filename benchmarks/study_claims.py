@@ -21,6 +21,7 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtr
 from scipy.stats import binomtest
 
+from vit.inference.scores.image_groups import gathered
 from vit.study.findings import Comparison, Interval
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.paired import Answers
@@ -42,6 +43,7 @@ class World:
         tails: "normal" seeds, "heavy" ones (Student's t with 4 degrees of freedom), or "collapsing" ones, of which one
             in ten errs on far more images.
         burst: number of nearly equal test images that follow each other, which nobody has declared.
+        found_bursts: share of the bursts that are found, so that each is one group. `vit` does this before its cut.
     """
 
     seeds: int = 5
@@ -53,6 +55,7 @@ class World:
     nested: float = 0.6
     tails: Literal["normal", "heavy", "collapsing"] = "normal"
     burst: int = 1
+    found_bursts: float = 0.0
 
 
 @dataclass
@@ -87,6 +90,8 @@ def draw(generator: np.random.Generator, world: World, curves: Sequence[Curve]) 
     own, rest = world.agreement * (1 - world.common), 1 - world.agreement
     common = (world.agreement * world.common) ** 0.5 * generator.standard_normal(images, dtype=np.float32)
     subset = _chain(generator, (places, k), world.nested)
+    groups = np.arange(images * world.burst)
+    groups[: round(world.found_bursts * images) * world.burst] //= world.burst
     found: dict[str, Answers] = {}
     for number, curve in enumerate(curves):
         hard = common + own**0.5 * _chain(generator, (places, images), world.nested)
@@ -100,7 +105,8 @@ def draw(generator: np.random.Generator, world: World, curves: Sequence[Curve]) 
         threshold = -ndtri(errors) * (1 + world.scatter**2) ** 0.5  # so that the mean over the seeds is `errors`
         wrong = np.repeat(hard[:, None] + chance > (threshold[:, None] + effect)[..., None], world.burst, axis=2)
         found["ABCDEFGHIJKLMNOP"[number]] = {
-            size: dict(enumerate(wrong[place])) for place, size in enumerate(world.sizes)
+            size: {seed: gathered(one, groups) if world.found_bursts else one for seed, one in enumerate(wrong[place])}
+            for place, size in enumerate(world.sizes)
         }
     return found
 

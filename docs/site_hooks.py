@@ -1,7 +1,8 @@
 """Hooks of the documentation site: pages generated from the code, and a check that pages load nothing from elsewhere.
 
 MkDocs calls the functions named `on_...` (mkdocs.yml lists this file). The command reference is the output of
-`vit COMMAND --help all`. The API reference has a page for what `import vit` offers, and one for each room.
+`vit COMMAND --help all`. The API reference has a page for what `import vit` offers, and one for each room. The page of
+recipes has the files of `configs/`, whose comments say why.
 """
 
 import ast
@@ -98,6 +99,39 @@ def room_page(name: str, modules: list[str]) -> str:
     return "\n".join(parts)
 
 
+def recipes_page() -> str:
+    """The page of shipped recipes: a table from their first lines, and each file with its reasons."""
+    parts = []
+    rows = ["| recipe | for | measured | time |", "|---|---|---|---|"]
+    for path in sorted((ROOT / "configs").rglob("*.yaml")):
+        name, text = path.relative_to(ROOT / "configs").with_suffix("").as_posix(), path.read_text(encoding="utf-8")
+        about, facts = recipe_header(text)
+        anchor = name.replace("/", "")
+        rows.append(f"| [{name}](#{anchor}) | {about} | {facts['expected']} | {facts['time']} |")
+        parts.append(f"## {name}\n\n```yaml\n{text.strip()}\n```\n")
+    note = (
+        "`vit train --print_config` prints a recipe with every value. Comments in a file say why a value differs from "
+        "the default, and [Choices](../measurements.md#choices) says why defaults are what they are.\n"
+    )
+    return "\n".join(["# Recipes: defaults and why\n", note, *rows, "", *parts])
+
+
+def recipe_header(text: str) -> tuple[str, dict[str, str]]:
+    """The first line of a recipe, and what the other lines of its header say, by their first word."""
+    header = re.match(r"(?:#.*\n)+", text)
+    assert header
+    lines = [line.removeprefix("#").removeprefix(" ") for line in header[0].splitlines()]
+    facts: dict[str, str] = {}
+    word = ""
+    for line in lines[1:]:
+        if match := re.match(r"(\w+):\s+(.*)", line):
+            word = match[1]
+            facts[word] = match[2]
+        elif word and line.startswith("  "):
+            facts[word] += f" {line.strip()}"
+    return lines[0], facts
+
+
 def repository_page(text: str) -> str:
     """A Markdown file of the repository's root as a page: its links to docs/ become links beside it."""
     text = re.sub(r"\]\(docs/", "](", text)
@@ -111,6 +145,7 @@ def generated_pages() -> dict[str, str]:
         helps = dict(zip(names, pool.map(help_of, names), strict=True))
     pages = {f"reference/commands/{name}.md": command_page(name, text) for name, text in helps.items()}
     pages["reference/python.md"] = python_page()
+    pages["reference/recipes.md"] = recipes_page()
     pages |= {f"reference/{name}.md": room_page(name, modules) for name, modules in rooms().items()}
     for page, file in REPOSITORY_FILES.items():
         pages[page] = repository_page((ROOT / file).read_text(encoding="utf-8"))
@@ -125,6 +160,7 @@ def on_config(config: Any) -> Any:
     reference = next(entry["Reference"] for entry in config["nav"] if "Reference" in entry)
     reference.append({"Exit codes": "reference/exit_codes.md"})
     reference.append({"Commands": [{f"vit {name}": f"reference/commands/{name}.md"} for name in command_names()]})
+    reference.append({"Recipes: defaults and why": "reference/recipes.md"})
     reference.append({"Python": "reference/python.md"})
     reference.append({"Package": [{f"vit.{name}": f"reference/{name}.md"} for name in rooms()]})
     return config

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Imported modules and collected tests are no garbage: a full collection, as after an error of memory, skips them."""
+    """Imported modules and collected tests are no garbage: a full collection, as after an error of memory, is short."""
     gc.freeze()
 
 

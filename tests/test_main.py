@@ -87,7 +87,7 @@ def test_env_names_versions_device_and_extras_and_no_path(vit, here):
         "device     cpu",
         "cores",
         f"torch {torch.__version__.partition('+')[0]}",
-        "dev",
+        "explain",
     ):
         assert word in answer.out
     assert "/" not in answer.out and "not installed" not in answer.out

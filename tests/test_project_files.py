@@ -45,14 +45,28 @@ def test_workflows_call_targets_that_exist():
 def test_workflows_try_the_versions_that_the_project_admits():
     (test,) = (job for name, job in _yaml(".github/workflows/ci.yml")["jobs"].items() if name == "test")
     named = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)}
-    assert set(test["strategy"]["matrix"]["python"]) == named == {"3.11", "3.12", "3.13"}
-    assert PROJECT["requires-python"] == ">=3.11,<3.14"
+    assert set(test["strategy"]["matrix"]["python"]) == named == {"3.11", "3.12", "3.13", "3.14"}
+    assert PROJECT["requires-python"] == ">=3.11,<3.15"
 
 
 def test_the_citation_has_the_version_and_the_license_of_the_project():
     citation = _yaml("CITATION.cff")
-    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
-    assert citation["version"] == vit.__version__
+    assert (citation["version"], citation["license"]) == (vit.__version__, PROJECT["license"])
+
+
+def test_the_lock_is_current_and_names_one_index_and_pip_gets_its_versions():
+    def uv(*words):
+        command = [Path(sys.executable).with_name("uv"), *words, "--offline", "--python", sys.executable]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    current = uv("lock", "--check")
+    assert current.returncode == 0, f"{current.stderr}\nuv lock"
+    text = (ROOT / "uv.lock").read_text()
+    assert set(re.findall(r"https?://[^/\"]+", text)) == {"https://pypi.org", "https://files.pythonhosted.org"}
+    _, line, *versions = (ROOT / "constraints.txt").read_text().splitlines()
+    command, _, _ = line.partition(" --output-file")
+    exported = uv(*command.split()[2:]).stdout.splitlines()
+    assert [row for row in exported if not row.startswith("#")] == versions, line
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "llms.txt"])

@@ -69,6 +69,14 @@ def test_the_help_of_a_command_is_its_page(hooks):
     assert page.startswith("# vit predict\n") and "--gallery" in page
 
 
+def test_every_recipe_is_on_the_page_of_recipes(hooks):
+    page = hooks.recipes_page()
+    for path in (ROOT / "configs").rglob("*.yaml"):
+        about, facts = hooks.recipe_header(path.read_text(encoding="utf-8"))
+        assert about.endswith(".") and {"source", "command", "expected", "time"} <= facts.keys()
+        assert f"| {about} | {facts['expected']} | {facts['time']} |" in page
+
+
 def test_links_of_the_repository_become_links_of_the_site(hooks):
     text = "[a](docs/results.md#speed) [b](SECURITY.md) [c](https://example/docs/x)"
     assert hooks.repository_page(text) == "[a](results.md#speed) [b](security.md) [c](https://example/docs/x)"

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from vit.commands.exporting.convert import convert
     from vit.commands.exporting.export import export
     from vit.commands.measuring.evaluate import evaluate
+    from vit.commands.predicting.embed import embed
     from vit.commands.predicting.explain import explain
     from vit.commands.predicting.inspect import inspect
     from vit.commands.predicting.predict import predict
+    from vit.commands.predicting.similar import similar
     from vit.commands.report import report
     from vit.commands.studies.study import study
     from vit.commands.training.train import train
@@ -44,6 +46,7 @@ __all__ = [
     "convert",
     "create_network",
     "crossval",
+    "embed",
     "evaluate",
     "explain",
     "export",
@@ -55,14 +58,15 @@ __all__ = [
     "push",
     "read_table",
     "report",
+    "similar",
     "study",
     "train",
     "unescape",
 ]
 
 _COMMANDS = (
-    "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
-    "probe", "push", "report", "study", "train",
+    "compare", "convert", "crossval", "embed", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
+    "probe", "push", "report", "similar", "study", "train",
 )  # fmt: skip
 _HOMES = {
     "create_network": "vit.models.spec",

@@ -21,6 +21,8 @@ COMMANDS = {
     "compare": "compare finished runs on the same test images, and list disagreements",
     "evaluate": "measure a trained model on labeled images",
     "predict": "label images: one row for each file",
+    "embed": "write a vector for each image to a Parquet file",
+    "similar": "find the most similar images of a file of embeddings",
     "serve": "answer requests over HTTP with the rows of 'vit predict'",
     "demo": "serve a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
@@ -33,7 +35,8 @@ COMMANDS = {
     "env": "print versions, device and extras, for the report of a fault",
 }
 COMPUTE = (
-    "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "serve", "demo", "explain",
+    "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "embed", "serve", "demo",
+    "explain",
 )  # fmt: skip
 READ_RECIPES = (
     "train",

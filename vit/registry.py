@@ -57,6 +57,8 @@ _FOLDERS = {  # of `vit.commands`, by command
     "compare": "comparing",
     "probe": "comparing",
     "predict": "predicting",
+    "embed": "predicting",
+    "similar": "predicting",
     "explain": "predicting",
     "inspect": "predicting",
     "evaluate": "measuring",

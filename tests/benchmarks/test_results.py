@@ -128,6 +128,23 @@ def test_what_is_kept_was_made_by_the_row_s_command(store, evidence, name):
     assert noted and noted <= results  # a training may add results at this moment
 
 
+def test_rows_of_the_cutmix_of_before_say_so(evidence):
+    """Boxes lay wholly inside the image when these rows were trained. A row that is trained again loses the words."""
+    mixed = {
+        name
+        for name in KEPT
+        for choices in series_of(read_words(["--config", evidence.rows[name].config, "--wandb=off"])).values()
+        for recipe in choices.values()
+        if (recipe.augment.name == "strong" if recipe.augment.cutmix is None else recipe.augment.cutmix)
+    }
+    words = "Cutmix kept its boxes wholly inside the image in these runs."
+    assert mixed <= {name for section in evidence.sections if words in section.text for name in section.rows}
+    assert mixed == {"cifar10_gpu", "fashion_mnist_trials"}
+    headers = [(ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("cifar10", "cifar10_cnn")]
+    for text in (evidence.rows["cifar10_gpu"].title, *headers):  # the leaderboard shows the title
+        assert "cutmix boxes wholly inside the image" in text
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_kept_is_small_and_names_no_place(name):
     files = list((ROOT / "evidence" / name).glob("cells/*/*/*/result.json"))

@@ -1,5 +1,7 @@
 """Worlds that the statistics of a study do not expect, in small: docs/measurements.md has them with more studies."""
 
+from dataclasses import replace
+
 import pytest
 
 
@@ -28,3 +30,12 @@ def test_seeds_that_are_added_until_networks_differ_claim_little():
     found = added_seeds(World(seeds=8, test_images=300, scatter=0.2), (2, 4, 8), 120)
     assert found.share("once") <= found.share("spent") <= found.share("each look at 5 %")
     assert found.share("spent") <= 0.05 + 3 * (0.05 * 0.95 / 120) ** 0.5
+
+
+def test_bursts_that_are_found_make_no_false_claims():
+    from study_claims import false_claims
+    from study_worlds import World
+
+    world = World(seeds=5, test_images=400, burst=10)
+    shares = [false_claims(replace(world, found_bursts=found), 2, 80).share("claims") for found in (0.0, 1.0)]
+    assert shares[0] > 0.06 and shares[1] < 0.08

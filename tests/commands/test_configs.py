@@ -1,10 +1,14 @@
 """Every recipe that comes with the program is read by its own parser, and can be carried out."""
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
+import yaml
 
 from vit.commands.cli.configs import shipped_configs
 from vit.commands.cli.recipe_layers import RecipeLayers
@@ -67,8 +71,6 @@ def test_a_header_says_what_it_is(name):
 
 
 def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
-    import yaml
-
     monkeypatch.chdir(tmp_path)
     refused = vit("train", "fashion_mnist", "--print_config=skip_default")  # it would miss the shipped recipe
     assert (refused.code, "print_config is skip_default; give true or false" in refused.err) == (2, True)
@@ -121,3 +123,42 @@ def test_a_cnn_trains_on_named_data(vit, tmp_path):
     words = ("--optim.steps", 2, "--data.train_images", 100, "--out", tmp_path, "--wandb", "off")
     answer = vit("train", "digits", "--network", "resnet10_small", "--model.network.widths", "[4,4,4,4]", *words)
     assert answer.code == 0 and "optimizer  sgd" in answer.out
+
+
+@pytest.mark.parametrize("command", ["train", "pretrain", "study"])
+def test_the_schema_of_a_command_is_the_file_that_is_shipped(command, vit):
+    printed = vit(command, "--print_schema")
+    assert printed.code == 0 and printed.out == (TREE / "schemas" / f"{command}.json").read_text(), (
+        f"vit {command} --print_schema > configs/schemas/{command}.json"
+    )
+    jsonschema.Draft7Validator.check_schema(json.loads(printed.out))
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_config_fits_the_schema_that_it_names_to_editors(name):
+    text = CONFIGS[name].read_text()
+    (place,) = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", text, re.MULTILINE)
+    jsonschema.validate(yaml.safe_load(text), json.loads((CONFIGS[name].parent / place).read_text()))
+
+
+def test_a_whole_recipe_fits_the_schema(vit, digits_run):
+    schema = json.loads(vit("train", "--print_schema").out)
+    jsonschema.validate(yaml.safe_load(vit("train", "digits", "--print_config").out), schema)
+    jsonschema.validate(yaml.safe_load((digits_run.path / "config.yaml").read_text()), schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("optim: {lr: 0}", False), ("optim: {lr: 0.1}", True), ("optim: {learning_rate: 0.1}", False),
+        ("optim: {epochs: auto}", True), ("optim: {epochs: all}", False), ("optim: {epochs: 1.5}", False),
+        ("optim: {optimizer: mine:Adam}", True), ("optim: {optimizer: adam}", False), ("optim.lr: 0.1", True),
+        ("optim:", True), ("optim: 3", False), ("seed: -1", False), ("name: null", True), ("seed: null", False),
+        ("model: {network: {name: vit, depth: 3}}", True), ("model: {network: vit}", False), ("resume: run", False),
+    ],
+)  # fmt: skip
+def test_the_schema_takes_what_vit_takes(text, fits, vit, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(text)
+    schema = json.loads(vit("train", "--print_schema").out)
+    taken = vit("train", "digits", "--config", tmp_path / "recipe.yaml", "--print_config").code == 0
+    assert jsonschema.Draft7Validator(schema).is_valid(yaml.safe_load(text)) == taken == fits

@@ -23,7 +23,7 @@ from vit.commands.training import train_progress
 from vit.data.loading.module import ImageDataModule
 from vit.data.loading.sampler import EvaluationSampler
 from vit.training.loop import Classifier
-from vit.training.optim import make_schedule
+from vit.training.optim import Decay, make_schedule
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
 DEMANDING = (
@@ -41,6 +41,11 @@ CNN = (
 STEPS = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--optim.steps", 13, "--batch_size", 10,
     "--precision", "32-true", "--wandb", "off", "--keep_state", "true",
+)  # fmt: skip
+PATIENT = (  # an accuracy that rises no further: the rate falls from the third epoch on, and four of ten are trained
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--epochs", 10, "--batch_size", 10,
+    "--patience", 2, "--lr", 1e-9, "--optim.best_metric", "acc1", "--optim.ema_decay", 0.9, "--precision", "32-true",
+    "--wandb", "off", "--keep_state", "true",
 )  # fmt: skip
 ALWAYS = ("--checkpoint_every", "0s")
 
@@ -120,7 +125,7 @@ def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
 def test_a_row_has_the_learning_rate_of_its_own_step(uninterrupted):
     config = read_recipe(uninterrupted / "config.yaml").optim
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=config.lr)
-    schedule, rates = make_schedule(optimizer, config, 12), {}
+    schedule, rates = make_schedule(optimizer, config, 12, Decay.planned(config, 12)), {}
     for step in range(1, 13):
         rates[step] = optimizer.param_groups[0]["lr"]
         optimizer.step()
@@ -152,7 +157,7 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
 @pytest.mark.parametrize(
     ("options", "step"),
     [
-        *((DEMANDING, 7), (CNN, 6), (STEPS, 4)),
+        *((DEMANDING, 7), (CNN, 6), (STEPS, 4), (PATIENT, 8), (PATIENT, 11)),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in ((DEMANDING, 2), (DEMANDING, 9), (DEMANDING, 12))),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in ((CNN, 3), (STEPS, 5))),
     ],

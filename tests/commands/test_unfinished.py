@@ -44,6 +44,9 @@ def commands(model, colors):
     yield ("evaluate", model, colors), "ev/metrics.json", ("--output", "ev")
     yield ("evaluate", model, colors), "ev/report.html", ("--output", "ev")
     yield ("predict", model, colors / "red"), "p.html", ("--output", "p.csv", "--gallery")
+    for file in ("p.csv", "p.jsonl", "p.parquet"):
+        yield ("predict", model, colors / "red"), file, ("--output", file)
+    yield ("predict", model, colors / "red", "--parts", "parts"), "parts/part-00000.parquet", ()
     yield ("explain", model, image, "--method", "best"), "ex/explanations.html", ("--output", "ex")
     yield ("export", model), "card.md", ("--output", "m.onnx", "--card", "card.md")
     yield ("export", model, "--format", "safetensors"), "m.safetensors", ("--output", "m.safetensors")

@@ -1,12 +1,15 @@
 """Bursts of nearly equal images stay on one side of every cut; images that only look alike are not taken for one."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.data.parquet.written import rows_of, write
+from tests.data.shards.server import serving
 from vit.data.checks import bursts, contents
 from vit.data.checks.bursts import with_bursts
 from vit.data.checks.contents import read_contents
@@ -14,6 +17,7 @@ from vit.data.core import samples as samples_room
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import read_splits
+from vit.extras.shards.packing import pack
 from vit.training.planning.images import divided
 from vit.training.recipes.image_options import DataConfig
 
@@ -169,6 +173,62 @@ def test_one_pass_finds_bursts_and_content_hashes(clips: Path, tmp_path: Path, m
     assert several(with_bursts(source).splits["train"])
     assert len(read) == len(set(read)) == len(source.splits["train"])
     assert read_contents(source).unreadable == {"train": {}} and len(read) == len(source.splits["train"])
+
+
+@pytest.fixture(params=["shards", "table", "far shards", "far table", "far list"])
+def packed_clips(request, clips: Path, tmp_path: Path, monkeypatch) -> Iterator[str]:
+    """DATA of the same images, which are not files of a folder."""
+    monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))
+    monkeypatch.setenv("VIT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "far" / "shards").mkdir(parents=True)
+    pack(open_source(str(clips)), tmp_path / "far" / "shards", 2**20, lambda done, total: None)
+    write(tmp_path / "far" / "table.parquet", *rows_of(clips, CLASSES), CLASSES)
+    clips.rename(tmp_path / "far" / "clips")
+    with serving(tmp_path / "far") as server:
+        server.has_etags = True
+        files = sorted(path.relative_to(tmp_path / "far") for path in tmp_path.glob("far/clips/*/*"))
+        rows = [f"{server.address}/{file.as_posix()},{file.parent.name}" for file in files]
+        (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
+        yield {
+            "shards": str(tmp_path / "far" / "shards"),
+            "table": str(tmp_path / "far" / "table.parquet"),
+            "far shards": f"{server.address}/shards",
+            "far table": f"{server.address}/table.parquet",
+            "far list": str(tmp_path / "list.csv"),
+        }[request.param]
+
+
+@pytest.mark.faults("D64")
+def test_bursts_of_shards_and_tables_are_those_of_the_folder(packed_clips: str, monkeypatch) -> None:
+    """With the same line, in one pass; another process searches and reads nothing, and pixels that change are seen."""
+    monkeypatch.setattr(bursts, "_CACHED_FROM", 1)
+    found = open_source(packed_clips)
+    kind = type(found.splits["train"].reader)
+    read: list[str] = []
+    real = kind.read
+    monkeypatch.setattr(kind, "read", lambda self, path: read.append(path) or real(self, path))
+    source = divided(found, DataConfig())
+    assert "72 images in 12 bursts of near-duplicates are kept together; --data.bursts split undoes it" in source.notes
+    parts = [set(samples.groups or ()) for samples in source.splits.values()]
+    assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2]) and sum(map(len, parts)) == 48
+    bursts._found.clear()
+    again = divided(open_source(packed_clips), DataConfig())
+    assert [one.paths for one in again.splits.values()] == [one.paths for one in source.splits.values()]
+    assert read_contents(open_source(packed_clips)).unreadable == {"train": {}}
+    assert sorted(read) == sorted(found.splits["train"].paths)  # each once
+
+
+@pytest.mark.faults("D64")
+def test_a_table_that_is_written_again_is_searched_again(clips: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))
+    monkeypatch.setattr(bursts, "_CACHED_FROM", 1)
+    images, labels = rows_of(clips, CLASSES)
+    table = write(tmp_path / "table.parquet", images, labels, CLASSES)
+    assert len(several(with_bursts(open_source(str(table))).splits["train"])) == 12
+    for number, image in enumerate(images):
+        image["bytes"] = frame(scene(500 + number), 0, 0)
+    write(table, images, labels, CLASSES)
+    assert not several(with_bursts(open_source(str(table))).splits["train"])
 
 
 @pytest.mark.faults("D64")

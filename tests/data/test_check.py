@@ -144,6 +144,18 @@ def test_a_csv_of_the_same_images_says_the_same(bad, tmp_path):
     assert told(checked(listed), root) == expected - of_folders_alone
 
 
+def test_many_long_images_are_named_with_what_the_crop_hides(draw_classes, scene, tmp_path):
+    root = draw_classes(tmp_path / "photos", ("cat", "dog"), 10)
+    scene(1, 200, 50).save(root / "cat" / "receipt.png")
+    scene(2, 300, 100).save(root / "dog" / "fish.png")
+    long = [one for one in checked(root).findings if one.kind == "long_images"]
+    assert [(one.severity, one.path) for one in long] == [("warning", "")]
+    assert "2 of 22 images are longer than 2:1, such as" in long[0].detail and "receipt.png (200x50" in long[0].detail
+    assert "hides 71 % of the area in the median, and up to 75 %" in long[0].suggestion
+    (root / "cat" / "receipt.png").unlink()
+    assert not [one for one in checked(root).findings if one.kind == "long_images"]  # one of 21 is no reason
+
+
 def test_the_reasons_are_the_decoder_s(bad):
     details = {Path(one.path).name: one.detail for one in checked(bad[0]).findings if one.kind == "unreadable"}
     assert details["page.jpg"] == "an HTML page, not an image" and details["nothing.jpg"] == "the file is empty"
@@ -228,6 +240,7 @@ def test_nothing_readable_at_all(tmp_path):
 
 def test_every_finding_kind_has_a_place_in_the_report(bad):
     assert {one.kind for one in checked(bad[0]).findings} == set(KINDS) - {
+        "long_images",
         "very_large",
         "imbalance",
         "group_across_splits",

@@ -51,7 +51,7 @@ def test_a_table_with_splits(tmp_path: Path) -> None:
         ("path;label\n1.jpg;b\n2.jpg;a\n", "separated by semicolons"),
         ("\ufeffImage Path\tCategory\tx\n1.jpg\tb\ty\n2.jpg\ta\tz\n", "'Image Path' as path, 'Category' as label, sep"),
         ('class;note;path\nb;"c,d";1.jpg\na;"e;f";2.jpg\n', "'class' as label, separated by semicolons"),
-        ("image,target,subset\n1.jpg,b,train\n2.jpg,a,\n", "'image' as path, 'target' as label, 'subset' as split"),
+        ("image,class,subset\n1.jpg,b,train\n2.jpg,a,train\n", "'image' as path, 'class' as label, 'subset' as split"),
     ],
 )  # fmt: skip
 def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path, content: str, note: str) -> None:
@@ -373,3 +373,36 @@ def test_a_one_hot_table_has_one_class_for_an_image(tmp_path: Path) -> None:
     assert measured.class_names == ("cat", "dog", "fox") and measured.splits["train"].labels[0].tolist() == [1, 0, 0]
     (tmp_path / "t.csv").write_text(f"image,dog,cat,fox\n{text.replace('1.0,0.0,0', '1.0,0.0,1')}")
     assert open_source(str(tmp_path / "t.csv")).task is MULTI_LABEL  # dogs are foxes, too
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("path,label\n1.jpg,caf\u00e9\n2.jpg,cafe\u0301\n3.jpg,tea\n", "are one class: they differ only in spaces"),
+        ("path,label\n1.jpg,cat\n2.jpg, cat\n3.jpg,tea\n", "' cat' and 'cat' are one class"),
+        (
+            "path,label,split\n1.jpg,a,train\n2.jpg,b,train\n3.jpg,b,\n",
+            "empty split are training images (1 of 3 lines)",
+        ),
+        ("path,a,b\n1.jpg,1,0\n2.jpg,0,1\n3.jpg,0,0\n", "1 of 3 rows have no 1, such as line 4"),
+    ],
+)
+def test_what_is_taken_for_what_is_said(tmp_path: Path, content: str, note: str) -> None:
+    found = [one for one in open_source(str(table(tmp_path, content))).notes if note in one]
+    assert len(found) == 1
+
+
+def test_usual_tables_say_nothing(tmp_path: Path) -> None:
+    for content in (
+        "path,label\n1.jpg, a\n2.jpg, a\n3.jpg, b\n",
+        "path,label,split\n1.jpg,a,\n2.jpg,b,\n3.jpg,b,\n",
+        "path,a,b\n1.jpg,1,1\n2.jpg,0,1\n3.jpg,0,0\n",
+    ):
+        assert open_source(str(table(tmp_path, content))).notes == []
+
+
+@pytest.mark.parametrize("column", ["label", "labels"])
+@pytest.mark.parametrize("cell", ["\"['a', 'b']\"", "['a']", '"[""a""]"', "\"{'a', 'b'}\""])
+def test_lists_of_python_are_refused(tmp_path: Path, column: str, cell: str) -> None:
+    with pytest.raises(DataError, match=r"line 3: .* is a list"):
+        open_source(str(table(tmp_path, f"path,{column}\n1.jpg,c\n2.jpg,{cell}\n")))

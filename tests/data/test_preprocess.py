@@ -6,9 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from timm.data.transforms import CenterCropOrPad, ResizeKeepRatio
 from torchvision.transforms import InterpolationMode, v2
 
 from vit.data.core.image_header import MAX_ASPECT
+from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Interpolation, Preprocess, ResizeMode, resize_shorter
 
 sizes = st.tuples(st.integers(1, 300), st.integers(1, 300)).filter(lambda size: max(size) <= MAX_ASPECT * min(size))
@@ -55,6 +57,41 @@ def test_a_squashed_picture_is_seen_whole() -> None:
     image[:, :, :32] = 200
     seen = Preprocess(32, resize_mode="squash")(image)
     assert seen.shape == (3, 32, 32) and (seen[:, :, :9] > 190).all() and (seen[:, :, 13:] < 10).all()
+
+
+@settings(max_examples=60)
+@given(sizes, st.integers(8, 64), st.sampled_from([1.0, 0.875, 0.5]), interpolations)
+def test_padded_pixels_are_those_of_timm(
+    size: tuple[int, int], side: int, crop_fraction: float, interpolation: Interpolation
+) -> None:
+    preprocess = Preprocess(side, crop_fraction, interpolation=interpolation, resize_mode="pad")
+    image, longest = noise(*size), preprocess.resize_side
+    if min(size) * longest < max(size):
+        return  # timm resizes such a picture to a side of 0, and fails
+    border = v2.Compose(
+        [
+            ResizeKeepRatio(longest, interpolation=interpolation, longest=1.0),
+            CenterCropOrPad(side, fill=preprocess.fill),
+        ]
+    )
+    theirs = v2.functional.pil_to_tensor(border(v2.functional.to_pil_image(image)))
+    assert (preprocess(image).int() - theirs.int()).abs().max() <= 2
+
+
+def test_a_padded_picture_is_seen_whole_between_bars_of_the_mean_color() -> None:
+    image = torch.zeros(3, 96, 32, dtype=torch.uint8)
+    image[:, :32] = 200
+    preprocess = Preprocess(96, resize_mode="pad")
+    seen = preprocess(image)
+    assert torch.equal(seen[:, :, 32:64], image) and seen[:, 5, 5].tolist() == preprocess.fill == [124, 116, 104]
+    assert preprocess.normalize(seen[None])[0, :, 5, 5].abs().max() < 0.01
+
+
+def test_random_crops_of_a_long_picture_are_padded_too() -> None:
+    image = torch.full((3, 300, 30), 9, dtype=torch.uint8)
+    cropped = ImageAugment(Augment(crop=0.35), Preprocess(32, resize_mode="pad")).crop(image, 5)
+    heights = (cropped == 9).all(0).sum(0)  # of the picture in each column
+    assert cropped.shape == (3, 32, 32) and 3 <= (heights == 32).sum() <= 10 and heights[0] == 0
 
 
 def test_the_crop_keeps_the_middle() -> None:

@@ -18,6 +18,8 @@ from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError, install
 from vit.tasks.label_text import clean_label
 
+ABOVE = "their images count as images of the folders above"
+
 
 def touch(root: Path, *names: str | bytes) -> Path:
     """Empty files below `root`; sources are read without opening an image."""
@@ -52,7 +54,8 @@ def test_digits_come_with_the_installation() -> None:
 
 def test_class_folders(tmp_path: Path) -> None:
     source = open_source(str(touch(tmp_path, "dog/2.jpg", "dog/1.PNG", "cat/x.webp", "cat/deep/er/y.jpeg")))
-    assert source.class_names == ("cat", "dog") and source.name == tmp_path.name and source.notes == []
+    assert source.class_names == ("cat", "dog") and source.name == tmp_path.name
+    assert source.notes == [f"folders inside class folders, such as cat/deep/er/, hold 1 image; {ABOVE}"]
     expected = {"cat/deep/er/y.jpeg": "cat", "cat/x.webp": "cat", "dog/1.PNG": "dog", "dog/2.jpg": "dog"}
     assert labels(source) == expected and list(source.splits) == ["train"]
     assert source.splits["train"].file(3) == tmp_path / "dog/2.jpg"
@@ -164,7 +167,8 @@ def test_every_real_folder_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "data/b/linked").symlink_to("../../elsewhere")
     source = open_source(str(tmp_path / "data"))
     assert labels(source) == {"a/1.jpg": "a", "a/deep/2.jpg": "a", "b/1.jpg": "b", "b/linked/3.jpg": "b"}
-    assert source.notes == ["skipped: 4 links back to a folder already read"]
+    deeper = f"folders inside class folders, such as a/deep/, hold 2 images; {ABOVE}"
+    assert source.notes == [deeper, "skipped: 4 links back to a folder already read"]
 
 
 def test_a_linked_class_folder_is_a_class(tmp_path: Path) -> None:
@@ -255,7 +259,8 @@ def test_folders_in_classes_stay_images_of_their_class(tmp_path: Path) -> None:
     other = touch(tmp_path / "other", "cat/a/1.jpg", "cat/b/1.jpg", "dog/c/1.jpg", "dog/d/1.jpg")
     for root, count in ((one, 2), (other, 4)):
         source = open_source(str(root))
-        assert source.class_names == ("cat", "dog") and len(source.splits["train"]) == count and source.notes == []
+        assert source.class_names == ("cat", "dog") and len(source.splits["train"]) == count
+        assert [note.endswith(ABOVE) for note in source.notes] == [True]
     some = touch(tmp_path / "some", *(f"{c}/{v}/1.jpg" for c in ("cat", "dog") for v in "ab"), "eel/1.jpg")
     source = open_source(str(some))
     assert (
@@ -343,3 +348,16 @@ def test_a_class_that_is_called_as_a_split_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"train is taken for the training split .*bus/, car/") as told:
         open_source(str(tmp_path))
     assert "rename it" in told.value.fix
+
+
+@pytest.mark.parametrize(
+    ("files", "note"),
+    [
+        (("cat/a/1.png", "cat/b/2.png", "dog/3.png"), "such as cat/a/, hold 2 images"),
+        (("train/animals/cat/1.png", "train/animals/dog/2.png", "train/plants/rose/3.png"), "hold 3 images"),
+        (("cat/1.png", "cat/small/1.png", "dog/2.png"), "such as cat/small/, hold 1 image;"),
+    ],
+)
+def test_images_in_folders_of_class_folders_are_counted(tmp_path: Path, files: tuple[str, ...], note: str) -> None:
+    (found,) = [one for one in open_source(str(touch(tmp_path, *files))).notes if one.startswith("folders inside")]
+    assert note in found and found.endswith(ABOVE)

@@ -10,6 +10,7 @@ import stat
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -31,6 +32,7 @@ from vit.export.weights import Weights
 from vit.extras.export import onnx_file
 from vit.extras.export.onnx_file import OnnxFile
 from vit.extras.openvino.files import OpenVinoFiles
+from vit.inference.deployment import describe_input
 from vit.inference.engine import Engine
 from vit.weights.open import open_pretrained
 
@@ -218,6 +220,16 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
     assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 8 / 9)
 
 
+@pytest.mark.parametrize("name", ["timm", "hf"])
+def test_code_for_other_libraries_says_what_becomes_of_color_profiles(trained, name):
+    """Their transforms ignore embedded profiles."""
+    made = trained("vit")
+    assert "# pictures in sRGB" in export_format(name).how_to_load(made, Path("m"))
+    ignoring = replace(made.description.preprocess, color_profiles="ignore")
+    made = replace(made, description=replace(made.description, preprocess=ignoring))
+    assert "sRGB" not in export_format(name).how_to_load(made, Path("m"))
+
+
 def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
     from transformers import AutoConfig, AutoImageProcessor
 
@@ -236,8 +248,9 @@ def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
     assert len(modes) == 1, "weights are as readable as their config"
 
 
-@pytest.mark.parametrize("mode", ["shortest", "squash"])
-@pytest.mark.parametrize("name", ["timm", "hf"])
+@pytest.mark.parametrize(
+    ("name", "mode"), [("timm", "shortest"), ("hf", "shortest"), ("timm", "squash"), ("hf", "squash"), ("timm", "pad")]
+)
 def test_peers_see_files_as_the_checkpoint_does(trained, tmp_path, scene, name, mode):
     """From the bytes of photographs of odd shapes, through the library's own transform."""
     made, files = trained("vit", resize_mode=mode), []
@@ -255,6 +268,17 @@ def test_peers_see_files_as_the_checkpoint_does(trained, tmp_path, scene, name, 
     files += [str(tmp_path / other) for other in ("turned.jpg", "whole.png", "clear.png")]
     seen = export(made, name, tmp_path / NAMES[name], files).peer
     assert seen.num_images == 7 and seen.num_others == 1 and seen.gray < 0.3 and seen.largest < 0.05
+
+
+def test_no_processor_of_transformers_pads_with_a_color(trained, tmp_path):
+    with pytest.raises(UsageError, match="no image processor of transformers pads") as refused:
+        export(trained("vit", resize_mode="pad"), "hf", tmp_path / "folder")
+    assert "timm" in refused.value.fix and not list(tmp_path.iterdir())
+
+
+def test_a_graph_says_how_pictures_are_padded(trained):
+    words = describe_input(trained("vit", resize_mode="pad"))
+    assert "the longer side resized to 9" in words and "a shorter side is filled up with [" in words
 
 
 @pytest.mark.parametrize(("size", "fraction"), [(size, f) for size in (8, 12, 96, 224, 299, 384) for f in FRACTIONS])

@@ -88,6 +88,8 @@ def test_links_that_go_round_are_read_once(tree):
     [
         (["nothing.png"], "there is no nothing.png"),
         (["a.png", "nothing/"], "there is no nothing/"),
+        (["emptyy/"], "there is no emptyy/, did you mean 'empty'"),
+        (["sub/cc.png"], "there is no sub/cc.png, did you mean 'sub/c.png'"),
         (["*.jpg"], r"\*\.jpg matches no file"),
         (["empty"], "holds no files"),
         ([], "holds no files"),

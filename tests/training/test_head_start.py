@@ -12,13 +12,17 @@ import vit as vit_package
 from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.checkpoints.format import checkpoint_content
 from vit.checkpoints.load import load
 from vit.commands.cli.recipe_layers import RecipeLayers
+from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
 from vit.training.network import head_start
+from vit.training.network.backbone import Backbone, labeled
 from vit.training.network.head_start import fits_head, start_head
 from vit.training.network.initial_network import initial_network
 from vit.training.planning.plan import make_plan
+from vit.weights.open import open_pretrained
 
 FITTED = "weights, last layer: a linear probe"
 FIT = ("--model.init_head", "probe")
@@ -46,8 +50,6 @@ def start(plan, resume=False):
 
 def share_right(network, plan):
     """Share of the training images that a network without any training step has right."""
-    from vit.data.loading.loader import labeled_images
-
     right = []
     for batch in labeled_images(plan.source.splits["train"], plan.preprocess):
         with torch.inference_mode():
@@ -103,6 +105,62 @@ def test_the_plan_says_nothing_of_a_head_that_stays(vit, colors, digits_run, tmp
         answer = vit("train", data, "--init_from", digits_run.best, *FIT, "--dry_run", "--out", tmp_path)
         assert answer.code == 0, answer.err
         assert ("a last layer for new classes is fitted first" in " ".join(answer.out.split())) == is_new
+
+
+@pytest.fixture
+def two_colors(colors, digits_run, tmp_path):
+    """A network that knows two of the three colors by a head of its own."""
+    digits, description = load(digits_run.best)
+    weights = digits.state_dict()
+    generator = torch.Generator().manual_seed(1)
+    weights |= {"head.weight": torch.randn(2, 64, generator=generator), "head.bias": torch.tensor([0.5, -0.5])}
+    about = replace(description, class_names=("red", "blue"), spec=replace(description.spec, num_classes=2))
+    torch.save(checkpoint_content(replace(about, validation_scores=None), weights), tmp_path / "two.ckpt")
+    return tmp_path / "two.ckpt", weights
+
+
+def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature(plan_of, two_colors):
+    path, weights = two_colors
+    plan = plan_of(init_from=str(path), init_head="auto")
+    assert plan.source.class_names == ("blue", "green", "red")
+    assert plan.kept_rows == (
+        "the last layer keeps the rows of 2 classes with known names; new, from the mean feature of their images: green"
+    )
+    network, lines = start(plan)
+    assert network.training and "weights, resampled: head.weight: rows of 2 classes kept" in lines
+    assert torch.equal(network.head.weight[[2, 0]], weights["head.weight"])
+    assert torch.equal(network.head.bias[[2, 0]], weights["head.bias"])
+    new = network.head.weight[1].detach()
+    assert torch.isclose(new.norm(), weights["head.weight"].norm(dim=1).mean())
+    samples = plan.source.splits["train"]
+    backbone = Backbone(network, plan)
+    values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
+    projections = [float((values[labels == number] @ new).mean()) for number in range(3)]
+    assert projections[1] == max(projections)
+
+
+def test_a_class_less_keeps_the_other_rows(plan_of, two_colors, draw_classes, tmp_path):
+    path, weights = two_colors
+    data = draw_classes(tmp_path / "fewer", ("blue", "violet"), 14)
+    make = {"model.init_from": str(path), "data.source": str(data)}
+    plan = make_plan(RecipeLayers(options=make).recipe())
+    assert plan.kept_rows.startswith("the last layer keeps the rows of 1 classes")
+    network, _ = start(plan)
+    assert torch.equal(network.head.weight[0], weights["head.weight"][1])
+
+
+@pytest.mark.parametrize("model", [{"init_head": "random"}, {"init_head": "probe"}, {"freeze": "backbone"}])
+def test_a_head_that_is_asked_for_is_all_new(plan_of, two_colors, model):
+    path, _ = two_colors
+    plan = plan_of(**{"init_from": str(path), "init_head": "auto", **model})
+    assert plan.kept_rows == "" and plan.has_new_head
+
+
+def test_classes_of_others_are_not_compared_by_name(colors, digits_run, two_colors):
+    path, _ = two_colors
+    pretrained = replace(open_pretrained(str(path)), format="timm")
+    report = pretrained.fill(create_network("vit_nano_patch2_8", 3), ("blue", "green", "red"), keeps_rows=True)
+    assert not report.kept_rows and report.initialized
 
 
 def test_random_weights_have_no_features_to_fit_a_layer_to(vit, colors, tmp_path):

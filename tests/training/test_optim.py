@@ -11,7 +11,7 @@ from torch import nn
 
 from vit.errors import UsageError
 from vit.models.spec import create_network
-from vit.training.optim import LEVELS, make_optimizer, make_schedule, matrices_of_blocks, warmup_steps
+from vit.training.optim import LEVELS, Decay, make_optimizer, make_schedule, matrices_of_blocks, warmup_steps
 from vit.training.recipes.recipe import OptimConfig
 
 CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr_ratio=0.01, weight_decay=0.3)
@@ -106,7 +106,7 @@ def test_no_network_is_frozen_by_layer_decay(name):
 
 def rates(config, steps, network):
     optimizer = make_optimizer(network, config)
-    schedule = make_schedule(optimizer, config, steps)
+    schedule = make_schedule(optimizer, config, steps, Decay.planned(config, steps))
     found = []
     for _ in range(steps + 1):
         found.append(optimizer.param_groups[0]["lr"])

@@ -73,7 +73,7 @@ def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tm
 @pytest.mark.parametrize(
     ("file", "config", "words"),
     [
-        ("config.json", {"pretrained_cfg": {"crop_mode": "border"}}, "crop_mode is 'border'"),
+        ("config.json", {"pretrained_cfg": {"crop_mode": "middle"}}, "crop_mode is 'middle'"),
         (
             "open_clip_config.json",
             {"preprocess_cfg": {"mean": HALF, "std": HALF, "resize_mode": "longest"}},

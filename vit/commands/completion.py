@@ -18,6 +18,7 @@ from vit.commands.cli.option_values import REQUIRED, choices
 from vit.commands.cli.options import Option
 from vit.commands.cli.parser import Parser
 from vit.commands.cli.recipe_options import SHORT, make_parser
+from vit.commands.cli.schema import SCHEMA
 from vit.commands.comparing.crossval import crossval_parser
 from vit.commands.studies import study_options
 from vit.data.core.dataset_names import KNOWN
@@ -144,6 +145,8 @@ def _copy(name: str, parser: Parser, to: argparse.ArgumentParser, known: Mapping
         network = Option("model.network.name", str, "network: a name of 'vit models'")
         _add(to, ["--network", SHORT["--network"]], network, known["network"])
     to.add_argument("--help", action="store_true", help="show the options")
+    if parser.takes_files:
+        to.add_argument(SCHEMA, action="store_true", help="print a JSON schema of files for --config")
     to.add_argument("--debug", action="store_true", help="show the place of an error in the program")
 
 

@@ -145,17 +145,19 @@ def check_packages(what: str, packages: Sequence[str], extra: str) -> None:
         raise UsageError(f"{what} needs {', '.join(missing)}", install(extra))
 
 
-def code_for_labels(trained: LoadedModel, logits: str) -> str:
-    """Lines of Python that turn logits into labels; none for one class for an image, which is the usual case.
+def closing_code(trained: LoadedModel, logits: str) -> str:
+    """Lines of Python that turn logits into labels, where an image may have several, and what pictures are expected.
 
     Args:
         logits: expression that gives the logits (B, K).
     """
-    rules = trained.description.multilabel
+    rules, colors = trained.description.multilabel, ""
+    if trained.description.preprocess.color_profiles == "convert":  # other libraries ignore the profiles
+        colors = "\n# pictures in sRGB: convert the colors of an embedded ICC profile first (PIL.ImageCms)"
     if rules is None:
-        return ""
+        return colors
     thresholds = rules.thresholds.tolist()  # unrounded, because a rare label may have 2e-7
-    return f"\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
+    return f"{colors}\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
 
 
 def check_pictures(trained: LoadedModel, library: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.export.format import Peer, PeerFormat, check_pictures, code_for_labels
+from vit.export.format import Peer, PeerFormat, check_pictures, closing_code
 from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.deployment import LoadedModel
 from vit.inference.scores.activation import calibrated_probabilities
@@ -30,7 +30,7 @@ _OF_VIT_BASE = {  # defaults of timm's ViT-B/16, which a call can leave out; fc_
 }  # fmt: skip
 
 
-_CROP_MODES = {"shortest": "center", "squash": "squash"}
+_CROP_MODES = {"shortest": "center", "squash": "squash", "pad": "border"}
 
 
 class TimmFile(PeerFormat):
@@ -60,7 +60,7 @@ class TimmFile(PeerFormat):
         return (
             f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words}).eval()\n"
             "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)"
-            + code_for_labels(trained, "model(images)")
+            + closing_code(trained, "model(images)")
         )
 
 

@@ -68,7 +68,8 @@ def notes(trained: LoadedModel) -> dict[str, str]:
 def describe_input(trained: LoadedModel) -> str:
     """The input of an exported graph in words, for its metadata."""
     plain = trained.description.preprocess
-    resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"
+    resized = {"shortest": "the shorter side", "squash": "both sides", "pad": "the longer side"}[plain.resize_mode]
+    filled = f", where a shorter side is filled up with {plain.fill}" * (plain.resize_mode == "pad")
     pairs = list(zip(plain.window[::2], plain.window[1::2], strict=True)) if plain.window else []
     kind = "gray " if len(pairs) == 1 else ""
     window = f"; {kind}values of more than 8 bits: " + ", ".join(
@@ -79,6 +80,6 @@ def describe_input(trained: LoadedModel) -> str:
         colors = "sRGB (embedded ICC profiles converted)"
     return (
         f"uint8 (batch, {plain.channels}, {plain.image_size}, {plain.image_size}): {colors}, upright, 0 to 255; "
-        f"{resized} resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; "
-        "normalization is inside" + window * bool(pairs)
+        f"{resized} resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square{filled}"
+        "; normalization is inside" + window * bool(pairs)
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vit.data.core.dataset_names import TableColumns, is_far, is_parquet, table_source
 from vit.data.core.image_files import is_folder
 from vit.data.sources.image_csv import given_columns, read_image_csv
-from vit.errors import DataError, UsageError, nearest
+from vit.errors import DataError, UsageError, nearest, path_beside
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list
     if os.path.lexists(name):
         return [name]
     if not glob.has_magic(name):
-        raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
+        raise DataError(
+            f"there is no {given}{path_beside(Path(name))}", "give files, folders or patterns such as 'photos/*.jpg'"
+        )
     matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
     if not matches:
         raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")

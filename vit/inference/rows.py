@@ -27,6 +27,7 @@ from vit.tasks.task import SINGLE_LABEL
 DIGITS = 6
 _FLUSH_ROWS = 4096
 LABELS, PROBABILITIES, NOVELTY, SEPARATOR = "labels", "probabilities", "novelty", "|"
+UNFINISHED = "unfinished"
 
 Cell = str | float | list[str] | list[float] | None
 
@@ -39,6 +40,7 @@ class RowWriter(ABC):
         has_sets: whether rows have a prediction set.
         task: whether a row has one class and the next best ones, or any number of labels.
         all_of: names of the classes or labels that have a column of their own, with their probabilities.
+        unfinished: what the training of the model lacks, for a column of its own; "" where it is finished.
     """
 
     def __init__(self, path: Path, top_k: int) -> None:
@@ -48,6 +50,7 @@ class RowWriter(ABC):
         self.has_sets = False
         self.task = SINGLE_LABEL
         self.all_of: tuple[str, ...] = ()
+        self.unfinished = ""
 
     @property
     def columns(self) -> list[str]:
@@ -56,7 +59,8 @@ class RowWriter(ABC):
         if self.task.is_exclusive:
             more = [name for rank in range(2, self.top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
             answer = ["label", "probability", *more, *([LABELS] if self.has_sets else [])]
-        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), NOVELTY, "error", "engine"]
+        own = [NOVELTY, "error", "engine", *[UNFINISHED] * bool(self.unfinished)]
+        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), *own]
 
     def cells(self, prediction: Prediction) -> list[Cell]:
         """A prediction as one row, with None for missing values."""
@@ -69,7 +73,7 @@ class RowWriter(ABC):
             for rank in range(1, self.top_k):
                 answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
             answer += [list(prediction.labels)] if self.has_sets else []
-        own = [prediction.novelty, prediction.error, prediction.engine]
+        own = [prediction.novelty, prediction.error, prediction.engine, *[self.unfinished] * bool(self.unfinished)]
         return [prediction.path, prediction.status, *answer, *(top.get(name) for name in self.all_of), *own]
 
     @abstractmethod
@@ -160,7 +164,8 @@ class JsonLinesWriter(_TextWriter):
     """A JSON object in each line: path, status, label, probability, top, labels, novelty, error, engine."""
 
     def write(self, prediction: Prediction) -> None:
-        self.file.write(json.dumps(to_json(prediction)) + "\n")
+        more = {UNFINISHED: self.unfinished} if self.unfinished else {}
+        self.file.write(json.dumps({**to_json(prediction), **more}) + "\n")
 
 
 class ParquetWriter(RowWriter):

@@ -197,6 +197,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
         del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
     if recipe.optim.loss is None:
         del values["optim"]["loss"]  # of code outside vit, which few recipes name
+    if recipe.optim.patience is None:
+        del values["optim"]["patience"]
     for part, name in PLACES_OF_IMAGES:
         del values[part][name]
     if recipe.model.init_from is not None:

@@ -26,6 +26,7 @@ from vit.data.loading.module import ImageDataModule
 from vit.data.splits.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
 from vit.training.callbacks.checkpoints import BestCheckpoint
+from vit.training.callbacks.early_end import EarlyEnd
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation.distillation import Distillation, TeachingLoss
@@ -119,7 +120,9 @@ def train_network(
     classifier = Classifier.of(plan, start.network, _distillation(plan, data))
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
     columns, description = columns_with(plan.source.task.validation_columns), describe(plan, start.licence)
-    loop = Loop(classifier, plan, run, observers, columns, description, [best_checkpoint])
+    patience = plan.recipe.optim.patience
+    ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
+    loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
     loop.recorder.count_before(start.seconds)
     with lost_process_explained(loop.trainer):
         loop.trainer.fit(classifier, datamodule=data, ckpt_path=run.last_path if resume else None)  # 3

@@ -11,6 +11,7 @@
         metrics_csv.py          rows of metrics.csv, which the listeners get too
         unreadable.py           training images that cannot be read
         averaging.py            the moving average of the weights (EMA)
+        early_end.py            when the learning rate falls, and the training ends, under `--patience`
       running/checkpoint_io.py  files that are written whole, with the previous last.ckpt as a reserve
 
 fit.py says what happens before and after. `Classifier` also works in a Trainer of your own: docs/guides/change_it.md.
@@ -51,7 +52,7 @@ from vit.training.distributed.processes import observe_patiently
 from vit.training.distributed.sharding import shard, strategy_for
 from vit.training.lora import PARTS, merged
 from vit.training.losses import EpochLoss, OwnLoss, own_loss
-from vit.training.optim import Trainable, make_optimizer, make_schedule
+from vit.training.optim import Decay, Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.running.checkpoint_io import DurableCheckpointIO
@@ -70,6 +71,7 @@ class TrainingModule(LightningModule, ABC):
     def __init__(self, config: OptimConfig, total_steps: int, seed: int) -> None:
         super().__init__()
         self.config, self.total_steps, self.seed = config, total_steps, seed
+        self.decay = Decay.planned(config, total_steps)
         self.train_loss = EpochLoss()
 
     @property
@@ -89,7 +91,7 @@ class TrainingModule(LightningModule, ABC):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = make_optimizer(self.trained, self.config, fused=self.trainer.precision != "16-mixed")
-        schedule = make_schedule(optimizer, self.config, self.total_steps)
+        schedule = make_schedule(optimizer, self.config, self.total_steps, self.decay)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(
@@ -224,7 +226,7 @@ class Loop:
         optim, network = plan.recipe.optim, cast(nn.Module, module.trained)
         self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, observers.listeners, columns)
         self._unreadable = Unreadable(self.recorder.notice)
-        self._describe = DescribeCheckpoint(description, plan.rounds if plan.validation_name == "epoch" else None)
+        self._describe = DescribeCheckpoint(description, plan.validation_name == "epoch")
         self._non_finite = NonFinite(network, skip=optim.on_nan == "skip")
         every = [
             ConsistencyCheck(facts_to_compare(plan)),

@@ -4,6 +4,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -157,14 +158,36 @@ def warmup_steps(config: OptimConfig, total_steps: int) -> int:
     return min(round(config.warmup * total_steps), MAX_WARMUP_STEPS, total_steps - 1)
 
 
-def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -> LRScheduler:
-    """Linear warm-up, then a cosine to `min_lr_ratio`: one factor per optimizer step, the same for every group."""
+@dataclass
+class Decay:
+    """The optimizer steps between which the learning rate falls. With `optim.patience` a callback decides them.
+
+    Attributes:
+        start: step with the highest rate. The rate is constant between the warm-up and this step.
+        end: step with the lowest rate.
+    """
+
+    start: int
+    end: int
+
+    @classmethod
+    def planned(cls, config: OptimConfig, total_steps: int) -> "Decay":
+        """From the warm-up to the last step; with `optim.patience` not before it is known from which step on."""
+        return cls(total_steps if config.patience else warmup_steps(config, total_steps), total_steps)
+
+
+def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int, decay: Decay) -> LRScheduler:
+    """Linear warm-up, then a cosine to `min_lr_ratio`: one factor per optimizer step, the same for every group.
+
+    Args:
+        decay: steps of the cosine, which may change during the training.
+    """
     warmup = warmup_steps(config, total_steps)
 
     def factor(step: int) -> float:
         if step < warmup:
             return (step + 1) / (warmup + 1)
-        done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
+        done = min(1.0, max(0, step - decay.start) / max(1, decay.end - decay.start))
         return config.min_lr_ratio + (1.0 - config.min_lr_ratio) * (1.0 + math.cos(math.pi * done)) / 2
 
     return LambdaLR(optimizer, factor)

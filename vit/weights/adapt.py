@@ -25,12 +25,16 @@ class LoadReport:
         resampled: names of tensors computed for another size, each with the way.
         initialized: names of the head's tensors that keep their initial values, each with the reason.
         dropped: names in the source that have no place in the network, each with the reason.
+        kept_rows: names of classes whose rows a head for other classes keeps.
+        new_rows: names of the other classes of this head, whose rows are 0.
     """
 
     matched: list[str]
     resampled: dict[str, str] = field(default_factory=dict)
     initialized: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
+    kept_rows: tuple[str, ...] = ()
+    new_rows: tuple[str, ...] = ()
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
@@ -42,6 +46,15 @@ class LoadReport:
             facts.append(("dropped", f"{', '.join(names[:_SHOWN])}{more}: {why}"))
         return facts
 
+    def describe_rows(self) -> str:
+        """Which rows a head for other classes keeps, and which are new; "" where it keeps none."""
+        if not self.kept_rows:
+            return ""
+        more = f" and {len(self.new_rows) - _SHOWN:,} more" if len(self.new_rows) > _SHOWN else ""
+        new = f"; new, from the mean feature of their images: {', '.join(self.new_rows[:_SHOWN])}{more}"
+        kept = f"the last layer keeps the rows of {len(self.kept_rows):,} classes with known names"
+        return kept + new * bool(self.new_rows)
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -50,10 +63,12 @@ class Classes:
     Attributes:
         old: names of the weights' classes, in the order of the head's rows.
         new: names of the network's classes.
+        keeps_rows: whether a head for other classes keeps the rows of those with the same name.
     """
 
     old: Sequence[str]
     new: Sequence[str]
+    keeps_rows: bool = False
 
     @property
     def rows(self) -> list[int] | None:
@@ -103,9 +118,15 @@ def adapt(
         taken |= sized
         resampled |= dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
     initialized: dict[str, str] = {}
-    for name in sorted(head_names(network)):
+    heads = sorted(head_names(network))
+    kept = _kept_rows(classes, heads, taken, expected)
+    for name in heads:
         if name not in taken:
             initialized[name] = "the weights have no such head"
+        elif kept:
+            rows = torch.zeros(expected[name].shape)
+            rows[list(kept)] = taken[name].float()[list(kept.values())]
+            taken[name], resampled[name] = rows, f"rows of {len(kept)} classes kept"
         elif taken[name].shape != expected[name].shape:
             initialized[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
         elif classes is not None and list(classes.old) != list(classes.new):
@@ -125,7 +146,25 @@ def adapt(
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)
-    return taken, LoadReport(sorted(taken.keys() - resampled.keys()), resampled, initialized, dict(dropped or {}))
+    matched, names = sorted(taken.keys() - resampled.keys()), classes.new if classes is not None and kept else ()
+    kept_names = tuple(name for number, name in enumerate(names) if number in kept)
+    new_names = tuple(name for number, name in enumerate(names) if number not in kept)
+    return taken, LoadReport(matched, resampled, initialized, dict(dropped or {}), kept_names, new_names)
+
+
+def _kept_rows(
+    classes: Classes | None, heads: Sequence[str], weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> dict[int, int]:
+    """{number of a class: its row in the old head}, of one linear head for other classes; {} where none is kept."""
+    if classes is None or not classes.keeps_rows or classes.rows is not None:
+        return {}
+    if len(heads) != 2 or expected[heads[1]].ndim != 2:  # "...bias" and "...weight" of one linear layer
+        return {}
+    fits = (name in weights and weights[name].shape == (len(classes.old), *expected[name].shape[1:]) for name in heads)
+    if not all(fits):
+        return {}
+    old = {name: number for number, name in enumerate(classes.old)}
+    return {number: old[name] for number, name in enumerate(classes.new) if name in old}
 
 
 def _same_shapes(network: Network, weights: Mapping[str, Tensor]) -> bool:

@@ -51,7 +51,9 @@ def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
     known = [model for model in models.list_models(module=models) if model.startswith("vit") or timm_name(model)]
     model_name = {models.get_model_weights(model).__name__: model for model in known}.get(model_name, model_name)
     if model_name not in known:
-        raise UsageError(f"torchvision has no network {name!r} that can be read here", nearest(name, known))
+        lacks = f"timm has no network that computes what torchvision's {name} does"
+        problem = lacks if name in models.list_models(module=models) else f"torchvision has no network {name!r}"
+        raise UsageError(problem, nearest(name, known))
     choices = models.get_model_weights(model_name)
     if chosen and chosen not in choices.__members__:
         raise UsageError(f"torchvision's {model_name} has no weights {chosen!r}", nearest(chosen, choices.__members__))

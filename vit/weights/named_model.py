@@ -11,6 +11,7 @@ from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Weights
 from vit.weights.licence import UNKNOWN
 from vit.weights.preprocess_config import PreprocessValues
+from vit.weights.torchvision_networks import named_by_torchvision
 
 _TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licences of torchvision's weights, and of those of SWAG
 _USUAL = {  # end of a tensor's name: usual networks that have it
@@ -19,7 +20,10 @@ _USUAL = {  # end of a tensor's name: usual networks that have it
     "stages.0.blocks.0.conv_dw.weight": ("convnext_tiny", "convnext_small", "convnext_base"),
     "layers.0.blocks.0.attn.qkv.weight": ("swin_tiny_patch4_window7_224", "swin_base_patch4_window7_224"),
     "denseblock1.denselayer1.conv1.weight": ("densenet121",),
-}
+    "features.0.0.weight": ("mobilenetv3_large_100", "mobilenetv3_small_100", "mobilenetv2_100", "efficientnet_b0",
+                            "efficientnetv2_s", "convnext_tiny", "swin_tiny_patch4_window7_224"),
+    "trunk_output.block1.block1-0.proj.0.weight": ("regnety_004", "regnety_016", "regnety_032", "regnetx_004_tv"),
+}  # fmt: skip
 _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|tar|ckpt))*$")
 
 
@@ -72,8 +76,15 @@ def usual_networks(weights: Weights) -> list[str]:
     for name in filter(is_of_timm, (name for names in known for name in names)):
         with suppress(ValueError):
             model = named_model(name)
-            found += [name] if model is not None and model.weights_of(weights) else []
+            found += [name] if model is not None and _fits(model, weights) else []
     return found
+
+
+def _fits(model: TimmModel, weights: Weights) -> bool:
+    """Whether weights have the tensors of a model by the names of timm or of torchvision."""
+    with suppress(ValueError):
+        return bool(model.weights_of(weights))
+    return named_by_torchvision(model, weights) is not None
 
 
 def is_published(model: TimmModel, name: str, weights: Weights) -> bool:

@@ -33,6 +33,7 @@ from vit.weights.named_model import (
 )
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_settings, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, PretrainedWeights, imagenet_classes
+from vit.weights.torchvision_networks import is_of_torchvision_alone, read_as_torchvision, timm_name
 from vit.weights.trainer_file import State, check_state, describe_choice
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
@@ -78,7 +79,11 @@ def _facts_of(path: Path, file: WeightsFile, network: str | None) -> StatedFacts
     candidates = [(published.model, "")] if published is not None else []
     candidates += [(network, "--network")] if network else []
     candidates += [*((name, "the file") for name in stated.networks), (stem_of(path.name), "")]
-    name, named_by = next((one for one in candidates if is_of_timm(one[0])), ("", ""))
+    known = [(timm_name(name) or name, named_by) for name, named_by in candidates]
+    name, named_by = next((one for one in known if is_of_timm(one[0])), ("", ""))
+    if not name and (lacking := next((one for one, _ in candidates if is_of_torchvision_alone(one)), "")):
+        fix = f"give --init_from weights of another network; torchvision itself computes {lacking}"
+        raise CheckpointError(f"{path}: timm has no network that computes what torchvision's {lacking} does", fix)
     model = named_model(name) if name else None
     by_name = model is not None and not named_by and is_published(model, name, file.weights)
     is_exact = published is not None or by_name
@@ -215,6 +220,9 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     num_classes = 0 if head is None else len(head)
     class_names, assumed = _class_names(facts, num_classes)
     options: dict[str, Value] = {**converted.options, **(named or {})}
+    heads = file.stated.settings.get("num_heads")
+    if type(heads) is int and model is None and heads > 0:
+        options["num_heads"] = heads
     if facts.is_exact and model is None:
         options.setdefault("num_heads", published_heads(converted.weights["blocks.0.attn.qkv.weight"].shape[-1]))
     return PretrainedWeights(
@@ -254,13 +262,16 @@ def _of_timm(
     try:
         own = model.weights_of(file.weights, state)
     except ValueError as error:
-        if facts.named_by:
+        found = read_as_torchvision(model, file.weights, state)
+        if found is None and facts.named_by:
             problem = f"{source}: its tensors are not those of {model.name}, which {facts.named_by} names: {error}"
             raise CheckpointError(problem, _OTHER_NETWORK) from error
-        raise CheckpointError(
-            f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
-            f"rename the file if it is another network, or give timm:{model.name}",
-        ) from error
+        if found is None:
+            raise CheckpointError(
+                f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
+                f"rename the file if it is another network, or give timm:{model.name}",
+            ) from error
+        own = found
     check_state((file.place, own.prefix), state, source)
     stated, guessed = _preprocess(facts, model, None)
     class_names, assumed = _class_names(facts, own.num_classes)
@@ -317,10 +328,11 @@ def _licence(facts: StatedFacts, model: TimmModel | None) -> str:
 def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """(class names, ("class_names",) where they are a guess).
 
-    A list of another length than the classifier is not used. Without a list, 1,000 outputs are taken for ImageNet's.
+    A list of another length than the classifier, or with a name twice, is not used. Without a list, 1,000 outputs are
+    taken for ImageNet's.
     """
     names = facts.class_names
-    if names and len(names) == num_classes:
+    if names and len(names) == len(set(names)) == num_classes:
         return names, ()
     if names and num_classes:
         return None, ("class_names",)

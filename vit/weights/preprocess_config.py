@@ -50,7 +50,7 @@ CLIP: PreprocessValues = {
 
 _PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 _TIMM_CROP = 0.875  # timm.data's default
-_TIMM_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "center": "shortest", "squash": "squash"}
+_TIMM_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "center": "shortest", "squash": "squash", "border": "pad"}
 _OPEN_CLIP_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "shortest": "shortest", "squash": "squash"}
 _SHORTEST = ("CLIP", "ChineseCLIP", "Bit", "Llava")  # processors for which a single number is the shorter side
 # Processors whose pixels equal those of `Preprocess`. Others resize, pad or normalize in ways of their own.
@@ -67,7 +67,7 @@ def from_timm_config(config: Config) -> PreprocessValues:
     """timm's pretrained_cfg. As in timm, the side before the crop is rounded down (224 / 0.9 is 248).
 
     Raises:
-        ValueError: pictures are padded (crop_mode "border").
+        ValueError: timm has no such crop_mode.
     """
     side = int((config.get("input_size") or (3, 224, 224))[-1])
     crop = config.get("crop_pct") or _TIMM_CROP

@@ -23,6 +23,7 @@ from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
 IMAGENET = 1000  # classes
+_OF_VIT = ("vit", "vit export")  # formats of our own trainings
 _WORDNET = re.compile(r"n\d{8}")  # a folder of ImageNet
 PREPROCESSING = ("mean", "std", "crop_fraction", "interpolation")
 _COMPUTED = ("num_heads", "activation", "norm_placement", "pos_embed")  # tensors of the same shapes fit all values
@@ -207,41 +208,46 @@ class PretrainedWeights:
         network = spec.build(preprocess.image_size)
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 
-    def fill(self, network: Network, class_names: Sequence[str] | None = None) -> LoadReport:
+    def fill(self, network: Network, class_names: Sequence[str] | None = None, keeps_rows: bool = False) -> LoadReport:
         """Fill a network with the weights; a head for other classes stays as it was initialized.
 
         Args:
             class_names: names of the network's classes; None: a head for as many classes is taken.
+            keeps_rows: whether a head for other classes keeps the rows of those that a training of ours knows by name.
 
         Raises:
             CheckpointError: a tensor is missing, unexpected or of another shape, and is not the head's.
         """
         with self._fitting(network):
-            return fill(network, self.weights, self.dropped, self._classes(class_names))
+            return fill(network, self.weights, self.dropped, self._classes(class_names, keeps_rows))
 
-    def _classes(self, new: Sequence[str] | None) -> Classes | None:
+    def _classes(self, new: Sequence[str] | None, keeps_rows: bool = False) -> Classes | None:
         """The names to compare; None where they cannot be: ImageNet's folders have numbers, and its classes names."""
         old = self.class_names
         if new is None or old is None or old == imagenet_classes(self.num_classes):
             return None
         is_of_folders = len(new) == IMAGENET and are_numbers(new) and not are_numbers(old)
-        return None if is_of_folders else Classes(old, new)
+        return None if is_of_folders else Classes(old, new, keeps_rows and self.format in _OF_VIT)
 
     def check_fit(
-        self, network: Network, given: Options | None = None, class_names: Sequence[str] | None = None
+        self,
+        network: Network,
+        given: Options | None = None,
+        class_names: Sequence[str] | None = None,
+        keeps_rows: bool = False,
     ) -> LoadReport:
         """What `fill` would do. Refuses what it would refuse, and a network that would compute something else.
 
         Args:
             network: the network, which may be on the meta device.
             given: options that the user has set, which may differ from those of the weights.
-            class_names: as for `fill`.
+            class_names, keeps_rows: as for `fill`.
 
         Raises:
             CheckpointError: as `fill`; or the network has other heads, activations, norms or positions.
         """
         with self._fitting(network):
-            _, report = adapt(network, self.weights, classes=self._classes(class_names))
+            _, report = adapt(network, self.weights, classes=self._classes(class_names, keeps_rows))
             if isinstance(network, VisionTransformer):
                 self._check_computation(network.config, given or {})
         return report

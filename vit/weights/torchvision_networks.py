@@ -4,32 +4,99 @@ Both libraries register the layers of these networks in one order, under other n
 and by their shapes. The match counts only where both networks compute the same outputs, so a wrong one is an error.
 """
 
+import re
 from collections import defaultdict
+from dataclasses import replace
 
 import torch
+from torch import nn
 
 from vit.errors import CheckpointError
 from vit.models.outside.timm_import import import_timm
+from vit.weights.formats.timm_model import TimmModel, TimmWeights
 from vit.weights.formats.weight_format import Weights
+from vit.weights.trainer_file import State
 
-_TIMM = {"mobilenet_v2": "mobilenetv2_100", "swin_t": "swin_tiny_patch4_window7_224",
-         "swin_s": "swin_small_patch4_window7_224", "swin_b": "swin_base_patch4_window7_224"}  # fmt: skip
-_SAME_NAME = ("convnext_", "efficientnet_b", "resnet", "resnext", "vgg", "wide_resnet")
+_TIMM = {"mobilenet_v2": "mobilenetv2_100", "mobilenet_v3_large": "mobilenetv3_large_100",
+         "mobilenet_v3_small": "mobilenetv3_small_100", "efficientnet_v2_s": "efficientnetv2_s",
+         "efficientnet_v2_m": "efficientnetv2_m", "efficientnet_v2_l": "efficientnetv2_l",
+         "swin_t": "swin_tiny_patch4_window7_224", "swin_s": "swin_small_patch4_window7_224",
+         "swin_b": "swin_base_patch4_window7_224"}  # fmt: skip
+_SAME_NAME = ("convnext_", "densenet", "efficientnet_b", "resnet", "resnext", "vgg", "wide_resnet")
+_REGNET = re.compile(r"regnet_([xy])_(\d+)(?:_(\d))?([mg])f")
+_OTHER_REGNETS = (
+    "regnet_x_400mf",
+    "regnet_y_800mf",
+    "regnet_y_8gf",
+)  # timm has those of the paper beside torchvision's
 _TOLERANCE = 1e-5  # of the largest output, in float32
 
 
 def timm_name(name: str) -> str:
     """timm's name for a network of torchvision; "" where timm does not have the network."""
+    if regnet := _REGNET.fullmatch(name):
+        kind, whole, tenths, unit = regnet.groups()
+        size = int(whole) // 100 if unit == "m" else 10 * int(whole) + int(tenths or 0)  # 10^8 multiply-adds
+        return f"regnet{kind}_{size:03d}" + "_tv" * (name in _OTHER_REGNETS)
     return _TIMM.get(name, name if name.startswith(_SAME_NAME) else "")
 
 
-def timm_weights(name: str, weights: Weights, image_size: int) -> Weights:
-    """Published weights of a network of torchvision in timm's names.
+def is_of_torchvision_alone(name: str) -> bool:
+    """Whether torchvision has a network of this name that is neither a ViT nor a network of timm."""
+    from torchvision import models
+
+    return name in models.list_models(module=models) and not (name.startswith("vit") or timm_name(name))
+
+
+def named_by_torchvision(
+    model: TimmModel, weights: Weights, state: State | None = None
+) -> tuple[str, TimmWeights] | None:
+    """(torchvision's name of a model of timm, tensors of a file in torchvision's names); None: they have other names.
+
+    Args:
+        weights: tensors of the file, below any prefix, with a classifier.
+        state: as for `TimmModel.weights_of`.
+    """
+    from torchvision import models
+
+    for name in models.list_models(module=models):
+        if timm_name(name) != model.name:
+            continue
+        with torch.device("cpu" if name.startswith("regnet") else "meta"):  # a RegNet computes its widths with tensors
+            theirs = models.get_model(name, weights=None)
+        (*_, head) = (place for place, layer in theirs.named_modules() if isinstance(layer, nn.Linear))
+        shapes = {key: value.shape for key, value in theirs.state_dict().items()}
+        try:
+            own = TimmModel(name, {"classifier": head}, None, model.image_size, shapes).weights_of(weights, state)
+        except ValueError:
+            continue
+        if own.num_classes:
+            return name, own
+    return None
+
+
+def read_as_torchvision(model: TimmModel, weights: Weights, state: State | None = None) -> TimmWeights | None:
+    """The tensors of `named_by_torchvision` in timm's names; None where that finds none.
+
+    Raises:
+        CheckpointError: timm's network computes other outputs with them.
+    """
+    if (found := named_by_torchvision(model, weights, state)) is None:
+        return None
+    name, own = found
+    return replace(own, weights=timm_weights(name, own.weights, model.image_size, own.num_classes))
+
+
+def timm_weights(name: str, weights: Weights, image_size: int, num_classes: int = 1000) -> Weights:
+    """Weights of a network of torchvision in timm's names.
+
+    Where the batch norms of the two have other epsilons, the running variances hold the difference.
 
     Args:
         name: torchvision's name of the network, for which `timm_name` has a name.
         weights: tensors by torchvision's names.
         image_size: side of the image of the proof, in pixels.
+        num_classes: number of the outputs.
 
     Raises:
         CheckpointError: the tensors are not those of the network, or timm's network computes other outputs with them.
@@ -39,7 +106,8 @@ def timm_weights(name: str, weights: Weights, image_size: int) -> Weights:
     import_timm()
     import timm
 
-    theirs, ours = models.get_model(name, weights=None).eval(), timm.create_model(timm_name(name)).eval()
+    theirs = models.get_model(name, weights=None, num_classes=num_classes).eval()
+    ours = timm.create_model(timm_name(name), num_classes=num_classes).eval()
     if weights.keys() == ours.state_dict().keys():
         return weights
     fix = f"give timm:{timm_name(name)}"
@@ -48,16 +116,17 @@ def timm_weights(name: str, weights: Weights, image_size: int) -> Weights:
     except RuntimeError as error:
         raise CheckpointError(f"these are not the weights of torchvision's {name}", fix) from error
     unmatched = defaultdict(list)
-    for value in theirs.state_dict().values():
+    for _, value in _in_order(theirs.state_dict()):
         if value.is_floating_point():
             unmatched[len(value), value.numel()].append(value)
-    matched = ours.state_dict()
+    matched, difference = ours.state_dict(), _epsilon(theirs) - _epsilon(ours)
     for key, value in matched.items():
         if value.is_floating_point():
             candidates = unmatched[len(value), value.numel()]
             if not candidates:
                 raise CheckpointError(f"timm's {timm_name(name)} has other tensors than torchvision's {name}", fix)
-            matched[key] = candidates.pop(0).reshape(value.shape)
+            more = difference if key.endswith("running_var") else 0.0
+            matched[key] = candidates.pop(0).reshape(value.shape) + more
     ours.load_state_dict(matched)
     image = torch.randn(1, 3, image_size, image_size, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
@@ -65,3 +134,17 @@ def timm_weights(name: str, weights: Weights, image_size: int) -> Weights:
     if any(unmatched.values()) or not (computed - expected).abs().max() <= _TOLERANCE * expected.abs().max():
         raise CheckpointError(f"timm's {timm_name(name)} computes other outputs than torchvision's {name}", fix)
     return matched
+
+
+def _in_order(weights: Weights) -> list[tuple[str, torch.Tensor]]:
+    """The tensors in timm's order: a RegNet has the projection beside a block's layers (`f`) behind them."""
+    places: dict[str, int] = {}
+    blocks = {key: re.split(r"\.(?:proj|f)\.", key)[0] for key in weights}
+    for key, block in blocks.items():
+        places.setdefault(block if block != key else key, len(places))
+    return sorted(weights.items(), key=lambda item: (places[blocks[item[0]]], ".proj." in item[0]))
+
+
+def _epsilon(network: nn.Module) -> float:
+    """The epsilon of the batch norms of a network; 0 without any."""
+    return next((layer.eps for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)), 0.0)

@@ -1,5 +1,7 @@
 """Splits and labels of the shards of others: what the names of shards, folders and other files say, or an error."""
 
+import json
+
 import pytest
 
 from tests.data.shards.test_tars import indexed, png, tar
@@ -52,6 +54,27 @@ def test_folders_of_splits_are_not_classes(tmp_path):
     tar(tmp_path / "vehicles" / "a.tar", {"train/0.png": png(1), "car/1.png": png(2)})
     found, index = indexed(tmp_path / "vehicles")
     assert index.labels == ["train", "car"] and index.splits == ["train"] * 2 and not found.has_split_folders
+
+
+@pytest.mark.parametrize("way", ["folders", ".cls", ".json"])
+def test_labels_are_read_as_those_of_folders(tmp_path, way):
+    """One class in two Unicode forms, and with spaces around it, is one class."""
+    files = {}
+    for number, name in enumerate(("caf\u00e9", "cafe\u0301", " caf\u00e9 ", "dog")):
+        key = f"{name}/{number}" if way == "folders" else f"{number}"
+        files[f"{key}.png"] = png(number)
+        if way != "folders":
+            text = json.dumps({"label": name}) if way == ".json" else f"{name}\n"
+            files[key + way] = text.encode()
+    tar(tmp_path / "a.tar", files)
+    found, index = indexed(tmp_path)
+    assert found.labels_from == way and index.labels == ["caf\u00e9"] * 3 + ["dog"]
+
+
+def test_a_folder_of_spaces_is_no_class(tmp_path):
+    tar(tmp_path / "a.tar", {" /0.png": png(0), "dog/1.png": png(1)})
+    with pytest.raises(DataError, match="has no label"):
+        indexed(tmp_path)
 
 
 @pytest.mark.faults("S13")

@@ -74,6 +74,7 @@ def _one_screen(parser: CommandOptions) -> str:
             lines.append(_line(flag, clause, _default(option)))
     more = f"'vit {parser.command} --help all' shows all options{' in full' * (not parser.main)}"
     more += f"; --help SECTION those of a section: {', '.join(parser.sections)}" if parser.sections else ""
+    more += "; --print_schema prints a JSON schema of files for --config" * parser.takes_files
     return "\n".join([*lines, "", *wrap(f"{more}.", WIDTH), *_example(parser)])
 
 

@@ -73,6 +73,11 @@ class CommandOptions:
         return {option.name: option for option in self.options}
 
     @property
+    def takes_files(self) -> bool:
+        """Whether files of --config may give the options, too."""
+        return "config" in self.by_name
+
+    @property
     def hint(self) -> str:
         """Where all options are, for the `fix` of an error."""
         return f"see 'vit {self.command} --help{' all' * bool(self.main)}'"

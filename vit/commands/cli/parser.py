@@ -8,17 +8,17 @@ from typing import Any
 from vit.commands.cli.help_text import help_text
 from vit.commands.cli.option_values import REQUIRED, mapping_type, read_value, read_word
 from vit.commands.cli.options import CommandOptions, Option
+from vit.commands.cli.schema import SCHEMA, schema_text
 from vit.errors import UsageError, close_name
 
-_NO_STOPPING = "there is no early stopping: best.ckpt keeps the best weights of all epochs; give --epochs or --time"
 _ONE_FOLDER = "give one folder DATA, with train/, val/ and test/ in it, or a CSV with the column split"
 OF_OTHERS = {  # options of other programs that have no counterpart here, and what to do
-    "patience": _NO_STOPPING, "early_stopping": _NO_STOPPING,
     "val_dir": _ONE_FOLDER, "val_data": _ONE_FOLDER, "test_dir": _ONE_FOLDER,
 }  # fmt: skip
 SAME = {  # options of other programs, and their names here
     "imgsz": "image_size", "img_size": "image_size", "batch": "batch_size", "arch": "network", "model": "network",
     "pretrained": "init_from", "workers": "num_workers", "output_dir": "out", "val": "validation", "opt": "optimizer",
+    "early_stopping": "patience", "sort": "sort_into",
 }  # fmt: skip
 OF_SECTION = "give its options one by one"  # the fix for a section with a value
 
@@ -27,7 +27,7 @@ class Parser(CommandOptions):
     """Reads the options of a command."""
 
     def read_words(self, words: Sequence[str]) -> dict[str, Any]:
-        """The values that a command line gives, by name; `--help` prints the help and ends the program.
+        """The values that a command line gives, by name; `--help` and `--print_schema` print and end the program.
 
         Raises:
             UsageError: a word is unknown, or not a value of its option.
@@ -40,6 +40,9 @@ class Parser(CommandOptions):
             word = rest.popleft()
             if word in ("--help", "-h"):
                 print(help_text(self, rest.popleft() if rest and not rest[0].startswith("-") else ""))
+                raise SystemExit(0)
+            if word == SCHEMA and self.takes_files:
+                print(schema_text(self))
                 raise SystemExit(0)
             if word == "--":
                 for text in rest:

@@ -27,6 +27,7 @@ T = TypeVar("T")
 SHORT = {
     "--network": "--model.network.name",
     "--image_size": "--model.preprocess.image_size",
+    "--resize_mode": "--model.preprocess.resize_mode",
     "--augment": "--augment.name",
     "--init_from": "--model.init_from",
     "--init": "--model.init_from",
@@ -35,6 +36,7 @@ SHORT = {
     "--teacher": "--distill.teacher",
     "--epochs": "--optim.epochs",
     "--time": "--optim.time",
+    "--patience": "--optim.patience",
     "--batch_size": "--optim.batch_size",
     "--lr": "--optim.lr",
     "--precision": "--trainer.precision",
@@ -58,6 +60,7 @@ MAIN = {  # the first help: groups of options with their values, and texts of on
     "length": {
         "--epochs N": "passes over the training images, or auto",
         "--time TIME": "length as a time in place of epochs: 90s, 30min, 2h",
+        "--patience N": "validations without a better one, then the end",
         "--batch_size N": "images of an optimizer step; else 128, or less",
         "--lr X": "learning rate after the warm-up",
         "--seed N": "seed of weights, order, augmentation and dropout",

@@ -20,6 +20,7 @@ from vit.commands.predicting.prediction_tally import (
     gallery_page,
     show_predictions,
 )
+from vit.commands.predicting.sorted_files import SortBy, SortedFiles, sorted_files
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import TableColumns
@@ -50,6 +51,9 @@ def predict(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
+    sort_into: StrPath | None = None,
+    sort_by: SortBy = "copy",
+    yes: bool = False,
     image_column: str | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
@@ -81,6 +85,10 @@ def predict(
             coverage holds in each class
         reject_novel: images that are unlike the training images get no label, and the status novel: those with a
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
+        sort_into: new folder that gets the files, in a folder for each class. Files without a label go to
+            FOLDER-unsure and FOLDER-novel beside it; files that cannot be read stay
+        sort_by: how a file comes there: copy, link, or move, which needs --yes and else shows what it would do
+        yes: whether files may be moved
         image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
             usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
@@ -109,7 +117,7 @@ def predict(
     """
     model, inputs = os.fspath(model), path_list(images)
     if merge is not None:
-        if model or inputs or parts or gallery:
+        if model or inputs or parts or gallery or sort_into:
             raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
         return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output), on_bad == "fail")
     if not model or not inputs:
@@ -118,6 +126,10 @@ def predict(
         )
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
+    rows_file = Path() if parts is not None else _rows_file(output, gallery)
+    into = None if sort_into is None else Path(sort_into).expanduser()
+    excluded = [("--parts", parts is not None), ("--gallery where files move", gallery and sort_by == "move")]
+    to_sort = sorted_files(into, sort_by, yes, rows_file, excluded)
     wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
@@ -128,7 +140,6 @@ def predict(
         if on.executor != "local":
             return predict_on_cluster(job, on, on_bad == "fail")
         return predict_in_parts(job, on_bad == "fail")
-    rows_file = _rows_file(output, gallery)
     setup.check()
     listed = list_images(inputs, recursive, columns)
     files = listed.paths
@@ -141,6 +152,8 @@ def predict(
         reporter.notice(listed.not_read)
     predictor = setup.load(reporter, len(files))
     setup.configure(writer, predictor)
+    if to_sort is not None:
+        to_sort.check(predictor, listed)
     if rows_file.suffix.lower() == ".csv":
         if words := describe_escapes(predictor.class_names, f"{rows_file} has"):
             reporter.notice(words)
@@ -151,10 +164,12 @@ def predict(
     rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         page = _gallery(rows_file, predictor, model, listed.reader) if gallery and is_first() else None
-        tally = _write(all_rows, writer, predictor, page) if is_first() else PredictionTally()
+        tally = _write(all_rows, writer, predictor, page, to_sort) if is_first() else PredictionTally()
     summary = tally.summary(rows_file, gallery)
     if is_first():
         show_predictions(reporter, summary, tally)
+        if to_sort is not None:
+            to_sort.carry_out(reporter, yes)
         check_labeled(summary, on_bad == "fail")
         more = " --unfinished" * bool(predictor.lacks)
         reporter.next_command(f"vit evaluate {shlex.quote(model)} {predictor.task.example}{more}")
@@ -211,7 +226,11 @@ def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "I
 
 
 def _write(
-    rows: "Iterable[Prediction]", writer: "RowWriter", predictor: "Predictor", gallery: "Gallery | None"
+    rows: "Iterable[Prediction]",
+    writer: "RowWriter",
+    predictor: "Predictor",
+    gallery: "Gallery | None",
+    to_sort: SortedFiles | None,
 ) -> PredictionTally:
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
@@ -223,6 +242,8 @@ def _write(
         for row in rows:
             writer.write(row)
             tally.add(row)
+            if to_sort is not None:
+                to_sort.add(row)
             if gallery is not None:
                 labels = None if writer.task.is_exclusive or row.status not in DECIDED else row.labels
                 nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)

@@ -15,6 +15,7 @@ from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.parser import Parser
 from vit.commands.cli.recipe_options import SHORT
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
+from vit.commands.cli.schema import SCHEMA
 from vit.errors import UsageError
 from vit.training.recipes.ranges import seconds
 
@@ -163,6 +164,8 @@ def make_parser() -> Parser:
 def read_words(words: Sequence[str]) -> StudyOptions:
     """The options of a command line; UsageError for a wrong option, `--help` ends the program."""
     parser = make_parser()
+    if SCHEMA in words:
+        parser.read_words([SCHEMA])  # of files, where the repeated options are mappings
     repeated = {name: {"kind": str, "takes_several": True} for name in (*_REPEATED, _FILES)}
     values = parser.changed(repeated).read_words(words)
     for name in _REPEATED:

@@ -146,7 +146,7 @@ class StudyPlan:
             "fingerprints": dict(self.inputs.image_hashes),
             **seeds_of_protocol(self.seeds),
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
-            "budget_words": PROBE_WORDS if self.is_probe else self.budget.describe() + self._choosing(),
+            "budget_words": PROBE_WORDS if self.is_probe else self._length() + self._choosing(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
@@ -158,6 +158,11 @@ class StudyPlan:
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
             "jobs": describe_share(self.options.executor, self.machine),
         }
+
+    def _length(self) -> str:
+        """The length of each training; the longest one where some have `optim.patience`."""
+        ended = any(recipe.optim.patience is not None for recipe in _recipes(self.series))
+        return self.budget.describe() + "; fewer where patience ends them" * ended
 
     def _choosing(self) -> str:
         """The images beside the training images that choose the tested weights; empty: the last weights are tested."""

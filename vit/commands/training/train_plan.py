@@ -204,7 +204,7 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
         is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
         keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
-        said = FITTED_FIRST * is_fitted + KEPT_STATS * keeps
+        said = FITTED_FIRST * is_fitted + f"; {plan.kept_rows}" * bool(plan.kept_rows) + KEPT_STATS * keeps
         return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said), *_unfinished(Path(weights))]
     return [("start", f"random weights: {why}")] if why else []
 
@@ -282,8 +282,14 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
+    patience = []
+    if optim.patience is not None:
+        waited = count_of(optim.patience, plan.validation_name)
+        patience = [("patience", f"{waited} without a better {optim.best_metric}: then the rate falls to the end")]
+        steps = f"at most {steps}"
     return [
         *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
+        *patience,
     ]

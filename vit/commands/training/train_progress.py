@@ -163,7 +163,8 @@ class Estimate(Listener):
         left += validation + scoring * others
         self.seconds = now - self._began + left
         ends = time.strftime("%H:%M" if left < _DAY else "%a %H:%M", time.localtime(time.time() + left))
-        self.reporter.notice(f"about {duration(self.seconds)} for {self._what(total)}, ends at {ends}")
+        most = "at most " * (plan.recipe.optim.patience is not None)
+        self.reporter.notice(f"{most}about {duration(self.seconds)} for {self._what(total)}, ends at {ends}")
 
     def _what(self, total: int) -> str:
         """The part of the training that this process carries out."""

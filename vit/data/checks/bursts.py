@@ -6,7 +6,7 @@ give an accuracy that new images do not reach, and count in intervals as if each
 Images with equal contents are found by their bytes. Nearly equal ones are found as `vit data check` finds them, with a
 stricter limit for chance. Each file is read once, and its content hash is kept. A JPEG is decoded at an eighth or more
 of its size, for a quarter of the time. Images below MIN_SIDE have too little detail, and are only compared by their
-bytes. So are images of shards and tables, because a training would decode all of them before its first step.
+bytes.
 """
 
 import hashlib
@@ -85,6 +85,8 @@ def clusters_of(
         progress: as for `with_bursts`.
         known: what another process has found for these images; from now on it is what a search here finds.
     """
+    from vit.data.checks.contents import hash_folder  # imports torch
+
     samples = list(source.splits.values())
     has_groups = {one.groups is not None for one in samples if len(one)}
     if len(has_groups) != 1:
@@ -94,7 +96,7 @@ def clusters_of(
     if known is not None and max(map(max, known), default=-1) < number:
         _found[key] = known
     if key not in _found:
-        folder = _kept_in(samples) if number >= _CACHED_FROM else None
+        folder = hash_folder() if number >= _CACHED_FROM else None
         file = None if folder is None else folder / f"{key}.json"
         kept = None if file is None else _kept(file, number)
         _found[key] = kept if kept is not None else _search(source, is_near, progress)
@@ -103,13 +105,6 @@ def clusters_of(
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(file, {"clusters": _found[key]})
     return _found[key]
-
-
-def _kept_in(samples: Sequence[Samples]) -> Path | None:
-    """The folder that keeps clusters of files; None for images that are not files, or where nothing is kept."""
-    from vit.data.checks.contents import hash_folder  # imports torch
-
-    return hash_folder() if all(one.reader is None for one in samples) else None
 
 
 def _label_keys(samples: Samples) -> list[object]:
@@ -156,9 +151,10 @@ def _kept(file: Path, number: int) -> list[list[int]] | None:
 
 
 def _key(samples: Sequence[Samples], is_near: bool) -> str:
-    """A text that changes with the images: their paths, sizes and times, or their pixels."""
-    digest = hashlib.blake2b(f"1 {is_near} {_CHANCE} {[len(one) for one in samples]}".encode(), digest_size=16)
+    """A text that changes with the images: their paths, sizes and times, their versions, or their pixels."""
+    digest = hashlib.blake2b(f"2 {is_near} {_CHANCE} {[len(one) for one in samples]}".encode(), digest_size=16)
     for one in samples:
+        versions = [] if one.reader is None else one.reader.versions(one.paths)
         for place, path in enumerate(one.paths):
             digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
             if one.arrays is not None:
@@ -168,7 +164,7 @@ def _key(samples: Sequence[Samples], is_near: bool) -> str:
                     status = os.stat(one.file(place))
                     digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
             else:
-                digest.update(one.known_hash(place).encode())
+                digest.update(versions[place].encode())
     return digest.hexdigest()
 
 
@@ -200,7 +196,7 @@ def _search(source: Source, is_near: bool, progress: Progress | None) -> list[li
 
 
 def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.NDArray[np.int64]:
-    """(m, 2) pairs of images that are nearly the same. The content hashes of files are kept."""
+    """(m, 2) pairs of images that are nearly the same. Their content hashes are kept."""
     from vit.data.checks.contents import KnownHashes
     from vit.data.checks.duplicates import alike_pairs
     from vit.data.checks.image_hashes import Squares, hash_squares, small_square
@@ -219,6 +215,7 @@ def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.ND
 
     def hashed(task: tuple[Samples, range, KnownHashes | None]) -> tuple[list[int], npt.NDArray[np.uint64], Any]:
         one, part, known = task
+        one.prepare(part)
         squares = {place: square for place in part if (square := square_of(one, place, known)) is not None}
         if not squares:
             return [], hashes[0], thumbnails[0]
@@ -226,21 +223,20 @@ def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.ND
 
     with decode_threads() as parallel:
         for one in samples:
-            if one.reader is None:
-                known = None if one.root is None else KnownHashes(one.root)
-                parts = [range(first, min(first + _PER_TASK, len(one))) for first in range(0, len(one), _PER_TASK)]
-                found = parallel(hashed, [(one, part, known) for part in parts])
-                for part, (own, some, pictures) in zip(parts, found, strict=True):
-                    places.append(np.asarray(own, dtype=np.int64) + start)
-                    hashes.append(some)
-                    thumbnails.append(pictures)
-                    done += len(part)
-                    if progress is not None:
-                        progress(done, number)
-                    if known is not None:
-                        known.save_now_and_then()
+            known = None if one.arrays is not None else KnownHashes(one)
+            parts = [range(first, min(first + _PER_TASK, len(one))) for first in range(0, len(one), _PER_TASK)]
+            found = parallel(hashed, [(one, part, known) for part in parts])
+            for part, (own, some, pictures) in zip(parts, found, strict=True):
+                places.append(np.asarray(own, dtype=np.int64) + start)
+                hashes.append(some)
+                thumbnails.append(pictures)
+                done += len(part)
+                if progress is not None:
+                    progress(done, number)
                 if known is not None:
-                    known.save()
+                    known.save_now_and_then()
+            if known is not None:
+                known.save()
             start += len(one)
     if not places:
         return np.empty((0, 2), dtype=np.int64)

@@ -19,10 +19,14 @@ Severity = Literal["error", "warning"]
 
 TINY_SIDE = 16  # pixels of the shorter side
 ODD_ASPECT = 10  # longer side divided by shorter side
+LONG_ASPECT = 2  # the middle square is half of such an image
+LONG_SHARE = 0.05  # of all images: fewer long ones are no reason to prepare all images otherwise
 LARGE_PIXELS = 25_000_000
 ONE_COLOR_SPREAD = 2  # gray levels: JPEG changes one color by so much
 RARE = 5  # images of a class in a split
 IMBALANCE = 10  # images of the largest class, divided by those of the smallest
+
+_HIDES = "train with --resize_mode pad, which shows whole images: the usual crop of the middle square hides"
 
 KINDS = (  # in the order of a report
     "unreadable",
@@ -36,6 +40,7 @@ KINDS = (  # in the order of a report
     "wrong_extension",
     "tiny",
     "odd_shape",
+    "long_images",
     "one_color",
     "very_large",
     "channels",
@@ -123,6 +128,7 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     counts = {split: source.splits[split].class_counts(len(source.class_names)) for split in images.splits}
     findings = [
         *_image_findings(images, scanned),
+        *_long_findings(images, scanned),
         *_pixel_findings(images, scanned),
         *_pair_findings(images, scanned, source.task),
         *_group_findings(source),
@@ -149,13 +155,30 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
         yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
     for kind, chosen, suggestion in (
         ("tiny", _tiny(scanned), "remove it, or get a larger one"),
-        ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), "crop it: only its center is used"),
+        ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), f"{_HIDES} more than 90 % of it"),
         ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
         ("very_large", scanned.sides.prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
     ):
         for image in np.flatnonzero(chosen & scanned.readable).tolist():
             height, width = scanned.sides[image].tolist()
             yield found(image, kind, f"{width}x{height} pixels", suggestion)
+
+
+def _long_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    """Long images, where there are many: by default a network sees the middle square of each."""
+    longer, shorter = scanned.sides.max(1), scanned.sides.min(1)
+    long = np.flatnonzero(scanned.readable & (longer > LONG_ASPECT * shorter))
+    if len(long) <= LONG_SHARE * len(scanned.readable):
+        return
+    hidden = 1 - shorter[long] / longer[long]
+    worst = int(long[hidden.argmax()])
+    height, width = scanned.sides[worst].tolist()
+    detail = (
+        f"{len(long):,} of {len(scanned.readable):,} images are longer than {LONG_ASPECT}:1, such as "
+        f"{images.path(worst)} ({width}x{height} pixels)"
+    )
+    suggestion = f"{_HIDES} {np.median(hidden):.0%} of the area in the median, and up to {hidden.max():.0%}"
+    yield Finding("warning", "long_images", detail=detail, suggestion=suggestion.replace("%", " %"))
 
 
 def _pixel_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:

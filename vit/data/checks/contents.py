@@ -3,7 +3,7 @@
 The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
 another format or size has another hash; `vit data check` finds such pairs.
 
-Hashes of files are kept in the cache folder, so that the next command reads only files that have changed. Beside them
+Hashes are kept in the cache folder, so that the next command reads only images that have changed. Beside them
 stand the near-duplicates of a data set (see `bursts`).
 
 VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME counts); "off" keeps nothing
@@ -11,7 +11,7 @@ VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME coun
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def read_contents(
     with decode_threads() as parallel:
         for split in filter(source.splits.__contains__, SPLITS):
             samples, parts = source.splits[split], [part for name, part in chosen if name == split]
-            known = KnownHashes(samples.root) if samples.root is not None and samples.reader is None else None
+            known = None if samples.arrays is not None else KnownHashes(samples)
             for images in parallel(_reader(samples, known), parts):
                 results += images
                 if progress is not None:
@@ -132,53 +132,60 @@ def _reader(samples: Samples, kept: "KnownHashes | None") -> Callable[[range], l
     """A function from indices to what is read of these images."""
 
     def read(part: range) -> list[ReadImage]:
-        if samples.arrays is not None:
+        if kept is None:
+            assert samples.arrays is not None
             return [(pixels_hash(samples.arrays[index]), "") for index in part]
-        if kept is not None:
-            return [kept.read(samples, index) for index in part]
-        known = {index: samples.known_hash(index) for index in part}
+        known = kept.known(samples, part)
         samples.prepare([index for index, found in known.items() if not found])
-        return [(found, "") if found else _encoded(samples, index) for index, found in known.items()]
+        return [(found, "") if found else kept.read(samples, index) for index, found in known.items()]
 
     return read
 
 
 class KnownHashes:
-    """Content hashes of the files of a folder, in the cache folder, by path, size, inode and both times of a change.
+    """Content hashes of images, in the cache folder: of files by path, size, inode and both times of a change.
 
     A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
     of its status (ctime) shows what copies with an old time of modification. Files are
-    removed, the oldest first, where all together are too large.
+    removed, the oldest first, where all together are too large. Images of shards, tables and other machines have
+    versions (see `ImageReader`).
 
     Args:
-        root: the folder of the images.
+        samples: images of the data set, without arrays.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, samples: Samples) -> None:
         self._folder = hash_folder()
         # what is an image depends on the limits
-        self._base = os.fsencode(root.resolve())
+        first = "".join(samples.paths[:1]) if samples.root is None else os.fspath(samples.root.resolve())
+        self._base = first.encode("utf-8", "surrogateescape")
         limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
         self._name = content_hash(self._base, limits)
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()
         self._rows = self._sorted(self._load(self._name))
 
+    def known(self, samples: Samples, part: Sequence[int]) -> dict[int, str]:
+        """{index: content hash} of images that are listed with one, or were read before; "" for all others."""
+        hashes = {index: samples.known_hash(index) for index in part}
+        unknown = [index for index, content in hashes.items() if not content]
+        if samples.reader is not None:
+            samples.reader.versions([samples.paths[index] for index in unknown])  # asked for at the same time
+        return hashes | {index: self._kept(self._key(samples, index)) for index in unknown}
+
     def read(self, samples: Samples, index: int) -> ReadImage:
-        """The content hash of a file as it was read before, or is read now."""
-        if kept := self._kept(self._key(samples, index)):
-            return kept, ""
+        """The content hash of an image that is read now."""
         try:
             return content_hash(self.encoded(samples, index)), ""
         except ImageError as error:
             return "", error.reason
 
     def encoded(self, samples: Samples, index: int) -> bytes:
-        """The bytes of a file. Their hash is kept. ImageError where they are not an image within the limits."""
+        """The bytes of an image. Their hash is kept. ImageError where they are not an image within the limits."""
         before = self._key(samples, index)
+        if samples.known_hash(index) or self._kept(before):  # its header was checked then
+            return samples.encoded(index)
         data = samples.encoded(index)
-        if self._kept(before):  # its header was checked then
-            return data
         check_header(data, samples.name(index))
         if before is not None and before[1] and self._key(samples, index) == before:
             self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
@@ -214,6 +221,9 @@ class KnownHashes:
     def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
         """(key of a file as it is now, whether it has not changed for some time); None without a file."""
         path = samples.paths[index]
+        if samples.reader is not None:
+            (version,) = samples.reader.versions([path])
+            return (bytes.fromhex(content_hash(version.encode())), True) if version else None
         try:
             status = os.stat(samples.file(index))
         except (OSError, ValueError):
@@ -268,12 +278,3 @@ def current_hash(samples: Samples, index: int) -> str:
 def pixels_hash(pixels: npt.NDArray[np.generic]) -> str:
     """The content hash of an image that is an array in memory: of its shape and its pixels."""
     return content_hash(str(pixels.shape).encode(), np.ascontiguousarray(pixels).tobytes())
-
-
-def _encoded(samples: Samples, index: int) -> ReadImage:
-    try:
-        data = samples.encoded(index)
-        check_header(data, samples.name(index))
-    except ImageError as error:
-        return "", error.reason
-    return content_hash(data), ""

@@ -68,6 +68,10 @@ class ImageReader(ABC):
         """The content hash of an image that begins as an image within the limits; "" where only its bytes tell."""
         return ""
 
+    def versions(self, paths: Sequence[str]) -> list[str]:
+        """(n,) a text of each image that changes with its bytes; "" of an image that is not there."""
+        return [self.content_hash(path) for path in paths]
+
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
         """(n,) number of the shard of each image; None where there are no shards."""
         return None

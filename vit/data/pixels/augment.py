@@ -118,7 +118,7 @@ class ImageAugment:
         Areas and ratios of square pictures are those of torchvision's RandomResizedCrop. In other pictures torchvision
         draws again where a box does not fit. Here the picture cuts the box, and a box of less than the smallest area
         gets another ratio. So boxes are larger (4:3 pictures: 0.66 instead of 0.56 of the area in the median), and
-        those of very long pictures are longer than 4:3.
+        those of very long pictures are longer than 4:3. With the resize mode "pad" a box keeps its proportions.
         """
         if not self.augment.crops:
             return self.preprocess(image)
@@ -134,6 +134,9 @@ class ImageAugment:
             elif box_width == width:
                 box_height = min(height, max(1, round(area / width)))
         top, left = round(y * (height - box_height)), round(x * (width - box_width))
+        if self.preprocess.resize_mode == "pad":
+            box = image[:, top : top + box_height, left : left + box_width]
+            return self.preprocess.padded(box, self.preprocess.image_size)
         size = [self.preprocess.image_size] * 2
         interpolation = InterpolationMode(self.preprocess.interpolation)
         resized = TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)

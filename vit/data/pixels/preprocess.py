@@ -14,7 +14,7 @@ MAX_CHANNELS = 16
 
 Interpolation = Literal["bilinear", "bicubic"]
 Window = tuple[float, ...]  # values that become black and white: two for all channels, or two for each channel
-ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's names; timm's crop_mode "center" and "squash"
+ResizeMode = Literal["shortest", "squash", "pad"]  # timm's crop_mode "center", "squash" and "border"
 ColorProfiles = Literal["convert", "ignore"]
 
 
@@ -50,7 +50,8 @@ class Preprocess:
         std: standard deviation of each channel, as fractions of 1.
         interpolation: interpolation of the antialiased resize.
         resize_mode: "shortest" resizes the shorter side and keeps the proportions. "squash" resizes both sides, so that
-            the network sees the whole picture (SigLIP, EVA).
+            the network sees the whole picture (SigLIP, EVA). "pad" resizes the longer side, keeps the proportions, and
+            fills the rest of the square with the mean color, so that the network sees the whole picture, too.
         window: values that become 0 and 255 in images of more than 8 bits; values beyond them become 0 or 255. Two
             numbers are for all channels. Otherwise each channel has two. None: all values that the type of a file can
             have.
@@ -86,11 +87,29 @@ class Preprocess:
         side = self.resize_side
         if self.resize_mode == "squash":
             return _resize(image, [side, side], self.interpolation)
+        if self.resize_mode == "pad":
+            return self.padded(image, side)
         return resize_shorter(image, side, self.interpolation)
+
+    def padded(self, image: Tensor, side: int) -> Tensor:
+        """Resize (C, H, W) uint8 to a longer side of `side`, and pad it to the input's size, as timm's "border"."""
+        longer, least = max(image.shape[1:]), self.image_size
+        size = [max(1, round(length * side / longer)) for length in image.shape[1:]]
+        resized = _resize(image, size, self.interpolation)
+        height, width = (max(length, least) for length in size)
+        filled = torch.tensor(self.fill, dtype=torch.uint8)[:, None, None].repeat(1, height, width)
+        top, left = (height - size[0]) // 2, (width - size[1]) // 2
+        filled[:, top : top + size[0], left : left + size[1]] = resized
+        return filled
+
+    @property
+    def fill(self) -> list[int]:
+        """The value of each channel beside a padded picture: the mean, which is nearly 0 in the network's input."""
+        return [min(255, max(0, round(255 * value))) for value in self.mean]
 
     @property
     def resize_side(self) -> int:
-        """Side in pixels before the crop: the shorter side, or both sides with "squash"."""
+        """Side in pixels before the crop: the shorter side; both sides with "squash", the longer with "pad"."""
         return max(self.image_size, round(self.image_size / self.crop_fraction))
 
     def normalize(self, images: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ In a table of columns that has -1 and 1, and neither 0 nor empty cells, -1 means
 cells -1 may mean unknown, as in CheXpert, and is refused. A single 1 in each row is one class for each image.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ _CELLS = {"0": ABSENT, "0.0": ABSENT, "false": ABSENT, "1": PRESENT, "1.0": PRES
 _MINUS = {"-1", "-1.0"}  # absent or unknown, as the whole table decides
 _OTHER_MARKS = ",;/"  # that people put between labels
 _SHOWN = 5  # labels in an error
+_LIST = re.compile(r"""\s*[\[({].*['",].*[\])}]\s*""", re.DOTALL)  # "['cat', 'dog']"
 
 _RowsOfLabels = dict[str, list[ListedRow[dict[str, int]]]]  # split -> images with several labels each
 
@@ -75,7 +77,8 @@ def _read_classes(path: Path, given: Mapping[str, str], to_measure: bool) -> Sou
     for (line, row), label in zip(table.rows, labels, strict=True):
         if label not in row["path"] and _is_not_utf8(label):
             raise DataError(f"{path}, line {line}: label {label!r} is not UTF-8", "save the file as UTF-8 CSV")
-    notes = [table.note] * bool(table.note)
+    _refuse_lists(path, table, "label")
+    notes = [table.note] * bool(table.note) + _joined_spellings(path, table, labels)
     rows = rows_by_split(path, table, labels, to_measure, notes)
     source = source_of_classes(path, rows, None, notes, to_measure)
     with_bar = next((name for name in source.class_names if SEPARATOR in name), None)
@@ -86,10 +89,31 @@ def _read_classes(path: Path, given: Mapping[str, str], to_measure: bool) -> Sou
     return source
 
 
+def _refuse_lists(path: Path, table: CsvTable, column: str) -> None:
+    """Raise DataError where a cell is a list as Python writes it, which may be one class or several labels."""
+    for line, row in table.rows:
+        if _LIST.fullmatch(row[column]):
+            raise DataError(
+                f"{path}, line {line}: {row[column][:40]!r} in the column {column} is a list",
+                "write several labels as cat|indoors, in a column labels; name one class without brackets",
+            )
+
+
+def _joined_spellings(path: Path, table: CsvTable, labels: Sequence[str]) -> list[str]:
+    """A note on each of the first classes that the table spells in several ways."""
+    spellings: dict[str, set[str]] = {}
+    for (_, row), label in zip(table.rows, labels, strict=True):
+        spellings.setdefault(label, set()).add(row["label"])
+    several = [sorted(found)[:2] for found in spellings.values() if len(found) > 1]
+    why = "are one class: they differ only in spaces around the name or in Unicode form"
+    return [f"{path.name}: {one!r} and {other!r} {why}" for one, other in several[:_SHOWN]]
+
+
 def _read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool) -> Source:
     """List the images of a CSV with the columns path and labels, and optionally split. A label not named is absent."""
     table = read_image_csv(path, ("path", "labels"), ("split", "group"), given)
     texts = [row["labels"] for _, row in table.rows]
+    _refuse_lists(path, table, "labels")
     apart = next(
         (mark for mark in _OTHER_MARKS if not any("|" in text for text in texts) and mark in "".join(texts)), ""
     )
@@ -161,6 +185,13 @@ def _read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool) 
     if len(names) > 1 and all(sorted(row.values()) == one_hot for row in parsed):
         classes = [next(name for name, value in row.items() if value == PRESENT) for row in parsed]
         return _one_class(path, table, names, classes, notes, to_measure)
+    ones = [sum(value == PRESENT for value in row.values()) for row in parsed]
+    if set(ones) == {0, 1} and all(NOT_KNOWN not in row.values() for row in parsed):
+        notes.append(
+            f"{path.name}: {ones.count(0):,} of {len(ones):,} rows have no 1, such as line "
+            f"{table.rows[ones.index(0)][0]}, and all others a single 1; each column is read as a label that an image "
+            "may have"
+        )
     rows = rows_by_split(path, table, parsed, to_measure, notes)
     return _source_of_labels(path, tuple(sorted(names)), rows, NOT_KNOWN, notes, to_measure)
 

@@ -21,6 +21,8 @@ from vit.data.core.samples import Source, label_files
 from vit.errors import DataError, EmptyClassError
 from vit.tasks.label_text import clean_label
 
+_ABOVE = "their images count as images of the folders above"
+
 
 def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
     """List the images of a folder of class folders, or of a folder of splits with class folders.
@@ -117,7 +119,7 @@ def _check_nested(root: Path, names: list[str]) -> list[str]:
         return []
     few, shared = (" and ".join(f"{name}/" for name in group[:2]) for group in (list(nested), common))
     if len(nested) < len(names):
-        return [f"{few} hold the same folders, such as {shared}; their images count as images of the folders above"]
+        return [f"{few} hold the same folders, such as {shared}; {_ABOVE}"]
     if all(split_in(name) for name in common):
         fix = f"write DATA/{common[0]}/{names[0]}/IMAGE, or a CSV with the columns path,label,split"
         raise DataError(f"each folder of {root} holds {shared}: splits in classes are not read", fix)
@@ -165,6 +167,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
     skipped: Counter[str] = Counter()
     rows: dict[str, list[tuple[str, str]]] = {}  # split -> path and class name of each file
     class_names: dict[str, list[str]] = {}
+    deeper: list[str] = []  # images in folders inside class folders
     for split, folder in folders.items():
         rows[split] = []
         folder_names = subfolders(root / folder, skipped)
@@ -187,6 +190,10 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
                 raise EmptyClassError(f"class folder {class_folder} has no images{instead}", fix)
             skipped += skipped_here
             rows[split] += [(os.path.join(folder, name, file), label) for file in files]
+            deeper += [os.path.join(folder, name, file) for file in files if os.sep in file]
+    if deeper and not any(note.endswith(_ABOVE) for note in notes):
+        count = f"{len(deeper):,} image{'s' * (len(deeper) != 1)}"
+        notes.append(f"folders inside class folders, such as {Path(deeper[0]).parent}/, hold {count}; {_ABOVE}")
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])

@@ -172,6 +172,11 @@ def rows_by_split(
         name = files.add(cells["path"], line)
         rows.setdefault(split, []).append(ListedRow(line, name, one, groups.of(cells, where)))
     notes += files.notes
+    empty = sum(not cells.get("split", "").strip() for _, cells in table.rows)
+    if 0 < empty < len(table.rows):
+        notes.append(
+            f"{path.name}: lines with an empty split are training images ({empty:,} of {len(table.rows):,} lines)"
+        )
     if not rows["train"] and not to_measure:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     return rows

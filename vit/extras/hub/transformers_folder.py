@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit.errors import UsageError
-from vit.export.format import Peer, PeerFormat, check_pictures, code_for_labels
+from vit.export.format import Peer, PeerFormat, check_pictures, closing_code
 from vit.export.timm_file import is_in_timm
 from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.deployment import LoadedModel
@@ -36,6 +36,9 @@ class TransformersFolder(PeerFormat):
     def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "transformers")
         network = trained.network
+        if trained.description.preprocess.resize_mode == "pad":
+            problem = "no image processor of transformers pads pictures with a color, as resize_mode pad does"
+            raise UsageError(problem, _others(trained))
         if not isinstance(network, VisionTransformer):
             name = trained.description.spec.name
             raise UsageError(f"transformers does not have a model for the weights of {name}", _others(trained))
@@ -81,7 +84,7 @@ class TransformersFolder(PeerFormat):
         return (
             f"model = AutoModelForImageClassification.from_pretrained({str(path)!r})\n"
             f"processor = AutoImageProcessor.from_pretrained({str(path)!r})"
-            + code_for_labels(trained, "model(images).logits")
+            + closing_code(trained, "model(images).logits")
         )
 
 

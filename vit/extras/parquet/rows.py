@@ -110,6 +110,11 @@ class TableReader(ImageReader):
                 for _ in pool.map(self._part, missing.values()):
                     pass
 
+    def versions(self, paths: Sequence[str]) -> list[str]:
+        """(n,) the file of each image as it was listed, with the image's row group and row."""
+        places = [self._place(self._numbers[path]) for path in paths]
+        return [f"{self._key(*place[:3])}\0{place.row}" for place in places]
+
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
         """(n,) number of the row group of each image; None for small tables, which need no order of their own."""
         if self.is_small:

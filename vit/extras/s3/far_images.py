@@ -53,6 +53,11 @@ class FarImages(ImageReader):
             self._at_once(self._key, [path for path in paths if path not in self._keys])
             self._cache.fill({self._keys[path]: path for path in paths if path in self._keys}, self._fetch_all)
 
+    def versions(self, paths: Sequence[str]) -> list[str]:
+        """(n,) the keys of the files in the cache."""
+        self._at_once(self._key, [path for path in paths if path not in self._keys])
+        return [self._keys.get(path, "") for path in paths]
+
     def _fetch_all(self, paths: list[str]) -> None:
         self._at_once(self._fetch, paths)
 

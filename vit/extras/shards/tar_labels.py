@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split
 from vit.errors import DataError
+from vit.tasks.label_text import clean_label
 
 JSON_NAMES = ("label", "class", "class_name", "cls")  # of the label in a .json
 SHOWN = 5  # names in an error
@@ -124,8 +125,8 @@ def find_labels(images: Sequence[TarImage], names: Sequence[str], depth: int) ->
         "folders": ["".join(image.folders[depth:][-1:]) for image in images],
     }
     way = next((way for way, labels in ways.items() if any(labels)), "folders")
-    labels = ways[way]
-    unlabeled = [image for image, label in zip(images, labels, strict=True) if not label]
+    labels = [clean_label(label) for label in ways[way]]
+    unlabeled = [image for image, label in zip(images, labels, strict=True) if not label.strip()]
     if not unlabeled:
         return way, labels
     verb = "has" if len(unlabeled) == 1 else "have"

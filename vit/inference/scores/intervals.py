@@ -123,7 +123,8 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     """The mean F1 of the classes that have images or predictions.
 
     Its variance is linearized. A class has half as many trials as it has images and predictions: the variance of F1 is
-    at most F1 (1 - F1) divided by this number.
+    at most F1 (1 - F1) divided by this number. A ratio of two counts is too low on average. With the second terms of
+    the expansion and counts of independent images, F1 is too low by F1 (1 - F1) / (images + predictions).
 
     Args:
         labels: (n,) true class numbers.
@@ -138,10 +139,12 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     added = (np.where(correct, 2.0, 0.0) - f1[labels] * (1.0 + correct)) / either[labels] - called
     units = [independent_units(numbers, num_classes, groups) for numbers in (labels, predictions)]
     trials = np.mean(units, axis=0)
-    return class_mean(f1[there], trials[there], variance_of_sum(added / there.sum(), groups))
+    return class_mean(f1[there], trials[there], variance_of_sum(added / there.sum(), groups), is_f1=True)
 
 
-def class_mean(scores: Floats, trials: Floats, variance: float, within: Floats | None = None) -> Metric:
+def class_mean(
+    scores: Floats, trials: Floats, variance: float, within: Floats | None = None, is_f1: bool = False
+) -> Metric:
     """The mean of the scores of C classes, with its 95 % interval.
 
     Args:
@@ -149,6 +152,7 @@ def class_mean(scores: Floats, trials: Floats, variance: float, within: Floats |
         trials: (C,) number of independent images behind each score, above 0.
         variance: variance of the mean that the images show.
         within: (C,) variance of what one image says of the score; None: that of right and wrong images.
+        is_f1: the scores are F1, whose means are too low; the interval is that of the mean without this bias.
     """
     within = scores * (1 - scores) if within is None else within
     smooth = (trials * scores + 1) / (trials + 2)
@@ -156,7 +160,9 @@ def class_mean(scores: Floats, trials: Floats, variance: float, within: Floats |
     center = float(smooth.mean())
     whole = variance + float((np.maximum(extra, 0.0) / trials).sum()) / len(scores) ** 2
     value = float(scores.mean())
-    return wilson(value, center * (1 - center) / whole, NORMAL_QUANTILE)
+    bias = float((smooth * (1 - smooth) / (2 * trials)).mean()) if is_f1 else 0.0
+    interval = wilson(min(value + bias, 1.0), center * (1 - center) / whole, NORMAL_QUANTILE)
+    return Metric(value, min(interval.low, value), max(interval.high, value))
 
 
 def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:

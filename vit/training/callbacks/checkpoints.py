@@ -46,14 +46,14 @@ class DescribeCheckpoint(Callback):
     A resumed training does not open the weights that it started from. Their licence comes from its checkpoint.
 
     Args:
-        rounds: number of epochs of the training; None: its length is a number of steps.
+        counts_epochs: whether the length of the training is a number of epochs; else it is one of steps.
 
     Attributes:
         resumed_metrics: metrics of the checkpoint that this training continues; {} without one.
     """
 
-    def __init__(self, description: Description, rounds: int | None) -> None:
-        self.description, self.rounds = description, rounds
+    def __init__(self, description: Description, counts_epochs: bool) -> None:
+        self.description, self.counts_epochs = description, counts_epochs
         self.resumed_metrics: Mapping[str, float] = {}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -61,8 +61,9 @@ class DescribeCheckpoint(Callback):
         metrics["epoch"] = float(trainer.current_epoch)
         step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
         done = f"{step:,} of {total:,} steps"
-        if self.rounds is not None:
-            done = f"{self.rounds * step / total:.4g} of {count_of(self.rounds, 'epoch')}"
+        if self.counts_epochs:
+            rounds = trainer.max_epochs
+            done = f"{rounds * step / total:.4g} of {count_of(rounds, 'epoch')}"
         unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
 
@@ -105,6 +106,10 @@ class BestCheckpoint(ModelCheckpoint):
         super().__init__(
             path.parent, path.stem, monitor, mode=mode, auto_insert_metric_name=False, enable_version_counter=False
         )
+
+    def is_better(self, trainer: Trainer) -> bool:
+        """Whether the latest validation is better than that of best.ckpt, before it is saved."""
+        return self.check_monitor_top_k(trainer, self._monitor_candidates(trainer).get(str(self.monitor)))
 
     @property
     def state_key(self) -> str:

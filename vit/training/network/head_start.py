@@ -4,9 +4,11 @@ Kumar et al. 2022, "Fine-Tuning can Distort Pretrained Features and Underperform
 LP-FT). From a random last layer, the first steps change the other layers to suit a layer that knows nothing yet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from vit.data.core.samples import Samples
 from vit.data.loading.loader import labeled_images
@@ -19,6 +21,7 @@ from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import ModelConfig
 
 MOST_IMAGES = 10_000  # of a split: a start need not be exact, and features of more images cost minutes
+ROW_IMAGES = 50  # of a class: its mean feature need not be exact
 MANY = 1_000  # images whose features take long enough for a line before
 
 
@@ -64,6 +67,32 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
             lowest = val_loss
             fit.put_into(backbone.head)
     notice(f"weights, last layer: a linear probe on {len(features[1]):,} training images, validation loss {lowest:.3f}")
+
+
+def start_rows(network: Network, plan: Plan, new: Sequence[str]) -> None:
+    """Give the rows of new classes weights of the mean feature of their training images; the other rows stay.
+
+    A row has the direction from the mean of all classes to that of its class, and the mean length of the other rows. At
+    the mean of all classes its logit is the mean of the others. As the imprinted weights of Qi et al. 2018, "Low-Shot
+    Learning with Imprinted Weights" (arXiv 1712.07136), for a layer with a bias and features that are not of length 1.
+    """
+    train, was_training = plan.source.splits["train"], network.training
+    order = np.random.default_rng(plan.recipe.seed).permutation(len(train))
+    number_of = {name: number for number, name in enumerate(plan.source.class_names)}
+    places = [order[train.labels[order] == number][:ROW_IMAGES] for number in number_of.values()]
+    samples = train.select(np.sort(np.concatenate(places)))
+    backbone = Backbone(network, plan)
+    values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
+    backbone.whole().train(was_training)
+    means = {number: values[labels == number].mean(dim=0) for number in labels.unique().tolist()}
+    center, added = torch.stack(list(means.values())).mean(dim=0), [number_of[name] for name in new]
+    kept = [number for number in number_of.values() if number not in added]
+    with torch.no_grad():
+        weight, bias = backbone.head.weight, backbone.head.bias
+        length, level = weight[kept].norm(dim=1).mean(), (weight[kept] @ center + bias[kept]).mean()
+        for number in set(added) & means.keys():
+            weight[number] = length * F.normalize(means[number] - center, dim=0)
+            bias[number] = level - weight[number] @ center
 
 
 def _some(samples: Samples, seed: int) -> Samples:

@@ -10,8 +10,8 @@ from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.lora import add_adapters
-from vit.training.network.head_start import fits_head, start_head
-from vit.training.planning.network_choice import network_of_weights
+from vit.training.network.head_start import fits_head, start_head, start_rows
+from vit.training.planning.network_choice import keeps_rows, network_of_weights
 from vit.training.planning.plan import Plan
 from vit.weights.licence import UNKNOWN
 from vit.weights.open import open_pretrained
@@ -24,7 +24,7 @@ class InitialNetwork:
     Attributes:
         network: network, ready to train.
         licence: licence of its weights; None: random weights, not stated, or a resumed training.
-        seconds: time of the linear probe that fitted the last layer.
+        seconds: time of the linear probe that fitted the last layer, or of the features of new classes.
     """
 
     network: Network
@@ -46,23 +46,28 @@ def initial_network(
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
     licence, has_new_head, seconds = None, False, 0.0
+    new_rows: tuple[str, ...] = ()
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from, network_of_weights(model))
-        report = pretrained.fill(network, plan.source.class_names if has_classes else None)
+        names = plan.source.class_names if has_classes else None
+        report = pretrained.fill(network, names, keeps_rows(model, plan.source))
         facts += [*pretrained.facts(plan.preprocess), *report.facts()]
         if guesses := pretrained.guesses_of_training(network, plan.preprocess):
             notice(
                 f"WARNING: {model.init_from} does not state these values, so they are guesses: {guesses}; "
                 "--model.network.num_heads and --model.preprocess.mean, ... replace them"
             )
-        has_new_head = bool(report.initialized)
+        has_new_head, new_rows = bool(report.initialized), report.new_rows
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:
         facts += add_adapters(network, model.lora)
     for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
         notice(f"weights, {name}: {value}")
-    if has_new_head and has_classes and fits_head(model, network):
-        began = time.perf_counter()
+    began = time.perf_counter()
+    if new_rows:
+        start_rows(network, plan, new_rows)
+        seconds = time.perf_counter() - began
+    elif has_new_head and has_classes and fits_head(model, network):
         start_head(network, plan, notice)
         seconds = time.perf_counter() - began
     if plan.world_size > 1:

@@ -68,6 +68,16 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             "--optim.best_metric last with --freeze backbone, which tries penalties and has no last weights",
             "give --optim.best_metric loss",
         ),
+        (
+            recipe.optim.patience is not None and has_probe,
+            "--patience with --freeze backbone, which tries all penalties",
+            "leave one out",
+        ),
+        (
+            recipe.optim.patience is not None and recipe.optim.best_metric == "last",
+            "--patience with --optim.best_metric last, for which each validation is better",
+            "give --optim.best_metric loss",
+        ),
         (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
         (
             is_timed and has_probe,

@@ -54,6 +54,7 @@ class ChosenNetwork:
         cost: parameters and FLOPs.
         shapes: the network on the meta device.
         has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
+        kept_rows: which rows a last layer for other classes keeps, in words; "" for none.
     """
 
     spec: NetworkSpec
@@ -62,6 +63,7 @@ class ChosenNetwork:
     cost: Cost
     shapes: Network
     has_new_head: bool = True
+    kept_rows: str = ""
 
 
 def wanted_network(model: ModelConfig) -> WantedNetwork:
@@ -120,15 +122,24 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     spec = replace(spec, num_classes=num_classes)
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
     given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
+    if model.preprocess.resize_mode == "pad" and given.setdefault("crop_fraction", 1.0) != 1:
+        problem = f"--model.preprocess.crop_fraction {given['crop_fraction']:g} with --resize_mode pad"
+        raise UsageError(f"{problem}, which shows the whole picture", "leave one out")
     image_size = image_size or spec.default_image_size
     preprocess = _preprocess(Preprocess(**{**told, **given, "image_size": image_size}), model.preprocess)
     spec = replace(spec, in_chans=preprocess.channels)
     shapes = spec.build_empty(preprocess.image_size)
-    has_new_head = True
+    has_new_head, kept_rows = True, ""
     if wanted.pretrained is not None:
-        report = wanted.pretrained.check_fit(shapes, wanted.options, images.class_names)
-        has_new_head = bool(report.initialized)
-    return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes, has_new_head)
+        keeps = keeps_rows(model, images)
+        report = wanted.pretrained.check_fit(shapes, wanted.options, images.class_names, keeps)
+        has_new_head, kept_rows = bool(report.initialized), report.describe_rows()
+    return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes, has_new_head, kept_rows)
+
+
+def keeps_rows(model: ModelConfig, images: Source) -> bool:
+    """Whether a last layer for other classes keeps the rows of classes that the first weights know by name."""
+    return model.init_head == "auto" and model.freeze != "backbone" and images.task.is_exclusive
 
 
 def _check_lengths(given: PreprocessConfig, channels: int) -> None:

@@ -1,5 +1,6 @@
 """A recipe becomes a plan: everything that a training needs to know, decided and checked before the first step"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
-from vit.training.planning.schedule import choose_schedule, with_length
+from vit.training.planning.schedule import choose_schedule, end_of_decay, with_length
 from vit.training.planning.task_options import check_task_options
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
@@ -54,6 +55,7 @@ class Plan:
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
         has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
+        kept_rows: which rows a last layer for other classes keeps, in words; "" for none.
         teacher: network that teaches this one; None: labels alone.
         seen_before: sentences about validation and test images that the teacher or the first weights know already.
     """
@@ -73,6 +75,7 @@ class Plan:
     steps_per_round: int
     checkpoint_seconds: float | None
     has_new_head: bool = True
+    kept_rows: str = ""
     teacher: Teacher | None = None
     seen_before: Sequence[str] = ()
 
@@ -111,7 +114,16 @@ class Plan:
     @property
     def ema_decay(self) -> float:
         """The recipe's decay, or less: an average over more than a fifth of the training would keep its beginning."""
-        return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.total_steps))
+        return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.fewest_steps))
+
+    @property
+    def fewest_steps(self) -> int:
+        """Optimizer steps of the shortest training that `optim.patience` allows."""
+        patience = self.recipe.optim.patience
+        if patience is None:
+            return self.total_steps
+        waited = max(patience + 1, math.ceil(self.warmup_steps / self.steps_per_round))
+        return end_of_decay(waited, self.rounds) * self.steps_per_round
 
     @property
     def teacher_remembers(self) -> bool:
@@ -221,6 +233,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         steps_per_round=schedule.steps_per_round,
         checkpoint_seconds=_checkpoint_seconds(recipe),
         has_new_head=network.has_new_head,
+        kept_rows=network.kept_rows,
     )
 
 

@@ -1,7 +1,10 @@
 """The length of a training in optimizer steps, and its validations"""
 
+import math
 from dataclasses import dataclass, replace
 
+from vit.console import count_of
+from vit.errors import UsageError
 from vit.training.planning.batch_size import AUTO, LARGEST_FINE_TUNING_BATCH, choose_batch_size
 from vit.training.recipes.recipe import Recipe
 
@@ -50,12 +53,32 @@ def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedul
     """The steps of a training on this number of images.
 
     Raises:
-        UsageError: the batch size is not divisible among processes, micro-batches and pairs.
+        UsageError: the batch size is not divisible among processes, micro-batches and pairs; or there are too few
+            validations for `optim.patience`.
         DataError: there are fewer training images than a batch has.
     """
     batch_size = choose_batch_size(recipe, num_images, world_size)
     steps_per_epoch = num_images // batch_size
-    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch, num_images, batch_size))
+    schedule = Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch, num_images, batch_size))
+    optim = recipe.optim
+    rounds = ROUNDS if optim.time is not None and optim.steps is None else schedule.rounds
+    if optim.patience is not None and optim.patience >= rounds:
+        raise UsageError(
+            f"--patience {optim.patience} cannot end a training that has {count_of(rounds, 'validation')}",
+            "give a smaller --patience, or --epochs with more passes, of which each ends with a validation",
+        )
+    return schedule
+
+
+def end_of_decay(done: int, rounds: int) -> int:
+    """Number of validations of a training whose learning rate falls from the `done`-th validation on.
+
+    The rate falls during a fifth of the training (Haegele et al. 2024, who find 10 to 20 % to be enough).
+
+    Args:
+        rounds: largest number of validations.
+    """
+    return min(rounds, done + math.ceil(done / 4))
 
 
 def with_length(recipe: Recipe, schedule: Schedule) -> Recipe:

@@ -95,7 +95,8 @@ class PreprocessConfig:
         std: standard deviation of each channel in images from 0 to 1 (as mean).
         interpolation: interpolation of resized images (bicubic).
         resize_mode: sides that are resized before the crop (shortest). shortest: the shorter side, to the input's side.
-            squash: both sides.
+            squash: both sides. pad: the longer side, with the mean color beside the picture, so that the network sees
+            the whole picture in its proportions; it sets crop_fraction to 1.
         window: values that become black and white in images of more than 8 bits, such as [0, 4095]; or two for each
             channel. null: those that 0.1 % of the pixels of training images lie below and above, if such images are
             among them.
@@ -110,7 +111,7 @@ class PreprocessConfig:
     mean: tuple[Finite, ...] | None = None
     std: tuple[Positive, ...] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
-    resize_mode: Literal["shortest", "squash"] | None = None
+    resize_mode: Literal["shortest", "squash", "pad"] | None = None
     window: tuple[Finite, ...] | None = None
     channels: ChannelCount | None = None
     color_profiles: Literal["convert", "ignore"] | None = None

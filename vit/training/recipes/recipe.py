@@ -70,6 +70,10 @@ class OptimConfig:
         time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from
             trial steps and a trial validation before the training, and stands in config.yaml as `steps`; null: length
             in epochs or steps.
+        patience: number of validations in a row without a better `best_metric` after which the training nears its end.
+            The learning rate is constant after the warm-up, and falls in the last fifth of the training. That fifth
+            begins when patience ends, so epochs, steps or time are the longest length; null: the rate falls from the
+            warm-up on.
         batch_size: number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, less
             for small data sets. auto: on a GPU the largest power of two that fits, found before the training, up to an
             eighth of the training images; on a CPU as null. Each process computes an even number of images with mixup
@@ -110,6 +114,7 @@ class OptimConfig:
     epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
     time: str | None = None
+    patience: PositiveInt | None = None
     batch_size: PositiveInt | Literal["auto"] | None = None
     accumulate: PositiveInt = 1
     warmup: Share = 0.1

@@ -118,9 +118,11 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
     Args:
         images: images of each split that the result is about.
     """
-    epochs, batch_size = plan.total_steps / plan.steps_per_epoch, plan.batch_size
+    epochs, batch_size = stats.steps / plan.steps_per_epoch, plan.batch_size
+    rounds = stats.steps // plan.steps_per_round
     if plan.recipe.model.freeze == "backbone":  # L-BFGS takes all images in each step
         epochs, batch_size = float(stats.steps), len(images["train"]) - stats.unreadable_images
+        rounds = plan.rounds
     return {
         "spec": plan.spec,
         "image_size": plan.preprocess.image_size,
@@ -133,7 +135,7 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
         "epochs": epochs,
         "steps": stats.steps,
         "batch_size": batch_size,
-        "rounds": plan.rounds,
+        "rounds": rounds,
         "validation_name": plan.validation_name,
         "seconds": stats.seconds,
         "images_per_second": stats.images_per_second,

@@ -1,0 +1,96 @@
+"""`vit predict --sort_into`: files in a folder for each class, none overwritten, none lost"""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import vit as api
+from tests.tables import rows
+from vit.commands.predicting.sorted_files import SortedFiles
+from vit.errors import UsageError
+from vit.inference.files import ListedImages
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture
+def photos(mixed, here):
+    """Three pictures, two of them of one name, and a broken one."""
+    for folder in ("old", "new"):
+        (here / "photos" / folder).mkdir(parents=True)
+        shutil.copy(mixed / "a b.png", here / "photos" / folder / "a b.png")
+    shutil.copy(mixed / "a b.png", here / "photos" / "new" / "=1+1.png")
+    shutil.copy(mixed / "cut.png", here / "photos" / "new" / "cut.png")
+    return here / "photos"
+
+
+def files_below(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_each_file_is_copied_to_the_folder_of_its_class(vit, digits_run, photos, here):
+    before = files_below(photos)
+    answer = vit("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted")
+    assert answer.code == 0 and "3 files copied, listed in predictions-sorted.csv" in answer.out
+    (label,) = {row["label"] for row in rows(here / "predictions.csv") if row["status"] == "ok"}
+    assert files_below(here / "sorted") == [f"{label}/{name}" for name in ("=1+1.png", "a b-2.png", "a b.png")]
+    places = {row["sorted_to"] for row in rows(here / "predictions-sorted.csv")}
+    assert places == {f"sorted/{name}" for name in files_below(here / "sorted")}
+    assert files_below(photos) == before and not (here / "sorted-unsure").exists()
+    again = vit("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted")
+    assert again.code == 2 and "sorted exists already" in again.err
+
+
+def test_unsure_images_lie_apart_below_their_best_guess(digits_run, photos, here):
+    api.predict(digits_run.path, photos, recursive=True, sort_into="sorted", sort_by="link", reject_below=0.99999)
+    assert len(files_below(here / "sorted-unsure")) == 3 and not (here / "sorted").exists()
+    links = [here / "sorted-unsure" / name for name in files_below(here / "sorted-unsure")]
+    assert all(link.is_symlink() and link.resolve().parent.parent == photos for link in links)
+
+
+def test_files_move_after_a_dry_run_and_bad_ones_stay(vit, digits_run, photos, here, monkeypatch):
+    command = ("predict", digits_run.path, photos, "--recursive", "--sort_into", "sorted", "--sort_by", "move")
+    before = files_below(photos)
+    shown = vit(*command)
+    assert shown.code == 0 and "nothing was moved: 3 files would be; --yes moves them" in shown.err
+    assert files_below(photos) == before and not (here / "sorted").exists()
+    (photos / "link.png").symlink_to(photos / "new" / "a b.png")  # its file stays whole
+    moved = vit(*command, "--yes")
+    assert moved.code == 0 and "4 files moved" in moved.out
+    assert files_below(photos) == ["new/cut.png"] and len(files_below(here / "sorted")) == 4
+    assert not any(path.is_symlink() or path.stat().st_size < 50 for path in (here / "sorted").rglob("*.png"))
+
+
+def test_a_place_that_is_taken_meanwhile_is_not_overwritten(vit, digits_run, photos, here, monkeypatch):
+    make = Path.mkdir
+
+    def taken(self, *mode, **options):
+        make(self, *mode, **options)
+        (self / "a b.png").write_text("mine")
+
+    monkeypatch.setattr(Path, "mkdir", taken)
+    answer = vit("predict", digits_run.path, photos / "old", "--sort_into", "sorted")
+    assert answer.code == 7 and "0 of 1 files are there" in answer.err
+    assert [path.read_text() for path in (here / "sorted").rglob("*.png")] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--sort_by", "move"), "--sort_by and --yes need --sort_into"),
+        (("--sort_into", "x", "--parts", "p"), "--sort_into does not go with --parts"),
+        (("--sort_into", "x", "--sort_by", "move", "--gallery"), "--sort_into does not go with --gallery"),
+    ],
+)
+def test_options_that_contradict_each_other(vit, digits_run, photos, options, problem):
+    answer = vit("predict", digits_run.path, photos, *options)
+    assert answer.code == 2 and problem in answer.err
+
+
+@pytest.mark.parametrize("name", ["../..", "..", "a/b", "", "a\\b"])
+def test_a_class_that_leads_out_of_the_folder_is_refused(here, name):
+    model = SimpleNamespace(multilabel=None, class_names=("cat", name))
+    with pytest.raises(UsageError, match="cannot be the name of a folder"):
+        SortedFiles(here / "sorted", "copy", here / "rows.csv").check(model, ListedImages(["a.png"]))

@@ -1,0 +1,120 @@
+"""`vit embed RUN|CKPT|SOURCE IMAGES...`: a vector for each file, in a Parquet file"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from vit.checkpoints.model_path import check_weights
+from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list, shell_command
+from vit.commands.cli.command_line import Metavar
+from vit.console import ProgressReport, Reporter, count_of
+from vit.data.core.dataset_names import TableColumns
+from vit.errors import BadInputsError, UsageError
+from vit.inference.files import free_name, list_images
+
+if TYPE_CHECKING:
+    from vit.inference.embeddings import Embedding
+
+SHOWN_BAD = 10
+
+
+@dataclass(frozen=True)
+class EmbeddingSummary:
+    """Files and counts of `vit.embed`.
+
+    Attributes:
+        output: file with one row for each image.
+        num_files: number of rows.
+        width: length of a vector, D.
+        unreadable: reason for each file without a vector.
+    """
+
+    output: Path
+    num_files: int
+    width: int
+    unreadable: dict[str, str]
+
+
+def embed(
+    model: Annotated[StrPath, Metavar("RUN|CKPT|SOURCE")],
+    images: Paths,
+    *,
+    output: StrPath | None = None,
+    recursive: bool = False,
+    image_column: str | None = None,
+    on_bad: Literal["report", "fail"] = "report",
+    batch_size: PositiveInt = 64,
+    device: str = "auto",
+) -> EmbeddingSummary:
+    """Write an embedding of each image: the vector that the last layer of a network reads.
+
+    The file has one row per image, in a stable order: path, status, error, content_hash, vector. It states the hash of
+    the model and the preprocessing.
+
+    Args:
+        model: a run, a checkpoint, or weights as for --init_from of 'vit train'
+        images: files, folders, patterns, a list, an index of shards, a parquet table, or hf:NAME
+        output: new .parquet file; null: embeddings.parquet, or embeddings-2.parquet, ...
+        recursive: also read the folders inside folders
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
+            usual name
+        on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
+        batch_size: number of files computed at once
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+
+    Returns:
+        The file, and what could not be read.
+
+    Raises:
+        VitError: the model, the images or the output cannot be used.
+        BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
+
+    Example:
+        vit embed timm:deit_tiny_patch16_224.fb_in1k photos/ --recursive
+    """
+    source = os.fspath(model)
+    path = free_name(Path("embeddings.parquet")) if output is None else new_file(output)
+    if path.suffix.lower() != ".parquet":
+        raise UsageError(f"--output {path} does not end in .parquet", "give a name such as embeddings.parquet")
+    check_weights(source)
+    listed = list_images(path_list(images), recursive, TableColumns(image_column))
+
+    from vit.inference.embeddings import write_embeddings
+    from vit.study.frozen.embedder import Embedder
+
+    reporter = Reporter()
+    if listed.not_read:
+        reporter.notice(listed.not_read)
+    embedder = Embedder(source, device)
+    used, found = embedder.engine, embedder.model
+    if embedder.guesses:
+        reporter.notice(f"WARNING: {source} does not state these values, so they are guesses: {embedder.guesses}")
+    reporter.notice(f"{len(listed.paths):,} files, {found.network}, {used.device.type}, {used.precision}")
+    bad: dict[str, str] = {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = embedder.embed(listed.paths, listed.reader, batch_size)
+    write_embeddings(path, found, embedder.width, _watched(rows, len(listed.paths), bad, reporter))
+    if bad:
+        reporter.notice(f"\nWARNING: {len(bad):,} of {count_of(len(listed.paths), 'file')} have no vector")
+        for name in list(bad)[:SHOWN_BAD]:
+            reporter.notice(f"  {name}: {bad[name]}")
+        reporter.notice("  ..." if len(bad) > SHOWN_BAD else "")
+    reporter.line(f"\n{count_of(len(listed.paths), 'row')} with vectors of {embedder.width:,} values in {path}")
+    reporter.line(f"model {found.model_hash}: {found.network}, {found.preprocess['image_size']} pixels")
+    if len(bad) == len(listed.paths) or (bad and on_bad == "fail"):
+        raise BadInputsError(f"{count_of(len(bad), 'file')} cannot be read", f"see the column error of {path}")
+    reporter.next_command(shell_command("vit", "similar", path, "IMAGE", options={}))
+    return EmbeddingSummary(path, len(listed.paths), embedder.width, bad)
+
+
+def _watched(rows: "Iterable[Embedding]", total: int, bad: dict[str, str], reporter: Reporter) -> "Iterator[Embedding]":
+    """The same rows, with progress. Reasons for missing vectors are gathered in `bad`."""
+    with ProgressReport(reporter, "file") as progress:
+        progress.update(0, total)
+        for done, row in enumerate(rows, start=1):
+            if row.vector is None:
+                bad[row.path] = row.error
+            yield row
+            progress.update(done, total)

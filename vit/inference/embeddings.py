@@ -1,0 +1,145 @@
+"""Embeddings of images: a Parquet file with a vector for each image, and what computed it"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from vit.atomic_files import atomic_write
+from vit.errors import DataError, UsageError, first_line
+from vit.inference.pipeline import batched
+from vit.inference.prediction import Status
+from vit.inference.rows import parquet_text
+
+_KEY = b"vit_embeddings"
+_ROWS = 4096  # that are written at a time
+_FIX = "make one with 'vit embed RUN photos/'"
+
+Vectors = npt.NDArray[np.float32]  # (n, D)
+
+
+@dataclass(frozen=True)
+class EmbeddingModel:
+    """What computed vectors. Vectors of different models cannot be compared.
+
+    Attributes:
+        source: run, checkpoint or weights, as for `init_from`.
+        model_hash: hash of the network's options and of its weights without the last layer.
+        network: name of the network.
+        preprocess: values of `Preprocess`.
+    """
+
+    source: str
+    model_hash: str
+    network: str
+    preprocess: dict[str, float | str | list[float]]
+
+    def check_same(self, file: "EmbeddingModel", path: Path) -> None:
+        """Raise UsageError where a file has vectors of another model, or of another preprocessing."""
+        if self.model_hash != file.model_hash:
+            raise UsageError(
+                f"{path} has vectors of another model: {file.network} with the hash {file.model_hash}, and "
+                f"{self.source} is {self.network} with the hash {self.model_hash}",
+                "give --model the model of the file, or make the file again with 'vit embed'",
+            )
+        if self.preprocess != file.preprocess:
+            raise UsageError(
+                f"{path} has vectors of images that were prepared in another way: {file.preprocess}, and "
+                f"{self.source} has {self.preprocess}",
+                "make the file again with 'vit embed'",
+            )
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The embedding of one file. Every file has exactly one.
+
+    Attributes:
+        path: path as given or listed.
+        status: "ok", or why there is no vector: "unreadable", "not_image" or "too_large".
+        vector: (D,) what the last layer of the network reads; None without an image.
+        content_hash: hash of the file's bytes, as in splits.csv; "" where they cannot be read.
+        error: reason for a missing vector; "" otherwise.
+    """
+
+    path: str
+    status: Status
+    vector: Vectors | None
+    content_hash: str = ""
+    error: str = ""
+
+
+def write_embeddings(path: Path, model: EmbeddingModel, width: int, rows: Iterable[Embedding]) -> None:
+    """Write a new file whole or not at all, some rows at a time.
+
+    Args:
+        width: length of a vector, D.
+    """
+    kinds = [("path", pa.string()), ("status", pa.string()), ("error", pa.string()), ("content_hash", pa.string())]
+    about = {_KEY: json.dumps(asdict(model)).encode()}
+    schema = pa.schema([*kinds, ("vector", pa.list_(pa.float32(), width))], metadata=about)
+    with atomic_write(path, is_new=True) as partial, pq.ParquetWriter(partial, schema) as writer:
+        for part in batched(rows, _ROWS):
+            columns = [
+                [parquet_text(row.path) for row in part],
+                [row.status for row in part],
+                [parquet_text(row.error) for row in part],
+                [row.content_hash for row in part],
+                [row.vector for row in part],
+            ]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The images of a file that have a vector.
+
+    Attributes:
+        model: what computed the vectors.
+        paths: (n,) paths.
+        content_hashes: (n,) hashes of the files' bytes.
+        vectors: (n, D).
+        num_files: number of rows of the file, also those without a vector.
+    """
+
+    model: EmbeddingModel
+    paths: list[str]
+    content_hashes: list[str]
+    vectors: Vectors
+    num_files: int
+
+    @classmethod
+    def read(cls, path: Path) -> "Embeddings":
+        """The embeddings that `write_embeddings` wrote. DataError: the file is not such a file, or has no vector."""
+        try:
+            table = pq.read_table(path)
+            model = _model((table.schema.metadata or {})[_KEY])
+            kept = table.filter(pc.is_valid(table["vector"]))
+            width = table.schema.field("vector").type.list_size
+            values = kept["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            paths, hashes = kept["path"].to_pylist(), kept["content_hash"].to_pylist()
+        except KeyError as error:
+            raise DataError(f"{path} is not a file of embeddings: it lacks {error}", _FIX) from error
+        except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} is not a file of embeddings: {first_line(error)}", _FIX) from error
+        vectors = np.ascontiguousarray(values, dtype=np.float32).reshape(len(paths), width)
+        if not len(vectors):
+            raise DataError(f"{path} has no vector: none of its {len(table):,} images could be read", _FIX)
+        if not np.isfinite(vectors).all() or not all(type(one) is str for one in (*paths, *hashes)):
+            raise DataError(f"{path} is damaged: a value is missing or not finite", _FIX)
+        return cls(model, paths, hashes, vectors, len(table))
+
+
+def _model(words: bytes) -> EmbeddingModel:
+    """What a file says of its model; ValueError or TypeError where that is damaged."""
+    found = EmbeddingModel(**json.loads(words))
+    texts = (found.source, found.model_hash, found.network)
+    if not all(isinstance(one, str) for one in texts) or not isinstance(found.preprocess, dict):
+        raise ValueError("what it says of its model is damaged")
+    return found
