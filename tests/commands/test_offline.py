@@ -42,6 +42,7 @@ OURS = (
     reason="may not make a network namespace",
 )
 @pytest.mark.faults("W1")
+@pytest.mark.slow
 def test_without_a_network_everything_goes_on_and_nothing_else_is_said(colors, tmp_path):
     variables = {name: text for name, text in environment(tmp_path).items() if not name.startswith("WANDB")}
     variables |= {"WANDB_API_KEY": "0123456789" * 4, "HOME": str(tmp_path)}

@@ -91,7 +91,10 @@ def asked(source, folder, **variables):
                        "terms; accept the terms on the model's page, then run 'hf auth login'"),
         ("hf:o/forbidden", "hf:o/forbidden cannot be fetched: it is gated"),
         ("hf:o/missing", "hf:o/missing cannot be fetched: the hub has no such model, or it is private; check the name"),
-        ("timm:resnet10t.c3_in1k", "timm:resnet10t.c3_in1k cannot be fetched: the hub has no such model"),
+        pytest.param(
+            "timm:resnet10t.c3_in1k", "timm:resnet10t.c3_in1k cannot be fetched: the hub has no such model",
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_a_hub_that_refuses(name, words, hub, tmp_path):

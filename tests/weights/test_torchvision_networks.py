@@ -48,6 +48,7 @@ def test_published_weights_give_the_outputs_of_torchvision(name, monkeypatch):
         torch.testing.assert_close(filled.network.eval()(images), network(images), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_vgg_has_a_linear_layer_where_timm_has_a_convolution():
     weights = drawn("vgg11").state_dict()
     assert timm_weights("vgg11", weights, 224)["pre_logits.fc1.weight"].shape == (4096, 512, 7, 7)

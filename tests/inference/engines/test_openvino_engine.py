@@ -187,6 +187,7 @@ def test_openvino_on_a_gpu_is_refused_before_torch_is_imported(checkpoint, tmp_p
     assert "--device cuda, but --engine openvino computes on the CPU" in done.stderr
 
 
+@pytest.mark.slow
 def test_openvino_is_not_imported_for_torch(checkpoint, tmp_path):
     code = "import sys, vit; vit.load(sys.argv[1]); print('openvino' in sys.modules)"
     words, variables = [sys.executable, "-c", code, checkpoint], environment(tmp_path)
