@@ -84,6 +84,7 @@ def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, h
     assert again.code == 5 and rows("rows.csv")[0]["status"] == "not_image"
 
 
+@pytest.mark.slow
 def test_int8_is_calibrated_on_the_images_that_a_run_sets_aside_for_it(vit, here):
     """They serve for nothing else, as the guide promises. The validation images have chosen the epoch."""
     options = ["--model.network.depth", 1, "--optim.steps", 8, "--data.calibration", 0.1]
@@ -98,6 +99,7 @@ def test_int8_is_calibrated_on_the_images_that_a_run_sets_aside_for_it(vit, here
 
 
 @pytest.mark.faults("X16")
+@pytest.mark.slow
 def test_the_card_of_int8_tells_what_the_file_holds_and_where_it_was_measured(vit, digits_run, here):
     """Half of the labels are wrong, so the temperature that is fitted on them is another one."""
     digits = load_digits()

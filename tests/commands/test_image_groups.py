@@ -159,6 +159,7 @@ def test_a_study_counts_groups(vit, data, tmp_path):
 
 
 @pytest.mark.faults("R14")
+@pytest.mark.slow
 def test_a_study_is_not_continued_where_its_images_get_groups(vit, data, tmp_path):
     """The splits of a table stay as they are, so nothing else would tell that intervals are to count groups."""
     images = sorted(data.rglob("*.png"))

@@ -114,6 +114,7 @@ def _noting(opened):
     return noted
 
 
+@pytest.mark.slow
 def test_a_pretraining_that_harms_says_so(vit, digits_run, tmp_path):
     """A learning rate that destroys the features: the next command compares them with those of before."""
     options = ("--init_from", digits_run.best, "--optim.lr", 0.3, "--optim.steps", 6, "--wandb", "off")
@@ -174,7 +175,7 @@ def killed(folder, step, *words):
 
 
 @pytest.mark.faults("A11")
-@pytest.mark.parametrize("step", [2, 6])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 6])
 def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, step):
     run = killed(tmp_path, step, colors, *OPTIONS)
     answer = vit("pretrain", "--resume", run)
@@ -183,6 +184,7 @@ def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, 
 
 
 @pytest.mark.faults("A11")
+@pytest.mark.slow
 def test_a_killed_masked_autoencoder_hides_the_same_patches_again(vit, colors, tmp_path):
     words = (colors, *OPTIONS, "--method", "mae")
     assert vit("pretrain", *words, "--out", tmp_path / "whole").code == 0

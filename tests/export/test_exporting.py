@@ -23,9 +23,8 @@ from vit.commands.exporting.export import export as command
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.export import exporting, timm_file
-from vit.export.exporting import export, export_format
+from vit.export.exporting import Program, export, export_format
 from vit.export.format import Format
-from vit.export.program import Program
 from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
@@ -148,12 +147,7 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     ("kind", "name"),
     [
         ("vit", "pt2"),
-        ("vit_mean", "openvino"),
-        ("vit_later", "openvino"),
-        ("vit_later", "onnx"),
         ("vit_later", "safetensors"),
-        ("vit_eva", "openvino"),
-        ("vit_eva", "onnx"),
         ("vit_eva", "pt2"),
         ("cnn", "openvino"),
         ("vit_mean", "timm"),
@@ -163,6 +157,9 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
         ("vit_post", "safetensors"),
         ("timm", "timm"),
         ("cnn", "pt2"),
+        *(pytest.param("vit_later", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
+        *(pytest.param("vit_eva", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
+        pytest.param("vit_mean", "openvino", marks=pytest.mark.slow),
     ],
 )
 def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):

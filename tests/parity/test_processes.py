@@ -94,6 +94,7 @@ def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digit
 
 
 @pytest.mark.faults("X1")
+@pytest.mark.slow
 def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
     """3 validation images and 1 test image on 2 processes; the rate is so small that no weight moves."""
     lines = ["path,label,split"]

@@ -6,13 +6,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Folder:
-    """Paths in a folder.
+    """Paths in a folder."""
 
-    Attributes:
-        path: the folder.
-    """
-
-    path: Path
+    path: Path  # the folder
 
 
 class File:

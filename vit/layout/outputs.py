@@ -18,13 +18,9 @@ OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVIN
 
 @dataclass(frozen=True)
 class MlflowLayout:
-    """Paths of a local store of MLflow, which the runs below a folder share.
+    """Paths of a local store of MLflow, which the runs below a folder share."""
 
-    Attributes:
-        out: parent folder of run folders, or the folder of a study.
-    """
-
-    out: Path
+    out: Path  # parent folder of run folders, or the folder of a study
 
     @property
     def database_path(self) -> Path:

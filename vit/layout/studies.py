@@ -47,17 +47,11 @@ class CrossvalLayout(CellsLayout):
 
 @dataclass(frozen=True)
 class FeaturesLayout:
-    """Paths of the features of one frozen backbone on one kind of machine, which the cells of a study share.
+    """Paths of the features of one frozen backbone on one kind of machine, which the cells of a study share."""
 
-    Attributes:
-        folder: folder of the features of all backbones.
-        backbone: hash of the backbone and its preprocessing.
-        machine: hash of what a machine computes them with.
-    """
-
-    folder: Path
-    backbone: str
-    machine: str
+    folder: Path  # folder of the features of all backbones
+    backbone: str  # hash of the backbone and its preprocessing
+    machine: str  # hash of what a machine computes them with
 
     @classmethod
     def of_backbone(cls, folder: Path, backbone: str) -> list[Self]:

@@ -23,13 +23,9 @@ _CHOOSING = ("validation", "calibration")  # splits that no seed of a training d
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images with their labels, in any order and any folder.
+    """Images with their labels, in any order and any folder."""
 
-    Attributes:
-        by_content: hash of their contents; "" where no content is known.
-    """
-
-    by_content: str
+    by_content: str  # hash of their contents; "" where no content is known
     by_path: str
 
     @classmethod
@@ -51,18 +47,13 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class LearnedImages:
-    """The training, validation and calibration images of a run.
-
-    Attributes:
-        paths: (n,) number of each training image's path, within this process.
-        contents: (n,) number of each training image's content, within this process; 0: not known.
-    """
+    """The training, validation and calibration images of a run."""
 
     num_train: int
     train: ImageSet
     choosing: ImageSet
-    paths: Labels
-    contents: Labels
+    paths: Labels  # (n,) number of each training image's path, within this process
+    contents: Labels  # (n,) number of each training image's content, within this process; 0: not known
 
     @classmethod
     def of(cls, listed: Mapping[str, Sequence[SplitRow]]) -> Self:
@@ -94,17 +85,11 @@ class LearnedImages:
 
 @dataclass(frozen=True)
 class ListedImages:
-    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list.
+    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list."""
 
-    Attributes:
-        test: content hash of each measured test image; "" where it is not known.
-        groups: (T,) number of each measured test image's group; None where images have none.
-        learned: images that the run has learned from; None: not read.
-    """
-
-    test: Sequence[str] = ()
-    groups: Labels | None = None
-    learned: LearnedImages | None = None
+    test: Sequence[str] = ()  # content hash of each measured test image; "" where it is not known
+    groups: Labels | None = None  # (T,) number of each measured test image's group; None where images have none
+    learned: LearnedImages | None = None  # images that the run has learned from; None: not read
 
 
 def listed_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> list[ListedImages]:

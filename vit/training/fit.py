@@ -108,7 +108,7 @@ def _fit(
         stats, best = probe(start, data, plan, run, observers.listeners, shared)
     else:
         stats, best = train_network(start, data, plan, run, observers, resume)
-    for text in best.words():
+    for text in best.describe():
         observers.notice(text)
     if stats.is_first_process:
         best.store(run.best_path, plan.recipe.trainer.keep_state)
@@ -131,7 +131,7 @@ def train_network(
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
     own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
     columns = columns_with((*plan.source.task.validation_columns, *own))
-    description, patience = describe(plan, start.licence), plan.recipe.optim.patience
+    description, patience = describe(plan, start.license), plan.recipe.optim.patience
     ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
     loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
     loop.recorder.count_before(start.seconds)

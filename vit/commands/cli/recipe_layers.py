@@ -32,17 +32,11 @@ _DEFAULT: Layer = {**_UNTRAINED, "model.init_from": AUTO}
 
 @dataclass(frozen=True)
 class RecipeLayers:
-    """What a user gives for a recipe.
+    """What a user gives for a recipe."""
 
-    Attributes:
-        configs: recipe files, and names of shipped recipes; a later one stands above an earlier one.
-        options: values of options by dotted name, which stand above all files.
-        kind: class of the recipe: of a training, or of a pretraining.
-    """
-
-    configs: tuple[str, ...] = ()
-    options: Layer = field(default_factory=dict)
-    kind: type[Recipe] = Recipe
+    configs: tuple[str, ...] = ()  # recipe files, and names of shipped recipes; a later one stands above an earlier one
+    options: Layer = field(default_factory=dict)  # values of options by dotted name, which stand above all files
+    kind: type[Recipe] = Recipe  # class of the recipe: of a training, or of a pretraining
 
     def with_option(self, name: str, value: object) -> "RecipeLayers":
         """The same with one more option, by its dotted name or its short flag."""

@@ -34,33 +34,20 @@ _NUM_DRAWS = 16  # numbers drawn per image and purpose
 
 @dataclass(frozen=True)
 class Augment:
-    """The strengths of all operations of an augmentation.
+    """The strengths of all operations of an augmentation."""
 
-    Attributes:
-        crop: smallest fraction of the picture's area that a random crop keeps; 1: no crop. For photographs.
-        shift: largest shift, as a fraction of the side. For small images.
-        rotate: largest rotation, in degrees.
-        zoom: largest change of size, as a fraction of the size.
-        flip: probability of a mirror image.
-        randaugment: number of RandAugment operations per image (Cubuk et al. 2020).
-        magnitude: strength of these operations, 0 to 30.
-        mixup: alpha of mixup (Zhang et al. 2018); 0: off.
-        cutmix: alpha of cutmix (Yun et al. 2019); 0: off. Beside mixup, each pair of images gets one of the two.
-        erasing: probability that a box of the image is erased (Zhong et al. 2020).
-        own: import path of an `OwnAugment`; None: none.
-    """
-
-    crop: float = 1.0
-    shift: float = 0.0
-    rotate: float = 0.0
-    zoom: float = 0.0
-    flip: float = 0.0
-    randaugment: int = 0
-    magnitude: int = 9
-    mixup: float = 0.0
+    crop: float = 1.0  # smallest fraction of the picture's area that a random crop keeps; 1: no crop. For photographs.
+    shift: float = 0.0  # largest shift, as a fraction of the side. For small images.
+    rotate: float = 0.0  # largest rotation, in degrees
+    zoom: float = 0.0  # largest change of size, as a fraction of the size
+    flip: float = 0.0  # probability of a mirror image
+    randaugment: int = 0  # number of RandAugment operations per image (Cubuk et al. 2020).
+    magnitude: int = 9  # strength of these operations, 0 to 30
+    mixup: float = 0.0  # alpha of mixup (Zhang et al. 2018); 0: off.
+    # alpha of cutmix (Yun et al. 2019); 0: off. Beside mixup, each pair of images gets one of the two.
     cutmix: float = 0.0
-    erasing: float = 0.0
-    own: str | None = None
+    erasing: float = 0.0  # probability that a box of the image is erased (Zhong et al. 2020).
+    own: str | None = None  # import path of an `OwnAugment`; None: none
 
     @property
     def crops(self) -> bool:

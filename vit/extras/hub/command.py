@@ -67,8 +67,7 @@ def push(
     reporter = Reporter()
     user = "" if dry_run else check_login(name)  # before the export, which takes a while
 
-    from vit.commands.exporting.model_card import trained_model
-    from vit.commands.exporting.shown_export import show_licence
+    from vit.commands.exporting.model_card import show_license, trained_model
 
     trained = trained_model(Path(model), unfinished)
     warn_of_unfinished(trained.description.unfinished or "", reporter)
@@ -77,7 +76,7 @@ def push(
         _export(Path(model), trained, format, name, folder)
         _show_files(reporter, folder, name)
         reporter.line(f"the card names the data set, its classes and the test results: {_how_to_read(model, format)}")
-        show_licence(reporter, trained)
+        show_license(reporter, trained)
         if dry_run:
             reporter.line("nothing was uploaded (--dry_run)")
             options = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
@@ -101,7 +100,7 @@ def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder:
     """Write the export and its card into a folder that does not exist yet."""
     from vit.commands.exporting.model_card import card_of, origin_of
     from vit.export.exporting import export, export_format
-    from vit.weights.licence import CARD
+    from vit.weights.license import CARD
 
     chosen, title = export_format(format), name.partition("/")[2]
     file = folder if not chosen.ending else folder / f"model{chosen.ending}"
@@ -123,7 +122,7 @@ def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
 def _how_to_read(model: Model, format: str) -> str:
     """How to read the card here; in a folder it lies anyway, and beside a single file it has a name."""
     from vit.export.exporting import export_format
-    from vit.weights.licence import CARD
+    from vit.weights.license import CARD
 
     is_file = bool(export_format(format).ending)
     command = shell_command("vit", "export", model, options={"format": format, "card": "card.md" if is_file else None})

@@ -18,19 +18,13 @@ _CONVERTED = re.compile(r"[^/]+/[^/]+/[0-9]{4,}\.parquet")  # CONFIG/SPLIT/0000.
 
 @dataclass(frozen=True)
 class Config:
-    """The files of one config.
+    """The files of one config."""
 
-    Attributes:
-        name: name of the config.
-        files: paths of its parquet files.
-        titles: {file: name of its split}, where the card says it; None: the names of the files say it.
-        is_default: whether the card calls it the default.
-    """
-
-    name: str
-    files: list[str]
+    name: str  # name of the config
+    files: list[str]  # paths of its parquet files
+    # {file: name of its split}, where the card says it; None: the names of the files say it
     titles: dict[str, str] | None = None
-    is_default: bool = False
+    is_default: bool = False  # whether the card calls it the default
 
 
 def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:

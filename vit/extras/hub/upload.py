@@ -20,18 +20,12 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository of the hub, as it is before an upload.
+    """A repository of the hub, as it is before an upload."""
 
-    Attributes:
-        name: OWNER/NAME.
-        commit: newest commit; None: there is no such repository.
-        private: whether only its owner sees it.
-        hashes: {path of a file: its hash, as the hub gives it}, without the hub's own file.
-    """
-
-    name: str
-    commit: str | None = None
-    private: bool = True
+    name: str  # OWNER/NAME
+    commit: str | None = None  # newest commit; None: there is no such repository
+    private: bool = True  # whether only its owner sees it
+    # {path of a file: its hash, as the hub gives it}, without the hub's own file
     hashes: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, folder: Path) -> bool:

@@ -27,15 +27,10 @@ from vit.weights.file import write_backbone
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A finished pretraining.
+    """A finished pretraining."""
 
-    Attributes:
-        fit: its result, without scores of images.
-        objective: the objective with the last weights, in evaluation mode.
-    """
-
-    fit: FitResult
-    objective: Objective
+    fit: FitResult  # its result, without scores of images
+    objective: Objective  # the objective with the last weights, in evaluation mode
 
 
 def fit_pretraining(
@@ -68,27 +63,27 @@ def _fit(
     module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     shows = has_progress(plan.source)
     columns, callbacks = (columns_with((KNN,)), [StartingAccuracy()]) if shows else (columns_with(()), [])
-    loop = Loop(module, plan, run, observers, columns, describe_backbone(plan, start.licence), callbacks)
+    loop = Loop(module, plan, run, observers, columns, describe_backbone(plan, start.license), callbacks)
     with lost_process_explained(loop.trainer):
         loop.trainer.fit(module, datamodule=data, ckpt_path=run.last_path if resume else None)
     stats = loop.stats
     metrics: dict[str, float] = {}
-    licence = start.licence
+    license_name = start.license
     if stats.is_first_process:
         content = read_checkpoint(run.last_path)
         description = replace(read_description(content[KEY], run.last_path), unfinished=None)
         write_backbone(description, weights_of(content), run.backbone_path)
-        metrics, licence = description.metrics, description.licence
+        metrics, license_name = description.metrics, description.license
         run.previous_path.unlink(missing_ok=True)
-    result = pretrain_result(plan, plan.recipe.method, stats, metrics, licence)
+    result = pretrain_result(plan, plan.recipe.method, stats, metrics, license_name)
     return Pretrained(FitResult(result, {}, data, stats.is_first_process), objective.eval())
 
 
-def describe_backbone(plan: PretrainPlan, licence: str | None) -> Description:
+def describe_backbone(plan: PretrainPlan, license: str | None) -> Description:
     """The description that every checkpoint of a pretraining holds: that of a network without classes.
 
     Args:
-        licence: licence of the weights that the pretraining starts from.
+        license: license of the weights that the pretraining starts from.
     """
     spec = replace(plan.spec, num_classes=0)
-    return Description((), spec, plan.preprocess, plan.precision, versions=versions(), licence=licence)
+    return Description((), spec, plan.preprocess, plan.precision, versions=versions(), license=license)

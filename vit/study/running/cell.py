@@ -70,7 +70,7 @@ def run_cell(
             sys.exit(error.code)
         except BaseException as error:  # noqa: BLE001  the study must be able to report any failure
             traceback.print_exc()
-            run.failure_path.write_text(_words(error) + "\n", encoding="utf-8")
+            run.failure_path.write_text(_text(error) + "\n", encoding="utf-8")
             sys.exit(1)
 
 
@@ -126,10 +126,10 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.
     try:
         answer.send(_timed(make_plan(recipe)))
     except Exception as error:  # noqa: BLE001  the study names the reason, whatever it is
-        answer.send(_words(error))
+        answer.send(_text(error))
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
     return " ".join(words.split())[:1000]
 

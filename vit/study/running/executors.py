@@ -18,13 +18,9 @@ Alive = Callable[[Collection[str]], Collection[str]]  # names of tasks -> those 
 
 
 class Cluster(Protocol):
-    """Runs tasks on other machines; see `vit.registry.EXECUTORS`.
+    """Runs tasks on other machines; see `vit.registry.EXECUTORS`."""
 
-    Attributes:
-        title: its name for people.
-    """
-
-    title: str
+    title: str  # its name for people
 
     def check(self, options: ClusterOptions) -> None:
         """Raise UsageError where this machine cannot give tasks to the cluster, or the options do not fit it."""

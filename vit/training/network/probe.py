@@ -33,10 +33,9 @@ from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_with
-from vit.training.network.backbone import Backbone, labeled
 from vit.training.network.features import SharedFeatures, computed
 from vit.training.network.initial_network import InitialNetwork, describe
-from vit.training.network.linear_head import HeadFit, probe_loss
+from vit.training.network.linear_head import Backbone, HeadFit, labeled, probe_loss
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.running.best_weights import Measured, MeasuredCheckpoint, measure_checkpoint
@@ -86,7 +85,7 @@ def probe(
             if sign * metrics[metric] > best:
                 best = sign * metrics[metric]
                 fit.put_into(head)
-                _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
+                _save(network, replace(describe(plan, start.license), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
     if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
