@@ -75,7 +75,7 @@ class Tally:
         hits, cases = self.counts.get(name, [0, 0])
         return hits / cases if cases else float("nan")
 
-    def describe(self, name: str) -> str:
+    def words(self, name: str) -> str:
         """'4.2 % (3.4 to 5.2)', with Wilson's interval."""
         hits, cases = self.counts.get(name, [0, 0])
         if not cases:

@@ -65,7 +65,7 @@ class Lines:
             x = self.x[place]
             yield (f"{x:,g}", *(self.words(self.at(name, place)) for name in self.values))
 
-    def describe(self, found: Interval) -> str:
+    def words(self, found: Interval) -> str:
         """A value with its interval; where every repetition has the same value, without."""
         factor, form = (100, ".1f") if self.is_share else (1, ".3g")
         if found.low is None or found.high is None or found.high - found.low < 1e-9 * abs(found.value):
