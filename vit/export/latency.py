@@ -33,23 +33,14 @@ Build = Callable[[], Classify]  # loads a network with as many threads as torch 
 
 @dataclass(frozen=True)
 class Latency:
-    """The latency of an engine: seconds from prepared images in memory to probabilities, without decoding.
+    """The latency of an engine: seconds from prepared images in memory to probabilities, without decoding."""
 
-    Attributes:
-        engine: what computes, and in which precision.
-        threads: number of threads of the CPU; 0 on a GPU.
-        batch_size: number of images of a pass.
-        passes: number of measured passes.
-        p50: median of their seconds.
-        p99: 99th percentile of their seconds; None where there are too few.
-    """
-
-    engine: str
-    threads: int
-    batch_size: int
-    passes: int
-    p50: float
-    p99: float | None
+    engine: str  # what computes, and in which precision
+    threads: int  # number of threads of the CPU; 0 on a GPU
+    batch_size: int  # number of images of a pass
+    passes: int  # number of measured passes
+    p50: float  # median of their seconds
+    p99: float | None  # 99th percentile of their seconds; None where there are too few
 
 
 def latencies(builds: Mapping[str, Build], shape: tuple[int, int]) -> Iterator[Latency]:

@@ -18,19 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnsembleFinding:
-    """An ensemble beside its models.
+    """An ensemble beside its models."""
 
-    Attributes:
-        accuracies: accuracy of each model.
-        seconds: seconds in which each scored the images.
-        best: the model with the highest accuracy on these images, the first of equal ones.
-        gain: accuracy of the ensemble minus that of `best`, with the paired 95 % interval over the images.
-    """
-
-    accuracies: Mapping[str, float]
-    seconds: Mapping[str, float]
-    best: str
-    gain: "Interval"
+    accuracies: Mapping[str, float]  # accuracy of each model
+    seconds: Mapping[str, float]  # seconds in which each scored the images
+    best: str  # the model with the highest accuracy on these images, the first of equal ones
+    gain: "Interval"  # accuracy of the ensemble minus that of `best`, with the paired 95 % interval over the images
 
     def to_plain(self) -> dict[str, object]:
         """Plain values for metrics.json."""
