@@ -26,7 +26,7 @@ from vit.export import exporting, timm_file
 from vit.export.exporting import Program, export, export_format
 from vit.export.format import Format
 from vit.export.timm_file import _crop_pct
-from vit.export.verify import Difference, compare, random_images
+from vit.export.verify import ExportDifference, compare, random_images
 from vit.export.weights import Weights
 from vit.extras.export import onnx_file
 from vit.extras.export.onnx_file import OnnxFile
@@ -368,7 +368,7 @@ def test_labels_are_compared_beyond_a_tie():
 
     two = [torch.zeros(2, 3, 1, 1)]
     one_other = compare(say([0.5, 0.5 - 5e-5], [0.7, 0.3]), say([0.5 - 5e-5, 0.5], [0.7, 0.3]), two)
-    assert one_other == Difference(2, pytest.approx(5e-5, rel=0.01), 1) and not one_other.is_small
+    assert one_other == ExportDifference(2, pytest.approx(5e-5, rel=0.01), 1) and not one_other.is_small
     assert compare(say([0.5, 0.5], [0.7, 0.3]), say([0.5 - 1e-7, 0.5], [0.7, 0.3]), two).is_small
     assert not compare(say(), say(), []).is_small
 

@@ -18,7 +18,7 @@ from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
 from vit.training.network.initial_network import fits_head, initial_network, start_head
-from vit.training.network.linear_head import Backbone, labeled
+from vit.training.network.linear_head import FrozenBackbone, labeled
 from vit.training.planning.plan import make_plan
 from vit.weights.open import open_pretrained
 
@@ -131,7 +131,7 @@ def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature
     new = network.head.weight[1].detach()
     assert torch.isclose(new.norm(), weights["head.weight"].norm(dim=1).mean())
     samples = plan.source.splits["train"]
-    backbone = Backbone(network, plan)
+    backbone = FrozenBackbone(network, plan)
     values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
     projections = [float((values[labels == number] @ new).mean()) for number in range(3)]
     assert projections[1] == max(projections)

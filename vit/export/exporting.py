@@ -21,7 +21,7 @@ from vit.export.timm_file import TimmFile
 from vit.export.verify import (
     GRAY,
     TOLERANCE,
-    Difference,
+    ExportDifference,
     PeerDifference,
     Structure,
     compare,
@@ -75,7 +75,7 @@ def export_format(name: str) -> Format:
     return made
 
 
-def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
+def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference | Structure:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -185,7 +185,7 @@ def check_output(name: str, output: Path) -> None:
         raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
 
 
-def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
+def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> ExportDifference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
     difference = compare(_reference(trained), theirs, batches, trained.description.multilabel)

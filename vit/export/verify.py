@@ -46,7 +46,7 @@ class PeerDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ExportDifference:
     """Difference of two networks on the same images."""
 
     num_images: int  # number of images
@@ -134,7 +134,9 @@ def random_files(image_size: int) -> Iterator[tuple[str, bytes]]:
             yield f"a random picture of {width} x {height} pixels", file.getvalue()
 
 
-def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: LabelRules | None = None) -> Difference:
+def compare(
+    ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: LabelRules | None = None
+) -> ExportDifference:
     """Compare two networks on batches (B, 3, S, S) uint8.
 
     Args:
@@ -147,7 +149,7 @@ def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: 
         num_images += len(batch)
         largest = torch.maximum(largest, (one - other).abs().max())  # keeps NaN
         num_labels += num_different(one, other, rules)
-    return Difference(num_images, float(largest), num_labels)
+    return ExportDifference(num_images, float(largest), num_labels)
 
 
 def num_different(one: Tensor, other: Tensor, rules: LabelRules | None) -> int:

@@ -16,7 +16,7 @@ from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.study.running.runner import Machine
+    from vit.study.running.runner import MachineShare
 
 LEAST_SEEDS, MOST_SEEDS = 2, 5
 HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
@@ -139,7 +139,7 @@ def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:
 
 
 @dataclass(frozen=True)
-class Pace:
+class StudyPace:
     """How fast the networks of a study are on this machine, with as many trainings at a time as the study has."""
 
     # {series: (seconds of a step, images of this step, seconds of scoring an image)}
@@ -149,8 +149,8 @@ class Pace:
 
     @classmethod
     def measured(
-        cls, largest: Mapping[str, Recipe], machine: "Machine", num_images: Mapping[str, int], is_here: bool = True
-    ) -> "Pace":
+        cls, largest: Mapping[str, Recipe], machine: "MachineShare", num_images: Mapping[str, int], is_here: bool = True
+    ) -> "StudyPace":
         """Time a step of every network, several at a time as in the study.
 
         Args:

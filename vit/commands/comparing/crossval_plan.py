@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
     from vit.study.findings import JsonValue
     from vit.study.grid import Cell
-    from vit.study.running.runner import Machine
+    from vit.study.running.runner import MachineShare
 
 OUT = "crossval"  # parent folder, where --out is not given
 
@@ -34,7 +34,7 @@ class CrossvalPlan:
     cells: "list[Cell]"
     folder: "CrossvalDirectory"
     where: ExecutorOptions
-    machine: "Machine"
+    machine: "MachineShare"
     digests: Mapping[str, str]
     facts: "Mapping[str, JsonValue]"  # what crossval.json says of it: data, classes, network, folds, seed
     notes: list[str]  # what the user should know about the images, and about the weights to start from

@@ -14,12 +14,12 @@ from vit.weights.license import CARD
 if TYPE_CHECKING:
     from vit.export.card_facts import Int8Cost, Origin
     from vit.export.format import Classify
-    from vit.export.verify import Difference, Structure
+    from vit.export.verify import ExportDifference, Structure
     from vit.inference.deployment import LoadedModel
 
 
 def show_difference(
-    reporter: Reporter, difference: "Difference | Structure", files: Sequence[str], verify: StrPath | None
+    reporter: Reporter, difference: "ExportDifference | Structure", files: Sequence[str], verify: StrPath | None
 ) -> None:
     """Show how far probabilities differ from the checkpoint's, and pixels where the library prepares them itself."""
     from vit.export.verify import Structure

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
     from vit.models.spec import Cost
-    from vit.study.design import Design, Pace
+    from vit.study.design import Design, StudyPace
     from vit.study.findings import JsonValue
     from vit.study.folder import StudyDirectory
     from vit.study.grid import Budget, Cell, Inputs
-    from vit.study.running.runner import Machine
+    from vit.study.running.runner import MachineShare
 
 SEEDS_OF_CLUSTER = 3  # where no time decides
 RIGHT = "all its known labels are predicted right (exact match)"  # with several labels for an image
@@ -60,12 +60,12 @@ class StudyPlan:
     budget: "Budget"
     seeds: dict[int, list[int]]  # {number of training images: seeds of subset and training}
     inputs: "Inputs"
-    machine: "Machine"
+    machine: "MachineShare"
     costs: "Mapping[str, Cost]"
     pool: int  # number of all training images, which every seed has
     folds: int = 0  # number of folds of all images, of which each seed tests its own; 0: all share one test set
     why: str = ""  # reason for networks that no option chose; empty where there is none to tell
-    pace: "Pace | None" = None  # how fast each series was, where the time decides the design; else None
+    pace: "StudyPace | None" = None  # how fast each series was, where the time decides the design; else None
     design: "Design | None" = None  # what the time allows; None: the options decide all
     seconds: float | None = None  # time of the study; None: as long as it takes
     began: float = 0.0  # `time.monotonic()` at its beginning

@@ -27,7 +27,7 @@ _LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at
 
 
 @dataclass(frozen=True)
-class Card:
+class PictureCard:
     """One file of the page."""
 
     path: str  # path as predicted
@@ -73,7 +73,7 @@ class Gallery:
         self.labels: Counter[str] = Counter()
         self._num_bad = 0
         self._has_several = False
-        self._cards: list[tuple[float, int, Card]] = []  # a heap: the first one is the first to go
+        self._cards: list[tuple[float, int, PictureCard]] = []  # a heap: the first one is the first to go
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +108,7 @@ class Gallery:
             return
         picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
         problem = "" if status == "ok" else f"{status}: {error}" if error else status
-        card = Card(
+        card = PictureCard(
             path,
             link_to(path, self.path) if self._reader is None or is_far(path) else None,
             own,

@@ -53,7 +53,7 @@ def difference_figure(first: str, found: Sequence[DifferenceBar]) -> Figure:
 
 
 @dataclass(frozen=True)
-class PairRow:
+class RunPairRow:
     """A difference as the page prints it, and the anchors of its images."""
 
     name: str
@@ -213,12 +213,12 @@ def _cell(gap: Interval) -> Cell:
     return f"{100 * gap.value:+z.2f}", around
 
 
-def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> PairRow:
+def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> RunPairRow:
     shown = {section.anchor for section in sections}
     anchors = [f"{side}-{number}" if f"{side}-{number}" in shown else "" for side in ("first", "other")]
     test = pair.test
     ps = p_value(test.p), p_value(pair.p_adjusted)
-    return PairRow(
+    return RunPairRow(
         letters(number + 2)[-1], _cell(pair.gap), test.only_first, test.only_second, *ps, (anchors[0], anchors[1])
     )
 

@@ -17,7 +17,7 @@ from vit.data.loading.loader import labeled_images
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.lora import add_adapters
-from vit.training.network.linear_head import Backbone, HeadFit, labeled, last_layer, probe_loss
+from vit.training.network.linear_head import FrozenBackbone, HeadFit, labeled, last_layer, probe_loss
 from vit.training.optim import matrices_of_blocks
 from vit.training.planning.network_choice import keeps_rows, network_of_weights
 from vit.training.planning.plan import Plan
@@ -65,7 +65,7 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
     if len(train) + len(validation) > MANY:
         notice(f"weights, last layer: computing features of {len(train) + len(validation):,} images for a linear probe")
     was_training = network.training
-    backbone = Backbone(network, plan)
+    backbone = FrozenBackbone(network, plan)
     features, val_features = (
         labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in (train, validation)
     )
@@ -88,7 +88,7 @@ def start_rows(network: Network, plan: Plan, new: Sequence[str]) -> None:
     number_of = {name: number for number, name in enumerate(plan.source.class_names)}
     places = [order[train.labels[order] == number][:ROW_IMAGES] for number in number_of.values()]
     samples = train.select(np.sort(np.concatenate(places)))
-    backbone = Backbone(network, plan)
+    backbone = FrozenBackbone(network, plan)
     values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
     backbone.whole().train(was_training)
     add_rows(backbone.head, values, labels, [number_of[name] for name in new])

@@ -25,7 +25,7 @@ from vit.weights.adapt import head_names
 Labeled = tuple[Tensor, Tensor]  # features (n, D) float32, and class numbers (n,) or labels (n, K) float32
 
 
-class Backbone:
+class FrozenBackbone:
     """A network without its last linear layer, until `whole` puts it back.
 
     Args:
