@@ -189,6 +189,8 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
         if header not in ([*COLUMNS, *more], [COLUMNS[0], MULTI_LABEL.column, COLUMNS[2], *more]):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
         for name, label, split, *others in rows:
+            if split not in SPLITS:
+                raise ValueError(f"it has the split {split!r}")
             cells = dict(zip(more, others, strict=True))
             row = SplitRow(name, label, cells.get(CONTENT, ""), cells.get(GROUP, ""))
             found.setdefault(split, []).append(row)
