@@ -92,8 +92,8 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
 
     validation = source.splits["validation"]
     ingredients = []
-    for run, (single, _) in loaded.items():
-        weights = {name: value.clone() for name, value in single.state_dict().items()}
+    for run, (trained, _) in loaded.items():
+        weights = {name: value.clone() for name, value in trained.state_dict().items()}
         ingredients.append(_Ingredient(run, weights, float(scored(weights, validation).correct.mean())))
     ingredients.sort(key=lambda one: -one.accuracy)
     used, mixed, accuracy = [ingredients[0]], ingredients[0].weights, ingredients[0].accuracy
