@@ -23,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("here")
     ("name", "written", "file", "engine"),
     [
         ("onnx", "vit_nano_patch2_8.onnx", "vit_nano_patch2_8.onnx", "onnxruntime"),
-        ("openvino", "vit_nano_patch2_8", "vit_nano_patch2_8/openvino_model.xml", "openvino"),
+        pytest.param(
+            "openvino", "vit_nano_patch2_8", "vit_nano_patch2_8/openvino_model.xml", "openvino", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here, name, written, file, engine):
