@@ -211,6 +211,7 @@ def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tm
 
 
 @pytest.mark.faults("A11")
+@pytest.mark.slow
 def test_auto_goes_on_in_the_micro_batches_that_the_run_began_with(vit, colors, pretrained, tmp_path):
     """Where memory ran out, config.yaml has more micro-batches than the command; their count is not one of batches."""
     run = killed(tmp_path, 6, colors, *OPTIONS)
