@@ -23,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("here")
     ("name", "written", "file", "engine"),
     [
         ("onnx", "vit_nano_patch2_8.onnx", "vit_nano_patch2_8.onnx", "onnxruntime"),
-        ("openvino", "vit_nano_patch2_8", "vit_nano_patch2_8/openvino_model.xml", "openvino"),
+        pytest.param(
+            "openvino", "vit_nano_patch2_8", "vit_nano_patch2_8/openvino_model.xml", "openvino", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here, name, written, file, engine):
@@ -55,6 +57,7 @@ def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here
     assert [json.loads(Path(f"e-{n}/metrics.json").read_text())["engine"] for n in (0, 1)] == ["torch", engine]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_its_run_is_evaluated_on_data(vit, digits_run, here):
     (here / "my {0}.ckpt").write_bytes(digits_run.best.read_bytes())
     answer = vit("export", "my {0}.ckpt", "--format", "pt2")

@@ -211,6 +211,7 @@ def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tm
 
 
 @pytest.mark.faults("A11")
+@pytest.mark.slow
 def test_auto_goes_on_in_the_micro_batches_that_the_run_began_with(vit, colors, pretrained, tmp_path):
     """Where memory ran out, config.yaml has more micro-batches than the command; their count is not one of batches."""
     run = killed(tmp_path, 6, colors, *OPTIONS)
@@ -254,7 +255,7 @@ def test_pictures_without_labels_have_no_accuracy(vit, flat, tmp_path):
 def test_the_page_can_be_written_again(vit, pretrained):
     run, _ = pretrained
     before = (run / "report.html").read_bytes()
-    assert vit("report", run).code == 0
+    assert vit("report", run, drawn=True).code == 0
     assert (run / "report.html").read_bytes() == before
     page = before.decode()
     assert "Nearest neighbors" in page and "Augmented training images" in page and "Reconstructions" not in page

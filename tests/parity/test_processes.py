@@ -115,6 +115,7 @@ def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
 
 
 @pytest.mark.faults("X1")
+@pytest.mark.slow
 def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed, tmp_path):
     assert vit("predict", digits_run.path, mixed, "--output", tmp_path / "one.jsonl").code == 0
     (tmp_path / "two").mkdir()
