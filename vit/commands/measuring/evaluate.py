@@ -186,7 +186,9 @@ def evaluate(
         from vit.export.latency import show_latencies_of_model
 
         found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
-    weak = traits and weak_groups_of(traits, scored, samples, columns_of(model, data, source), class_names)
+    weak = None
+    if traits is not None:
+        weak = weak_groups_of(traits, scored, samples, columns_of(model, data, source), class_names)
     if rank == 0:
         with writing(found.folder):
             files = _write_metrics(found, seen.warning, class_names, weak)

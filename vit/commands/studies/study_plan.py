@@ -194,8 +194,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
 
     def search() -> None:
-        for model in (one.model for one in _recipes(series) if listed is not None and one.model.init_from is None):
-            choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
+        if listed is not None:
+            for model in (one.model for one in _recipes(series) if one.model.init_from is None):
+                choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
         find_bursts(listed, first.data, reporter)
 
     source = make_plan(without_cell_files(alone), listed, search).source

@@ -175,14 +175,14 @@ class ImageTraits:
 
 def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating]) -> list[Group]:
     """The images with the lowest and with the highest fifth of a trait; none where the fifths are not a fifth."""
+    lowest, highest = np.quantile(values, (0.2, 0.8))
     found = []
-    for name, least, own in (
-        (low, np.quantile(values, 0.2), lambda limit: values <= limit),
-        (high, np.quantile(values, 0.8), lambda limit: values >= limit),
+    for name, sign, limit, own in (
+        (low, "up to", lowest, values <= lowest),
+        (high, "from", highest, values >= highest),
     ):
-        if own(least).mean() <= 0.4:  # equal values, such as one size of all images
-            sign = "up to" if name == low else "from"
-            found.append((f"{name} images ({trait} {sign} {least:.3g})", own(least)))
+        if own.mean() <= 0.4:  # equal values, such as one size of all images
+            found.append((f"{name} images ({trait} {sign} {limit:.3g})", own))
     return found
 
 
