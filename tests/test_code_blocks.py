@@ -48,7 +48,14 @@ STAND_INS = {  # patterns of words, and what is small enough
     "runs/photos/*-diet": "runs/photos/*/*-diet",
     "runs/field_images/*": "runs/field_images/*/*",
 }
-VALUES = {"--budget": "steps:2", "--epochs": "1", "--folds": "2", "--seeds": "2", "--sizes": "20,all"}
+VALUES = {
+    "--budget": "steps:2",
+    "--epochs": "2",
+    "--patience": "1",
+    "--folds": "2",
+    "--seeds": "2",
+    "--sizes": "20,all",
+}
 VALUES["--target_accuracy"] = "0.3"  # 20 validation images cannot promise more
 SHORT = {"--epochs": "1", "--wandb": "off", "--data.num_workers": "0"}  # added where a command says nothing of them
 ADDED = {"train": SHORT, "pretrain": SHORT, "crossval": {**SHORT, "--jobs": "1"}, "probe": {"--seeds": "2"}}
@@ -176,7 +183,8 @@ def sandbox(tmp_path_factory, draw_classes):
     for name in CLASSES:
         for number in (0, 1):
             Image.open(folder / "photos" / name / f"0{number}.png").save(folder / "holiday" / f"{name}{number}.jpg")
-    (folder / "holiday" / "z.jpg").write_bytes((folder / "holiday" / "hat0.jpg").read_bytes()[:400])
+    Image.effect_noise((64, 64), 50).save(folder / "new.jpg")
+    (folder / "holiday" / "cut.jpg").write_bytes((folder / "new.jpg").read_bytes()[:1500])
     (folder / "holiday" / "notes.txt").write_text("no image")
     shutil.copy(folder / "holiday" / "hat0.jpg", folder / "photo.jpg")
     for name in ("test_vit", "test_resnet"):
