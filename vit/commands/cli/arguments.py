@@ -13,6 +13,7 @@ from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:
     from vit.console import Reporter
+    from vit.inference.scores.intervals import Interval
 
 
 StrPath = str | os.PathLike[str]
@@ -61,6 +62,12 @@ def check_different(models: Sequence[str]) -> None:
     twice = next((model for model, file in zip(models, files, strict=True) if files.count(file) > 1), None)
     if twice is not None:
         raise UsageError(f"the model {twice} is given twice", "give each model once")
+
+
+def in_points(gap: "Interval") -> str:
+    """A difference of accuracies with its interval."""
+    low, high = (f"{100 * (end or 0.0):+.2f}" for end in (gap.low, gap.high))
+    return f"{100 * gap.value:+.2f} points ({low} to {high})"
 
 
 def path_text(path: StrPath | None) -> str | None:

@@ -69,7 +69,6 @@ MAIN = {  # the first help: groups of options with their values, and texts of on
     "hardware": {
         "--devices N": "devices of this machine",
         "--precision NAME": "auto, 32-true, bf16-mixed or 16-mixed",
-        "--data.num_workers N": "processes that decode images; else by cores",
     },
     "tracking": {
         "--out FOLDER": "parent folder of run folders",

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import StrPath, check_different, new_file
+from vit.commands.cli.arguments import StrPath, check_different, in_points, new_file
 from vit.commands.cli.command_line import Metavar
-from vit.console import ProgressReport, Reporter, interval, percent
+from vit.console import ProgressReport, Reporter, percent
 from vit.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -129,10 +129,9 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
         single, whole, groups = best.correct, all_together.correct, all_together.groups
         gap = paired_gap(whole, single, groups)
         speed = 2 * len(whole) / (time.perf_counter() - began)
-        shown = interval(gap.value, gap.low or 0.0, gap.high or 0.0)
         reporter.line(
             f"test accuracy {percent(float(whole.mean()))} at {speed:,.0f} images/s; {percent(float(single.mean()))} "
-            f"of the best run on validation images, {ingredients[0].name}; difference {shown} (paired 95 % interval)"
+            f"of the best run on validation images, {ingredients[0].name}; {in_points(gap)}, paired 95 % interval"
         )
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.console import Reporter, interval, percent
+from vit.commands.cli.arguments import in_points
+from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Samples, Source
@@ -94,6 +95,8 @@ def scored_together(
     together = f"{len(first.labels) / sum(seconds.values()):,.1f}"
     rows.append(("all, averaged", percent(float(ensemble.correct.mean())), together))
     reporter.table(("model", "accuracy", "images/s"), rows)
-    shown = interval(gain.value, gain.low or 0.0, gain.high or 0.0)
-    reporter.line(f"all minus the best one on these images, {best}: {shown} (paired 95 % interval over images)\n")
+    reporter.line(
+        f"all minus the best one on these images, {best}: {in_points(gain)}, paired 95 % interval over images"
+    )
+    reporter.line()
     return ensemble, EnsembleFinding(accuracies, seconds, best, gain)
