@@ -17,7 +17,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from vit.inference.embeddings import Embeddings
-from vit.training.network.head_start import add_rows
+from vit.training.network.initial_network import add_rows
 
 FIRST, THEN, BATCH, RATE, SEEDS, STEPS = 40, 20, 32, 1e-3, 5, (0, 16, 64, 256)
 Labeled = tuple[Tensor, Tensor]

@@ -26,6 +26,7 @@ COMMANDS = {
     "serve": "answer requests over HTTP with the rows of 'vit predict'",
     "demo": "serve a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
+    "soup": "average the weights of runs that start from the same weights, where that helps",
     "export": "write a trained model as ONNX, OpenVINO, torch.export, safetensors, or for timm and transformers",
     "push": "upload a trained model with its card to the Hugging Face hub",
     "explain": "show which parts of an image speak for its class, and test the maps",
@@ -36,7 +37,7 @@ COMMANDS = {
 }
 COMPUTE = (
     "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "embed", "serve", "demo",
-    "explain",
+    "explain", "soup",
 )  # fmt: skip
 READ_RECIPES = (
     "train",

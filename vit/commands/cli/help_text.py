@@ -73,8 +73,8 @@ def _one_screen(parser: CommandOptions) -> str:
                 flag, clause = f"{flag.split()[0]} NAME", f"{clause}: {', '.join(names)}"
             lines.append(_line(flag, clause, _default(option)))
     more = f"'vit {parser.command} --help all' shows all options{' in full' * (not parser.main)}"
-    more += f"; --help SECTION those of a section: {', '.join(parser.sections)}" if parser.sections else ""
-    more += "; --print_schema prints a JSON schema of files for --config" * parser.takes_files
+    more += ", --print_schema their JSON schema" * parser.takes_files
+    more += f", --help SECTION those of {', '.join(parser.sections)}" if parser.sections else ""
     return "\n".join([*lines, "", *wrap(f"{more}.", WIDTH), *_example(parser)])
 
 

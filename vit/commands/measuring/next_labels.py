@@ -41,40 +41,24 @@ class ImageToLabel:
 
 @dataclass(frozen=True)
 class NextLabels:
-    """What `vit data next` chose.
+    """What `vit data next` chose."""
 
-    Attributes:
-        images: chosen images, in the order of their choice.
-        table: CSV to fill in, which `vit train` reads then.
-        page: page with pictures.
-        known: number of images of the pool that the run knows already.
-        unreadable: reason for each image that cannot be read.
-    """
-
-    images: list[ImageToLabel]
-    table: Path
-    page: Path
-    known: int
-    unreadable: dict[str, str]
+    images: list[ImageToLabel]  # chosen images, in the order of their choice
+    table: Path  # CSV to fill in, which `vit train` reads then
+    page: Path  # page with pictures
+    known: int  # number of images of the pool that the run knows already
+    unreadable: dict[str, str]  # reason for each image that cannot be read
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """What a network says of the images of a pool that it does not know.
+    """What a network says of the images of a pool that it does not know."""
 
-    Attributes:
-        paths: (n,) absolute paths.
-        probabilities: (n, C).
-        vectors: (n, D) features.
-        known: number of other images: those of the run, and copies.
-        unreadable: reason for each image that cannot be read.
-    """
-
-    paths: list[str]
-    probabilities: "Floats"
-    vectors: "Floats"
-    known: int
-    unreadable: dict[str, str]
+    paths: list[str]  # (n,) absolute paths
+    probabilities: "Floats"  # (n, C)
+    vectors: "Floats"  # (n, D) features
+    known: int  # number of other images: those of the run, and copies
+    unreadable: dict[str, str]  # reason for each image that cannot be read
 
 
 def next_labels(

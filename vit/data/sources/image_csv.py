@@ -38,20 +38,13 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The rows of a CSV under our column names.
+    """The rows of a CSV under our column names."""
 
-    Attributes:
-        rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
-        note: columns and separator that were recognized, where they are not ours, and columns that are not read; else
-            empty.
-        others: names of the other columns, where they were asked for.
-        other_cells: their cells of each row; "" where a row is too short.
-    """
-
-    rows: list[tuple[int, dict[str, str]]]
+    rows: list[tuple[int, dict[str, str]]]  # line number, and {"path", "label", "split" or "group": cell}, of each row
+    # columns and separator that were recognized, where they are not ours, and columns that are not read; else empty
     note: str
-    others: tuple[str, ...] = ()
-    other_cells: list[list[str]] = field(default_factory=list)
+    others: tuple[str, ...] = ()  # names of the other columns, where they were asked for
+    other_cells: list[list[str]] = field(default_factory=list)  # their cells of each row; "" where a row is too short
 
 
 def given_columns(wanted: TableColumns) -> dict[str, str]:
