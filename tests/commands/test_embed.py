@@ -14,7 +14,7 @@ from vit.checkpoints.load import load
 from vit.data.core.image_bytes import content_hash
 from vit.data.pixels.decode import decode_image
 from vit.errors import DataError
-from vit.inference.embeddings import Embeddings
+from vit.inference.embeddings import Embedding, EmbeddingModel, Embeddings, write_embeddings
 from vit.inference.predictor import load as load_predictor
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -71,6 +71,13 @@ def test_vectors_of_another_model_are_refused(vit, digits_run, colors, here):
     assert answer.code == 2 and "red.parquet has vectors of another model" in answer.err
     shutil.copy(digits_run.best, here / "moved.ckpt")
     assert vit("similar", "red.parquet", colors / "red" / "01.png", "--model", "moved.ckpt").code == 0
+
+
+def test_a_file_of_others_fetches_no_model_unasked(vit, colors, here):
+    made = EmbeddingModel("hf:someone/model", "0", "vit", {})
+    write_embeddings(here / "theirs.parquet", made, 2, [Embedding("a.png", "ok", np.ones(2, dtype=np.float32))])
+    answer = vit("similar", "theirs.parquet", colors / "red")
+    assert answer.code == 2 and "give --model hf:someone/model to agree" in answer.err
 
 
 def test_other_files_are_no_embeddings(vit, digits_run, colors, here):

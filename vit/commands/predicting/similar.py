@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list
 from vit.console import Reporter, count_of
-from vit.errors import BadInputsError, DataError
+from vit.errors import BadInputsError, DataError, UsageError
 from vit.inference.files import free_name, list_images
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def similar(
     reporter = Reporter()
     known = Embeddings.read(file)
     source = known.model.source if model is None else os.fspath(model)
+    if model is None and source.startswith("hf:"):  # anyone may have made the file
+        raise UsageError(f"{file} names the model {source}, which would be fetched", f"give --model {source} to agree")
     reporter.notice(f"{len(known.paths):,} vectors of {known.model.network}, which {source} computes")
     check_weights(source)
     embedder = Embedder(source, device)

@@ -7,6 +7,7 @@ other images, one-sided, and the p values get the correction of Holm (1979), whi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -173,17 +174,15 @@ class ImageTraits:
         )
 
 
-def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating]) -> list[Group]:
-    """The images with the lowest and with the highest fifth of a trait; none where the fifths are not a fifth."""
-    lowest, highest = np.quantile(values, (0.2, 0.8))
-    found = []
-    for name, sign, limit, own in (
-        (low, "up to", lowest, values <= lowest),
-        (high, "from", highest, values >= highest),
-    ):
-        if own.mean() <= 0.4:  # equal values, such as one size of all images
-            found.append((f"{name} images ({trait} {sign} {limit:.3g})", own))
-    return found
+def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating[Any]]) -> list[Group]:
+    """The images with the lowest and with the highest fifth of a trait; none where many values are equal."""
+    least, most = np.quantile(values, (0.2, 0.8))
+    lowest, highest = np.asarray(values <= least), np.asarray(values >= most)
+    both = (
+        (f"{low} images ({trait} up to {least:.3g})", lowest),
+        (f"{high} images ({trait} from {most:.3g})", highest),
+    )
+    return [(name, own) for name, own in both if own.mean() <= 0.4]
 
 
 def _of_column(column: str, cells: Sequence[str]) -> list[Group]:
@@ -212,8 +211,8 @@ def _clusters(features: Tensor, labels: Labels, class_names: Sequence[str]) -> l
 
 
 def _sizes(samples: Samples, paths: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """(n, 2) width and height of the scored images, by their headers; None where these do not tell all."""
-    if samples.arrays is not None or len(paths) > MOST:
+    """(n, 2) width and height of the scored files, by their headers; None where these do not tell all."""
+    if samples.root is None or len(paths) > MOST:
         return None
     place_of = {path: place for place, path in enumerate(samples.paths)}
 
