@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
-from vit.study.statistics.fold_accuracy import fold_accuracy
+from vit.study.crossval import fold_accuracy
 
 Floats = npt.NDArray[np.float64]
 Ends = tuple[float, float]

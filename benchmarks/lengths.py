@@ -104,18 +104,20 @@ def draw(folder: Path, images: int, seed: int, table: Path) -> Path:
 def show(rows: list[Row]) -> None:
     """Test accuracy in %: mean over the seeds, number of seeds and their standard deviation, a column a length."""
     lengths = sorted({int(row["steps"]) for row in rows})
-    print("| images | network | training images | " + " | ".join(f"{steps} steps" for steps in lengths) + " |")
-    for key in sorted({tuple(row[name] for name in ("data", "weights", "images", "image_size")) for row in rows}):
+    print("| images | network | training images | size | options | " + " | ".join(f"{n} steps" for n in lengths) + " |")
+    print("|---" * (5 + len(lengths)) + "|")
+    shown = ("data", "weights", "images", "image_size", "options")
+    for key in sorted({tuple(row[name] for name in shown) for row in rows}):
         cells = []
         for steps in lengths:
             found = [
                 100 * float(row["accuracy"])
                 for row in rows
-                if (row["data"], row["weights"], row["images"], row["image_size"], row["steps"]) == (*key, steps)
+                if (*(row[name] for name in shown), row["steps"]) == (*key, steps)
             ]
             spread = f" ± {statistics.stdev(found):.1f}" if len(found) > 1 else ""
             cells.append(f"{statistics.mean(found):.1f}{spread} ({len(found)})" if found else "")
-        print(f"| {key[0]} | {key[1]} | {key[2]} | " + " | ".join(cells) + " |")
+        print("| " + " | ".join([*map(str, key), *cells]) + " |")
 
 
 if __name__ == "__main__":

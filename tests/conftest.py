@@ -5,10 +5,12 @@ import gc
 import io
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests share the cores, and some use more threads
@@ -28,15 +30,36 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
 from tests.slurm import write_answer
 from vit.memory import collect_seldom
+from vit.models import spec
+from vit.models.spec import Cost
 
 collect_seldom()  # 6 % of the time of all tests
+
+
+def remembered(count: Callable[[Any], Cost]) -> Callable[[Any], Cost]:
+    """`count`, computed once for all networks of one class and config: it is half of the time of a plan."""
+    known: dict[tuple[type, str, int], Cost] = {}
+
+    def counted(network: Any) -> Cost:
+        if not hasattr(network, "config"):
+            return count(network)
+        key = type(network), repr(network.config), sum(value.numel() for value in network.parameters())
+        if key not in known:
+            known[key] = count(network)
+        return known[key]
+
+    return counted
+
+
+spec.count = remembered(spec.count)
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests unless their marker is selected, so that `pytest -m faults` is quick too."""
-    left_out = {"slow", "notebooks"} - set(re.findall(r"\w+", config.option.markexpr))
+    selected = set(re.findall(r"\w+", config.option.markexpr))
+    left_out = {"slow", "notebooks"} - selected - ({"slow"} if "gpu" in selected else set())
     deselected = [item for item in items if left_out & {marker.name for marker in item.iter_markers()}]
     config.hook.pytest_deselected(items=deselected)
     gone = set(deselected)
@@ -69,15 +92,39 @@ class Trained:
         return self.path / "checkpoints" / "best.ckpt"
 
 
+DRAWING = ("compare", "crossval", "evaluate", "inspect", "probe", "report", "study")
+
+
+@cache
+def _blank(kind: str) -> bytes:
+    """An empty figure as a file."""
+    from matplotlib.figure import Figure
+
+    Figure(figsize=(1, 1)).savefig(buffer := io.BytesIO(), format=kind)
+    return buffer.getvalue()
+
+
+def _leave_blank(patch: pytest.MonkeyPatch) -> None:
+    """Figures are made, and each is written as an empty one: layout and drawing are most of the time of a report."""
+    from matplotlib.figure import Figure
+
+    blank = {kind: _blank(kind) for kind in ("png", "svg")}
+    patch.setattr(Figure, "get_layout_engine", lambda figure: None)
+    patch.setattr(Figure, "savefig", lambda figure, file, **options: file.write(blank[options["format"]]))
+
+
 def ask(*arguments: object, drawn: bool = False) -> Answer:
     """Run a command line in this process. Figures and page of a training take longer than most trainings here.
 
     Args:
-        drawn: whether `vit train` draws its figures and its page.
+        drawn: whether `vit train` draws its figures and its page, and other commands more than empty figures.
     """
     from vit.__main__ import main
     from vit.registry import command_module
 
+    datasets = sys.modules.get("sklearn.datasets")
+    if datasets and not hasattr(datasets.load_digits, "cache_info"):
+        datasets.load_digits = cache(datasets.load_digits)  # a table of text, which most commands would read again
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
@@ -85,6 +132,8 @@ def ask(*arguments: object, drawn: bool = False) -> Answer:
     ):
         if not drawn and arguments[:1] in (("train",), ("pretrain",)):
             patch.setattr(command_module(arguments[0]), "_draw", lambda *_: None)
+        elif not drawn and arguments[:1] and arguments[0] in DRAWING:
+            _leave_blank(patch)
         code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
     return Answer(code, out.getvalue(), err.getvalue())
 

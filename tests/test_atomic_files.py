@@ -11,7 +11,7 @@ import pytest
 from tests.processes import ROOT
 from vit.atomic_files import ABANDONED_SECONDS, atomic_write, remove_partial, write_json
 
-WRITERS, ROUNDS = 6, 20
+WRITERS, ROUNDS = 4, 10
 SHARD = """
 import json, sys, time
 from pathlib import Path

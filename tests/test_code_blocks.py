@@ -258,6 +258,7 @@ def small(words, added):
 def shape(line):
     """A line without what differs between two runs: numbers, names of classes and networks, and paths."""
     line = re.sub(r"^Training \S+", "Training NAME", line)
+    line = re.sub(r"\b(32-true|bf16-mixed)\b", "PRECISION", line)
     line = re.sub(r"\S*/\S*|\b[\w-]+\.(csv|html|onnx|ckpt|json|safetensors|parquet)\b", "PATH", line)
     line = re.sub(rf"\b({'|'.join(CLASSES)})\b(?![/.])", "CLASS", line)
     line = re.sub(r"\b[a-z]+\d*(_[a-z0-9]+)+\b", "NAME", line)

@@ -10,11 +10,12 @@ import pytest
 
 import vit
 from vit.layout import CELLS, EvaluationLayout, RunLayout, StudyLayout
+from vit.layout.folder import File
 
 PACKAGE = Path(vit.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "layout")
 # files of the same name outside a run folder: the default output of `vit predict`, a part of an exported program
-OF_OTHERS = {"commands/predicting/predict.py": {"predictions.csv"}, "export/program.py": {"classes.json"}}
+OF_OTHERS = {"commands/predicting/predict.py": {"predictions.csv"}, "export/exporting.py": {"classes.json"}}
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
@@ -35,8 +36,8 @@ def named() -> list[Path]:
     found: list[Path] = []
     for kind in (RunLayout, EvaluationLayout, StudyLayout):
         folder = kind(Path("X"))
-        for name, member in inspect.getmembers(kind):
-            if isinstance(member, property) and isinstance(path := getattr(folder, name), Path):
+        for name, member in inspect.getmembers_static(kind):
+            if isinstance(member, File | property) and isinstance(path := getattr(folder, name), Path):
                 found.append(path)
             elif name in ("scored_path", "per_class_path", "figure_path", "evaluation_dir"):
                 found.append(getattr(folder, name)("N"))

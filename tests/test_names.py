@@ -5,9 +5,6 @@ from collections import defaultdict
 from pathlib import Path
 
 VIT = Path(__file__).parents[1] / "vit"
-NOT_YET = {  # names that two files still share
-    "Backbone", "Card", "Difference", "ImageTable", "ListedImages", "Machine", "Pace", "PairRow", "Task",
-}  # fmt: skip
 
 
 def test_public_class_names_are_unique():
@@ -17,4 +14,4 @@ def test_public_class_names_are_unique():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path.relative_to(VIT).as_posix())
     repeated = {name: files for name, files in places.items() if len(files) > 1}
-    assert {name: files for name, files in repeated.items() if name not in NOT_YET} == {}
+    assert repeated == {}

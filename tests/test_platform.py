@@ -89,6 +89,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_one_process_needs_nothing_of_posix(colors, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", WINDOWS, colors, tmp_path / "out"],

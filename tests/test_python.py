@@ -41,7 +41,7 @@ def test_values_of_options_are_no_texts(tmp_path, colors):
     tuned = vit.train(colors, config="finetune", init_from=run, epochs=1, wandb="off", out=tmp_path / "2")
     config = yaml.safe_load((tuned / "config.yaml").read_text())
     assert config["model"]["network"]["pos_embed"] == "none" and config["model"]["init_from"] == str(run)
-    assert config["optim"]["layer_decay"] == 0.75 and config["optim"]["epochs"] == 1
+    assert config["optim"]["layer_decay"] == "auto" and config["optim"]["epochs"] == 1
 
 
 def test_study_returns_its_folder_which_report_takes(tmp_path, colors):

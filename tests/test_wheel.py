@@ -12,17 +12,30 @@ from hatchling.builders.wheel import WheelBuilder
 ROOT = Path(__file__).parents[1]
 
 
+def build_wheel(folder):
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    return wheel
+
+
+def empty_environment(folder):
+    """The Python of an environment that has the packages of this one, but not the repository."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (folder / "others").mkdir()
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if package.name != "vit" and not package.name.startswith("vit_lightning"):
+            (folder / "others" / package.name).symlink_to(package)
+    (site / "others.pth").write_text(str(folder / "others"))  # files named .pth in there are not read
+    return folder / "bin" / "python"
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """The Python of an environment that has the wheel, and else only what this one has, without the repository."""
+    """The Python of an environment that has the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
-    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
+    python = empty_environment(folder / "venv")
     installs = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet"]
-    subprocess.run([*installs, "--no-deps", "--no-index", wheel], check=True)
-    (site,) = (folder / "venv").glob("lib/python*/site-packages")
-    (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # files named .pth in there are not read
+    subprocess.run([*installs, "--no-deps", "--no-index", build_wheel(folder)], check=True)
     return python
 
 

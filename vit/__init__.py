@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vit.commands.comparing.probe import probe
     from vit.commands.exporting.convert import convert
     from vit.commands.exporting.export import export
+    from vit.commands.exporting.soup import soup
     from vit.commands.measuring.evaluate import evaluate
     from vit.commands.predicting.embed import embed
     from vit.commands.predicting.explain import explain
@@ -59,6 +60,7 @@ __all__ = [
     "read_table",
     "report",
     "similar",
+    "soup",
     "study",
     "train",
     "unescape",
@@ -66,7 +68,7 @@ __all__ = [
 
 _COMMANDS = (
     "compare", "convert", "crossval", "embed", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
-    "probe", "push", "report", "similar", "study", "train",
+    "probe", "push", "report", "similar", "soup", "study", "train",
 )  # fmt: skip
 _HOMES = {
     "create_network": "vit.models.spec",

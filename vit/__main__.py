@@ -26,17 +26,18 @@ COMMANDS = {
     "serve": "answer requests over HTTP with the rows of 'vit predict'",
     "demo": "serve a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
+    "soup": "average the weights of runs that start from the same weights, where that helps",
     "export": "write a trained model as ONNX, OpenVINO, torch.export, safetensors, or for timm and transformers",
     "push": "upload a trained model with its card to the Hugging Face hub",
     "explain": "show which parts of an image speak for its class, and test the maps",
     "inspect": "show what a ViT has learned and what it costs: filters, positions, attention, FLOPs",
-    "data": "check a data set for broken or mislabeled images; pack it into shards, or index shards",
+    "data": "check images and labels, choose images to label next, pack or index shards",
     "models": "list networks with parameters and FLOPs",
     "env": "print versions, device and extras, for the report of a fault",
 }
 COMPUTE = (
     "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "embed", "serve", "demo",
-    "explain",
+    "explain", "soup",
 )  # fmt: skip
 READ_RECIPES = (
     "train",

@@ -10,17 +10,11 @@ from vit.errors import UsageError
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that an extra adds.
+    """Something that an extra adds."""
 
-    Attributes:
-        extra: folder of `vit/extras`, and name of the extra in pyproject.toml.
-        module: module in this folder.
-        name: name of the class or function in the module.
-    """
-
-    extra: str
-    module: str
-    name: str
+    extra: str  # folder of `vit/extras`, and name of the extra in pyproject.toml
+    module: str  # module in this folder
+    name: str  # name of the class or function in the module
 
     def import_module(self) -> ModuleType:
         """Import the module.
@@ -65,6 +59,7 @@ _FOLDERS = {  # of `vit.commands`, by command
     "data": "measuring",
     "export": "exporting",
     "convert": "exporting",
+    "soup": "exporting",
 }
 COMMANDS = {
     "demo": Entry("demo", "command", "demo"),

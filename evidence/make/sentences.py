@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kept import Answers, Kept
 
-from vit.checkpoints.result import rule_words
+from vit.checkpoints.result import rule_text
 from vit.console import p_value
 from vit.inference.scores.image_groups import NORMAL_QUANTILE
 from vit.inference.scores.intervals import wilson
@@ -193,7 +193,7 @@ def progress(kept: Kept) -> str:
     failed = f", and {len(kept.failed):,} failed" if kept.failed else ""
     words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished{failed}"
     rule = str(kept.protocol["checkpoints"])
-    checkpoints = "" if rule == rule_words("loss") else f" Checkpoints: {rule}."
+    checkpoints = "" if rule == rule_text("loss") else f" Checkpoints: {rule}."
     return f"{words}. Their times add up to {kept.seconds / 3600:.2f} hours on {hardware(kept)}.{checkpoints}"
 
 

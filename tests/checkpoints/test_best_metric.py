@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit.checkpoints.result import RunResult, rule_words
+from vit.checkpoints.result import RunResult, rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.models.spec import NetworkSpec
 
@@ -53,14 +53,14 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
 
 
 def test_rules_in_words():
-    assert [rule_words(name) for name in ("loss", "acc1", "last")] == [
+    assert [rule_text(name) for name in ("loss", "acc1", "last")] == [
         "lowest val/loss",
         "highest val/acc1",
         "last weights",
     ]
 
 
-@pytest.mark.parametrize("metric", ["loss", "last"])
+@pytest.mark.parametrize("metric", ["loss", pytest.param("last", marks=pytest.mark.slow)])
 def test_a_training_that_overfits_says_what_its_best_checkpoint_lost(tmp_path, vit, metric):
     """20 digits without smoothing: the loss is lowest long before the accuracy is highest."""
     answer = vit(

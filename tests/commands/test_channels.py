@@ -32,7 +32,7 @@ def written(folder, channels: int):
 
 @pytest.mark.faults("I23")
 @pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
-@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_channels_from_training_to_export(channels, vit, here):
     data = written(here / "images", channels)
     options = (*TINY, "--model.preprocess.channels", channels)

@@ -146,6 +146,7 @@ def test_images_that_the_first_weights_know_are_in_all_that_lasts(vit, killed, t
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_crossval_from_a_run_on_its_images_keeps_the_warning(vit, table, tmp_path):
     options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off")
     assert vit("train", table, *options, "--out", tmp_path / "runs").code == 0

@@ -129,6 +129,7 @@ def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
     assert picture is None and words.startswith("No map: vit explain cannot read the layers of an ONNX file")
 
 
+@pytest.mark.slow
 def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path):
     """Files with odd names and files that are not images are dropped too."""
     paths = sorted(os.fspath(path) for path in mixed.iterdir() if path.is_file() and not path.name.startswith("."))

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("here")
     ("name", "written", "file", "engine"),
     [
         ("onnx", "vit_nano_patch2_8.onnx", "vit_nano_patch2_8.onnx", "onnxruntime"),
-        ("openvino", "vit_nano_patch2_8", "vit_nano_patch2_8/openvino_model.xml", "openvino"),
+        pytest.param(
+            "openvino", "vit_nano_patch2_8", "vit_nano_patch2_8/openvino_model.xml", "openvino", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here, name, written, file, engine):
@@ -55,6 +57,7 @@ def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here
     assert [json.loads(Path(f"e-{n}/metrics.json").read_text())["engine"] for n in (0, 1)] == ["torch", engine]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_its_run_is_evaluated_on_data(vit, digits_run, here):
     (here / "my {0}.ckpt").write_bytes(digits_run.best.read_bytes())
     answer = vit("export", "my {0}.ckpt", "--format", "pt2")
@@ -84,6 +87,7 @@ def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, h
     assert again.code == 5 and rows("rows.csv")[0]["status"] == "not_image"
 
 
+@pytest.mark.slow
 def test_int8_is_calibrated_on_the_images_that_a_run_sets_aside_for_it(vit, here):
     """They serve for nothing else, as the guide promises. The validation images have chosen the epoch."""
     options = ["--model.network.depth", 1, "--optim.steps", 8, "--data.calibration", 0.1]
@@ -98,6 +102,7 @@ def test_int8_is_calibrated_on_the_images_that_a_run_sets_aside_for_it(vit, here
 
 
 @pytest.mark.faults("X16")
+@pytest.mark.slow
 def test_the_card_of_int8_tells_what_the_file_holds_and_where_it_was_measured(vit, digits_run, here):
     """Half of the labels are wrong, so the temperature that is fitted on them is another one."""
     digits = load_digits()

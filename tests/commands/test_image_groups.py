@@ -94,6 +94,7 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
 
 
 @pytest.mark.faults("D32")
+@pytest.mark.slow
 def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
     files = sorted(data.rglob("*.png"))
     rows = [f"{file},{file.parent.name != 'blue':d},{number % 2}" for number, file in enumerate(files)]
@@ -159,6 +160,7 @@ def test_a_study_counts_groups(vit, data, tmp_path):
 
 
 @pytest.mark.faults("R14")
+@pytest.mark.slow
 def test_a_study_is_not_continued_where_its_images_get_groups(vit, data, tmp_path):
     """The splits of a table stay as they are, so nothing else would tell that intervals are to count groups."""
     images = sorted(data.rglob("*.png"))

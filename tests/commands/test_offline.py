@@ -18,14 +18,14 @@ EVERYTHING = (
 )  # fmt: skip
 TIMED = """
 import sys, time
-from vit.training.tracking import wandb_login
-obstacle = wandb_login.obstacle
+from vit.training.tracking import connection
+obstacle = connection.obstacle
 def timed(settings):
     started = time.monotonic()
     found = obstacle(settings)
     print(f"seconds {time.monotonic() - started:.1f}")  # the rest is the same with a network
     return found
-wandb_login.obstacle = timed
+connection.obstacle = timed
 from vit.__main__ import main
 sys.exit(main())
 """
@@ -42,6 +42,7 @@ OURS = (
     reason="may not make a network namespace",
 )
 @pytest.mark.faults("W1")
+@pytest.mark.slow
 def test_without_a_network_everything_goes_on_and_nothing_else_is_said(colors, tmp_path):
     variables = {name: text for name, text in environment(tmp_path).items() if not name.startswith("WANDB")}
     variables |= {"WANDB_API_KEY": "0123456789" * 4, "HOME": str(tmp_path)}

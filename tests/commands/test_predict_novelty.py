@@ -64,6 +64,7 @@ def test_images_of_no_class_are_novel_and_keep_their_row(vit, digits_run, pictur
     assert count > 0 and f"{count} novel" in (here / "some.html").read_text()
 
 
+@pytest.mark.slow
 def test_an_exported_file_says_that_it_has_no_novelty(vit, digits_run, pictures, here):
     assert vit("export", digits_run.path, "--format", "onnx", "--output", "m.onnx").code == 0
     answer = vit("predict", "m.onnx", pictures, "--output", "rows.csv")

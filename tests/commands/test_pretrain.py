@@ -114,6 +114,7 @@ def _noting(opened):
     return noted
 
 
+@pytest.mark.slow
 def test_a_pretraining_that_harms_says_so(vit, digits_run, tmp_path):
     """A learning rate that destroys the features: the next command compares them with those of before."""
     options = ("--init_from", digits_run.best, "--optim.lr", 0.3, "--optim.steps", 6, "--wandb", "off")
@@ -174,7 +175,7 @@ def killed(folder, step, *words):
 
 
 @pytest.mark.faults("A11")
-@pytest.mark.parametrize("step", [2, 6])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 6])
 def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, step):
     run = killed(tmp_path, step, colors, *OPTIONS)
     answer = vit("pretrain", "--resume", run)
@@ -183,6 +184,7 @@ def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, 
 
 
 @pytest.mark.faults("A11")
+@pytest.mark.slow
 def test_a_killed_masked_autoencoder_hides_the_same_patches_again(vit, colors, tmp_path):
     words = (colors, *OPTIONS, "--method", "mae")
     assert vit("pretrain", *words, "--out", tmp_path / "whole").code == 0
@@ -209,6 +211,7 @@ def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tm
 
 
 @pytest.mark.faults("A11")
+@pytest.mark.slow
 def test_auto_goes_on_in_the_micro_batches_that_the_run_began_with(vit, colors, pretrained, tmp_path):
     """Where memory ran out, config.yaml has more micro-batches than the command; their count is not one of batches."""
     run = killed(tmp_path, 6, colors, *OPTIONS)
@@ -252,7 +255,7 @@ def test_pictures_without_labels_have_no_accuracy(vit, flat, tmp_path):
 def test_the_page_can_be_written_again(vit, pretrained):
     run, _ = pretrained
     before = (run / "report.html").read_bytes()
-    assert vit("report", run).code == 0
+    assert vit("report", run, drawn=True).code == 0
     assert (run / "report.html").read_bytes() == before
     page = before.decode()
     assert "Nearest neighbors" in page and "Augmented training images" in page and "Reconstructions" not in page

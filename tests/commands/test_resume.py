@@ -35,7 +35,7 @@ DEMANDING = (
 CNN = (
     "--network", "resnet10_small", "--model.network.widths", "[8,8,16,16]", "--image_size", 8, "--augment", "strong",
     "--epochs", 3, "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--optim.optimizer", "sgd",
-    "--optim.momentum", 0.9, "--lr", 0.01, "--data.cache", "none", "--data.num_workers", 2, "--precision", "32-true",
+    "--optim.momentum", 0.9, "--lr", 0.01, "--data.cache", "none", "--data.num_workers", 0, "--precision", "32-true",
     "--wandb", "off", "--keep_state", "true",
 )  # fmt: skip
 STEPS = (
@@ -134,7 +134,7 @@ def test_a_row_has_the_learning_rate_of_its_own_step(uninterrupted):
 
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
-@pytest.mark.parametrize("step", [5, 6, 12])
+@pytest.mark.parametrize("step", [5, *(pytest.param(step, marks=pytest.mark.slow) for step in (6, 12))])
 def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
@@ -157,9 +157,9 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
 @pytest.mark.parametrize(
     ("options", "step"),
     [
-        *((DEMANDING, 7), (CNN, 6), (STEPS, 4), (PATIENT, 8), (PATIENT, 11)),
+        *((DEMANDING, 7), (CNN, 6), (PATIENT, 8)),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in ((DEMANDING, 2), (DEMANDING, 9), (DEMANDING, 12))),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((CNN, 3), (STEPS, 5))),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((CNN, 3), (STEPS, 4), (STEPS, 5), (PATIENT, 11))),
     ],
     ids=lambda value: value if isinstance(value, int) else f"{value[1]}-{len(value)}",
 )
@@ -388,7 +388,11 @@ def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colors, uninterrup
 
 
 @pytest.mark.faults("R6", simulated="an exception where a process would die")
-@pytest.mark.parametrize("changed", [("--data.num_workers", 2), ("--data.cache", "memory")], ids=("workers", "cache"))
+@pytest.mark.parametrize(
+    "changed",
+    [("--data.num_workers", 2), pytest.param(("--data.cache", "memory"), marks=pytest.mark.slow)],
+    ids=("workers", "cache"),
+)
 def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, monkeypatch, changed):
     options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
     with monkeypatch.context() as patch:
@@ -530,7 +534,7 @@ sys.addaudithook(killed)
 
 
 @pytest.mark.faults("R1")
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colors, tmp_path, moment):
     """Killed before result.json gets its name, or at the first file that is written after it."""
     options = (*STEPS, "--optim.steps", 4, "--out", tmp_path / "runs")

@@ -73,7 +73,7 @@ def test_a_place_that_is_taken_meanwhile_is_not_overwritten(vit, digits_run, pho
     monkeypatch.setattr(Path, "mkdir", taken)
     answer = vit("predict", digits_run.path, photos / "old", "--sort_into", "sorted")
     assert answer.code == 7 and "0 of 1 files are there" in answer.err
-    assert [path.read_text() for path in (here / "sorted").rglob("*.png")] == ["mine"]
+    assert {path.read_text() for path in (here / "sorted").rglob("*.png")} == {"mine"}
 
 
 @pytest.mark.parametrize(

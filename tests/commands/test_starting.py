@@ -114,13 +114,13 @@ def test_a_named_network_keeps_its_published_weights(train, photographs, tmp_pat
     with WeightsHub({"resnet18.a1_in1k": file}) as server:
         done = train(photographs, "--dry_run", *QUICK, "--network", "resnet18", HF_ENDPOINT=server.address)
     assert "weights of timm:resnet18.a1_in1k, because DATA are photographs" in start_line(done)
-    assert "Training resnet18 on" in done.stdout and FINE_TUNED in done.stdout
+    assert "Training resnet18 on" in done.stdout and "learning rate 0.0005, weight decay" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "fits"),
     [
-        (("--network", "vit_tiny_patch16_224"), True),
+        pytest.param(("--network", "vit_tiny_patch16_224"), True, marks=pytest.mark.slow),
         (("--model.network.drop_path_rate", "0.1"), True),
         (("--network", "vit_tiny_patch16_224", "--model.network.depth", "3"), False),
     ],
@@ -139,7 +139,10 @@ print(time.monotonic() - began)
 """
 
 
-@pytest.mark.parametrize("hub_is", ["closed", "silent", "without the file", "unknown"])
+@pytest.mark.parametrize(
+    "hub_is",
+    ["closed", "without the file", *(pytest.param(name, marks=pytest.mark.slow) for name in ("silent", "unknown"))],
+)
 def test_a_hub_that_cannot_help_costs_seconds(tmp_path, hub_is):
     """huggingface_hub by itself tries for a minute, and says so in a dozen lines."""
     with WeightsHub({}) as empty, socket.create_server(("127.0.0.1", 0)) as silent:
@@ -157,7 +160,7 @@ def test_a_hub_that_cannot_help_costs_seconds(tmp_path, hub_is):
     "words",
     [
         ("--init", "random"),
-        ("--init_from", "none"),
+        pytest.param(("--init_from", "none"), marks=pytest.mark.slow),
         ("--init_from", "random", "--network", "vit_tiny_patch16_224"),
         ("--config", "c.yaml"),
     ],

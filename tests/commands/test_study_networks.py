@@ -119,6 +119,7 @@ def test_photographs_are_learned_from_the_published_weights_of_both(study, files
     assert "2 of 2 cells were done before" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_values_are_compared_where_vit_train_would_start(study, files, tmp_path):
     with WeightsHub(files) as hub:
         done = study(*QUICK, "--vary", "optim.lr=0.0001,0.001", program=BEGIN, HF_ENDPOINT=hub.address)
@@ -160,6 +161,7 @@ def test_on_demand_small_networks_of_one_size_start_from_random_weights(study, t
         assert set(json.load(file)["protocol"]["start"].values()) == {"random weights"}
 
 
+@pytest.mark.slow
 def test_files_are_the_start_in_any_order(study, files):
     """`vit study` had no option for weights in files."""
     given = []

@@ -86,7 +86,7 @@ def test_the_distillation_token_learns_from_the_teacher(weights):
 
 
 @pytest.mark.faults("M3")
-@pytest.mark.parametrize("augment", ["none", "light"])
+@pytest.mark.parametrize("augment", ["none", pytest.param("light", marks=pytest.mark.slow)])
 def test_a_resumed_training_is_exact_and_refuses_another_teacher(
     vit, weights, colors, teacher, tmp_path, monkeypatch, augment
 ):

@@ -200,3 +200,22 @@ def test_a_start_that_does_not_fit(vit, digits_run, tmp_path):
     (tmp_path / "x.safetensors").write_bytes(b"<html>")
     options = ("--model.init_from", tmp_path / "x.safetensors", "--out", tmp_path / "runs")
     refused(vit("train", "digits", *options, *QUICK), 4, "x.safetensors")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "DATA", "--network", "levit_128", "--image_size", 200, "--init", "random"),
+        ("crossval", "DATA", "--network", "levit_128", "--image_size", 200, "--init", "random"),
+        ("study", "DATA", "--networks", "resnet10_small,levit_128 --model.preprocess.image_size=200"),
+    ],
+)
+def test_a_size_that_a_network_cannot_compute_is_refused_before_images_are_read(vit, colors, here, monkeypatch, words):
+    monkeypatch.setattr("vit.data.checks.bursts.clusters_of", lambda *_: pytest.fail("images were read"))
+    monkeypatch.setattr("vit.data.core.samples.read_bytes", lambda *_: pytest.fail("an image was read"))
+    words = [colors if word == "DATA" else word for word in words]
+    refused(
+        vit(*words, "--out", here / "out"),
+        2,
+        "levit_128: it is made for images of 224 pixels, and cannot compute 200 pixels",
+    )

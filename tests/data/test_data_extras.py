@@ -44,6 +44,7 @@ for name in (sys.argv[2], "hf:o/n", "http://127.0.0.1:9/x"):
 """
 
 
+@pytest.mark.slow
 def test_the_core_reads_jpeg_and_png_files_without_the_folder_of_extras(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for label in ("cat", "dog"):

@@ -111,7 +111,9 @@ if __name__ == "__main__":
 
 
 @linux_only
-@pytest.mark.parametrize("place", ["short", "long" * 20])  # the path of a socket has 107 characters at most
+@pytest.mark.parametrize(  # the path of a socket has 107 characters at most
+    "place", [pytest.param("short", marks=pytest.mark.slow), "long" * 20]
+)
 def test_workers_of_a_killed_training_remove_their_own_sockets_alone(tmp_path, place):
     (tmp_path / "killed.py").write_text(KILLED)
     with tempfile.TemporaryDirectory() as below:
@@ -133,6 +135,7 @@ if __name__ == "__main__":
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_long_path_for_temporary_files_stops_no_cell_of_a_study(tmp_path):
     (tmp_path / "cell.py").write_text(CELL)
     folder = tmp_path / ("long" * 20)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.data.loading import dataset, processes
+from vit.data.loading import dataset
 from vit.data.loading.dataset import ImageDataset
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
@@ -32,9 +32,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cores and images enough for processes."""
-    monkeypatch.setattr(processes, "FEWEST", 100)
-    monkeypatch.setattr(processes, "FEWEST_CORES", 1)
-    monkeypatch.setattr(processes, "PART_BYTES", 64 * 3 * 8 * 8 + 1)  # parts of 64, 64 and 22 images
+    monkeypatch.setattr(dataset, "FEWEST", 100)
+    monkeypatch.setattr(dataset, "FEWEST_CORES", 1)
+    monkeypatch.setattr(dataset, "PART_BYTES", 64 * 3 * 8 * 8 + 1)  # parts of 64, 64 and 22 images
 
 
 def in_memory(folder: Path, augment: ImageAugment | None = None) -> ImageDataset:
@@ -78,8 +78,8 @@ def test_an_error_of_a_process_keeps_its_type_and_its_fix(folder: Path, enough: 
 def test_threads_decode_few_images_large_images_and_on_few_cores(
     count: int, side: int, cores: int, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "available_cores", lambda: cores)
-    monkeypatch.setattr(processes, "START", "fork")
-    assert processes.uses_processes(count, side) == expected
-    monkeypatch.setattr(processes, "START", None)
-    assert not processes.uses_processes(count, side)
+    monkeypatch.setattr(dataset, "available_cores", lambda: cores)
+    monkeypatch.setattr(dataset, "START", "fork")
+    assert dataset.uses_processes(count, side) == expected
+    monkeypatch.setattr(dataset, "START", None)
+    assert not dataset.uses_processes(count, side)

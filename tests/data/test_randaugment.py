@@ -18,8 +18,18 @@ def pictures(*shape: int) -> Tensor:
     return (255 * images).to(torch.uint8)
 
 
-@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (3, 9, 17), (3, 230, 190)])
-@pytest.mark.parametrize(("operations", "magnitude"), [(1, 12), (2, 9), (3, 0), (2, 30)])
+@pytest.mark.parametrize(
+    ("shape", "operations", "magnitude"),
+    [
+        *(
+            (shape, *how)
+            for shape in ((3, 32, 32), (1, 28, 28), (3, 9, 17))
+            for how in ((1, 12), (2, 9), (3, 0), (2, 30))
+        ),
+        ((3, 230, 190), 2, 9),
+        *(pytest.param((3, 230, 190), *how, marks=pytest.mark.slow) for how in ((1, 12), (3, 0), (2, 30))),
+    ],
+)
 def test_every_image_is_torchvisions(shape: tuple[int, int, int], operations: int, magnitude: int) -> None:
     images = pictures(*shape)
     single = v2.RandAugment(operations, magnitude, interpolation=InterpolationMode.BILINEAR)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.data.core.samples import Labels
+from vit.data.loading.module import LANES, ShardOrder
 from vit.data.loading.sampler import Key, TrainSampler
-from vit.data.shard_order import LANES, ShardOrder
 
 
 def shards_of(sizes: list[int]) -> Labels:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
 from vit.data.splits.folds import fold_numbers
-from vit.data.splits.split import SplitRow, groups_of, with_all_splits, write_splits
+from vit.data.splits.split import SplitRow, groups_of, read_splits, with_all_splits, write_splits
 from vit.data.splits.stratified import stratified
 from vit.data.splits.subset import subset
 from vit.errors import DataError
@@ -212,3 +212,10 @@ def test_a_split_for_calibration_is_refused_as_data(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 3: split is 'calibration', which DATA cannot have") as caught:
         open_source(str(tmp_path / "splits.csv"))
     assert "--data.calibration" in str(caught.value.fix)
+
+
+def test_a_list_of_a_run_with_another_split_is_damaged(tmp_path: Path) -> None:
+    """Its images would otherwise be of no split, without a word."""
+    (tmp_path / "splits.csv").write_text("path,label,split\n1.png,a,train\n2.png,a,tset\n")
+    with pytest.raises(DataError, match="is damaged: it has the split 'tset'"):
+        read_splits(tmp_path / "splits.csv")

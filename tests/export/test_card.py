@@ -18,13 +18,13 @@ ORIGIN = Origin("The training started from timm:vit_tiny_patch16_224.augreg_in21
                 {"train": 80, "test": 20}, METRICS)  # fmt: skip
 
 
-def facts(trained, origin=ORIGIN, licence="apache-2.0", int8=None, library="transformers"):
+def facts(trained, origin=ORIGIN, license="apache-2.0", int8=None, library="transformers"):
     made = trained("vit", temperature=2.0)
-    description = replace(made.description, licence=licence)
+    description = replace(made.description, license=license)
     return CardFacts("my model", description, 1234, library, "model = ...", origin, int8)
 
 
-def test_the_hub_reads_results_licence_and_library(trained):
+def test_the_hub_reads_results_license_and_library(trained):
     card = ModelCard(card_text(facts(trained)))
     assert card.data.license == "apache-2.0" and card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "image-classification" and card.data.model_name == "my model"
@@ -37,18 +37,18 @@ def test_the_hub_reads_results_licence_and_library(trained):
 
 
 @pytest.mark.parametrize(
-    ("licence", "keys"),
+    ("license", "keys"),
     [
         (None, {"license": "unknown"}),
         ("mit, apache-2.0", {"license": ["mit", "apache-2.0"]}),
         ("dinov3-license", {"license": "other", "license_name": "dinov3-license"}),
     ],
 )
-def test_licences_in_the_hub_s_words(trained, licence, keys):
-    text = card_text(facts(trained, licence=licence))
+def test_licenses_in_the_hub_s_words(trained, license, keys):
+    text = card_text(facts(trained, license=license))
     header = yaml.safe_load(text.split("---")[1])
     assert {key: header[key] for key in header if key.startswith("license")} == keys
-    assert ("Choose one before you publish" in text) == (licence is None)
+    assert ("Choose one before you publish" in text) == (license is None)
 
 
 @pytest.mark.faults("X16")

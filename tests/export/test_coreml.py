@@ -23,7 +23,7 @@ def spec_of(path):
 
 @pytest.mark.filterwarnings("ignore")  # of coremltools itself
 @pytest.mark.faults("X24")
-@pytest.mark.parametrize("kind", ["vit", "vit_mean", "cnn"])
+@pytest.mark.parametrize("kind", ["vit", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("vit_mean", "cnn"))])
 def test_a_package_takes_a_picture_and_gives_a_label(trained, tmp_path, kind):
     made, path = trained(kind, temperature=2.0), tmp_path / "m.mlpackage"
     found = export(made, "coreml", path)
@@ -41,6 +41,7 @@ def test_a_package_takes_a_picture_and_gives_a_label(trained, tmp_path, kind):
     assert os.fsencode(tmp_path) not in content and os.fsencode(Path.cwd()) not in content
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_several_labels_have_probabilities_without_a_winner(tmp_path):
     export(make_multilabel("vit"), "coreml", tmp_path / "m.mlpackage")
@@ -63,6 +64,7 @@ def test_other_weights_or_classes_are_noticed(trained, tmp_path):
         CoreMlPackage().structure(changed, path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_cannot_be_compared_on_files_here(trained, tmp_path):
     with pytest.raises(UsageError, match="--verify, but --format coreml cannot be computed here"):

@@ -23,11 +23,10 @@ from vit.commands.exporting.export import export as command
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.export import exporting, timm_file
-from vit.export.exporting import export, export_format
+from vit.export.exporting import Program, export, export_format
 from vit.export.format import Format
-from vit.export.program import Program
 from vit.export.timm_file import _crop_pct
-from vit.export.verify import Difference, compare, random_images
+from vit.export.verify import ExportDifference, compare, random_images
 from vit.export.weights import Weights
 from vit.extras.export import onnx_file
 from vit.extras.export.onnx_file import OnnxFile
@@ -148,12 +147,7 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     ("kind", "name"),
     [
         ("vit", "pt2"),
-        ("vit_mean", "openvino"),
-        ("vit_later", "openvino"),
-        ("vit_later", "onnx"),
         ("vit_later", "safetensors"),
-        ("vit_eva", "openvino"),
-        ("vit_eva", "onnx"),
         ("vit_eva", "pt2"),
         ("cnn", "openvino"),
         ("vit_mean", "timm"),
@@ -163,6 +157,9 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
         ("vit_post", "safetensors"),
         ("timm", "timm"),
         ("cnn", "pt2"),
+        *(pytest.param("vit_later", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
+        *(pytest.param("vit_eva", name, marks=pytest.mark.slow) for name in ("openvino", "onnx")),
+        pytest.param("vit_mean", "openvino", marks=pytest.mark.slow),
     ],
 )
 def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
@@ -371,7 +368,7 @@ def test_labels_are_compared_beyond_a_tie():
 
     two = [torch.zeros(2, 3, 1, 1)]
     one_other = compare(say([0.5, 0.5 - 5e-5], [0.7, 0.3]), say([0.5 - 5e-5, 0.5], [0.7, 0.3]), two)
-    assert one_other == Difference(2, pytest.approx(5e-5, rel=0.01), 1) and not one_other.is_small
+    assert one_other == ExportDifference(2, pytest.approx(5e-5, rel=0.01), 1) and not one_other.is_small
     assert compare(say([0.5, 0.5], [0.7, 0.3]), say([0.5 - 1e-7, 0.5], [0.7, 0.3]), two).is_small
     assert not compare(say(), say(), []).is_small
 

@@ -77,7 +77,7 @@ FREE = {  # any text, or with a range of their own that is tried below
     "model.preprocess.channels", "model.init_from", "distill.teacher",
     "distill.teacher_hash",
     "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name", "tracker",
-    "mlflow.register", "optim.loss",
+    "mlflow.register", "optim.loss", "optim.metric", "augment.own",
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from vit.training.distributed.sharding import Sharding
 from vit.training.planning.plan import Plan
 
 pytestmark = pytest.mark.gpu
+BOTH = [pytest.param(VIT, id="vit"), pytest.param(CNN, id="cnn", marks=pytest.mark.slow)]  # `-m gpu` runs both
 AVERAGED = ("--optim.ema_decay", 0.9, "--optim.clip_norm", 0.5)
 
 
@@ -37,8 +38,8 @@ def measured(record_property):
     return note
 
 
-@pytest.mark.parametrize("network", [VIT, CNN], ids=["vit", "cnn"])
-@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed"])
+@pytest.mark.parametrize("network", BOTH)
+@pytest.mark.parametrize("precision", [pytest.param("16-mixed", marks=pytest.mark.slow), "bf16-mixed"])
 def test_half_precision_with_clipping_learns_as_float32(train, images, device, measured, network, precision):
     if device == "cpu" and precision == "16-mixed":
         precision = "bf16-mixed"  # Lightning has no float16 on CPUs
@@ -50,7 +51,7 @@ def test_half_precision_with_clipping_learns_as_float32(train, images, device, m
     measured(apart(half.losses, exact.losses), 0.15)
 
 
-@pytest.mark.parametrize("network", [VIT, CNN], ids=["vit", "cnn"])
+@pytest.mark.parametrize("network", BOTH)
 def test_a_compiled_training_has_the_losses_of_an_eager_one(train, images, device, measured, monkeypatch, network):
     if device == "cpu":  # without a C++ compiler
         monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
@@ -68,7 +69,7 @@ def test_attention_runs_in_a_fused_kernel(device):
     assert device == "cpu" or (fused and not any("attention_math" in name for name in names)), names
 
 
-@pytest.mark.parametrize("network", [VIT, CNN], ids=["vit", "cnn"])
+@pytest.mark.parametrize("network", BOTH)
 def test_weights_statistics_and_averages_are_those_of_a_cpu(train, images, measured, network):
     """Batch norm's running statistics and the moving average are among the weights of best.ckpt."""
     options = (*network, *AVERAGED, "--optim.best_metric", "last", "--optim.optimizer", "sgd", "--lr", 0.01)
@@ -85,6 +86,7 @@ def test_a_cnn_computes_the_same_in_both_memory_formats(device, measured):
     measured((plain - moved).abs().max().item(), 5e-3)
 
 
+@pytest.mark.slow
 def test_a_stopped_training_resumes_bit_equal(train, images, monkeypatch):
     options = (*VIT, *AVERAGED, "--augment", "standard", "--checkpoint_every", "0s")
     torch.use_deterministic_algorithms(True)
@@ -104,19 +106,21 @@ def test_a_stopped_training_resumes_bit_equal(train, images, monkeypatch):
     assert all(torch.equal(value, whole.weights[name]) for name, value in stopped.weights.items())
 
 
-@pytest.mark.parametrize("method", ["mae", "diet"])
+@pytest.mark.parametrize("method", [pytest.param("mae", marks=pytest.mark.slow), "diet"])
 def test_a_pretraining_has_the_losses_of_a_cpu(train, images, measured, method):
     options = (*VIT, "--method", method)
     on_device, on_cpu = (train(images, *options, on=on, command="pretrain") for on in (None, "cpu"))
     measured(apart(on_device.losses, on_cpu.losses), 0.02)
 
 
+@pytest.mark.slow
 def test_a_taught_training_has_the_losses_of_a_cpu(train, images, measured):
     teacher = train(images, *CNN)
     options = (*VIT, "--distill.teacher", teacher.path, "--augment", "standard")
     measured(apart(train(images, *options).losses, train(images, *options, on="cpu").losses), 0.02)
 
 
+@pytest.mark.slow
 def test_lora_has_the_losses_of_a_cpu(train, images, measured):
     pytest.importorskip("peft")
     first = train(images, *VIT)
@@ -162,7 +166,7 @@ def test_weights_spread_by_fsdp_have_the_losses_of_whole_ones(train, images, dev
     measured(apart(sharded.losses, whole.losses), 0.01)
 
 
-@pytest.mark.parametrize("network", [VIT, CNN], ids=["vit", "cnn"])
+@pytest.mark.parametrize("network", BOTH)
 def test_answers_and_maps_are_those_of_a_cpu(train, images, device, measured, network, tmp_path):
     run = train(images, *network)
     answers = []
@@ -181,6 +185,7 @@ def test_images_kept_in_memory_train_as_files_do(train, images, measured):
     measured(apart(kept.losses, read.losses), 1e-6)
 
 
+@pytest.mark.slow
 def test_workers_train_as_the_main_process_does(train, images, measured):
     options = (*VIT, "--augment", "standard", "--data.cache", "none")
     here, there = (train(images, *options, "--data.num_workers", count) for count in (0, 2))
@@ -193,6 +198,7 @@ def test_the_largest_batch_is_found(train, images):
     assert "batch_size: auto" not in config
 
 
+@pytest.mark.slow
 def test_serve_answers_with_the_rows_of_predict(train, images, device, tmp_path):
     for package in ("fastapi", "uvicorn", "multipart"):
         pytest.importorskip(package)

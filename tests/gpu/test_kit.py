@@ -48,6 +48,7 @@ def test_every_row_names_a_script_a_size_and_a_network_that_exist():
             assert set(peers.networks(size, ("timm", "torchvision"))[0]) == {"timm", "torchvision"}
 
 
+@pytest.mark.slow
 def test_a_profile_counts_operations_and_host_time(monkeypatch, tmp_path):
     import profile_steps
 
@@ -57,7 +58,7 @@ def test_a_profile_counts_operations_and_host_time(monkeypatch, tmp_path):
     assert "operations of PyTorch a step" in first and " 0 operations" not in first and last.startswith("| ")
 
 
-@pytest.mark.parametrize("name", ["predict", "train_jpegs"])
+@pytest.mark.parametrize("name", ["predict", pytest.param("train_jpegs", marks=pytest.mark.slow)])
 def test_the_sides_of_folders_run(monkeypatch, tmp_path, capsys, name):
     import kit
 

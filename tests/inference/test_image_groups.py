@@ -6,7 +6,7 @@ import pytest
 from vit.inference.answers.selective import risk_coverage, threshold_for
 from vit.inference.metrics.metrics import with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics
-from vit.inference.scores.image_groups import bootstrap, count_words, gathered, number_of, numbered
+from vit.inference.scores.image_groups import bootstrap, count_text, gathered, number_of, numbered
 from vit.inference.scores.intervals import Metric, recalls
 from vit.inference.scores.scored_images import ScoredImages
 from vit.inference.scores.scored_labels import ScoredLabels
@@ -29,7 +29,7 @@ def test_images_without_groups_are_counted_one_by_one():
     assert numbered(None) is None and numbered(["", "", ""]) is None
     assert gathered(flags, None).tolist() == [1, 0, 1]
     assert Metric.share(flags) == Metric.fraction(2, 3)
-    assert count_words(1, None) == "1 image" and count_words(1200, 30, "test image") == "1,200 test images of 30 groups"
+    assert count_text(1, None) == "1 image" and count_text(1200, 30, "test image") == "1,200 test images of 30 groups"
 
 
 def test_the_mean_stays_and_the_variance_is_that_of_groups():
@@ -182,6 +182,6 @@ def test_one_group_says_nothing_about_others():
     confidences = np.linspace(0.5, 1, 80)
     assert threshold_for(0.95, confidences, right) is not None
     assert threshold_for(0.95, confidences, right, groups) is None
-    assert count_words(80, number_of(groups)) == "80 images of 1 group"
+    assert count_text(80, number_of(groups)) == "80 images of 1 group"
     sample = next(bootstrap(80, groups, seed=0))
     assert sample.sum() == 80 and len(set(sample.tolist())) > 1  # not one sample without a width

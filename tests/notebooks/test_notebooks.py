@@ -1,13 +1,17 @@
-"""The notebooks run from a clean kernel, and are stored with what they show: `pytest -m notebooks` for the first."""
+"""The notebooks run from `pip install`, and are stored with what they show: `pytest -m notebooks` for the first."""
 
 import ast
 import os
+import re
+import subprocess
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 import pytest
+
+from tests.test_wheel import build_wheel, empty_environment
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -56,26 +60,52 @@ def test_shows_nothing_of_the_machine_it_was_made_on(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_imported_is_there(name):
     """Executing them takes minutes; a name that has moved shows at once."""
-    source = "\n".join(cell.source for cell in code(read(name)))
-    lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
-    found = [node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.ImportFrom)]
+    source = re.sub(
+        r"^(\s*)[%!].*$", r"\1pass", "\n".join(cell.source for cell in code(read(name))), flags=re.MULTILINE
+    )
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     own = [(node.module, alias.name) for node in found if node.module.startswith("vit.") for alias in node.names]
     for module, part in own:
         assert hasattr(import_module(module), part) or find_spec(f"{module}.{part}"), f"{module} has no {part}"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_opens_in_colab_and_installs_the_package(name):
+    first, install = read(name).cells[:2]
+    assert f"colab.research.google.com/github/OWNER/vit/blob/main/notebooks/{name}.ipynb)" in first.source
+    assert 'find_spec("vit") is None' in install.source and "%pip install --quiet vit-lightning" in install.source
+
+
+EXECUTE = """
+import sys, nbformat, nbclient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbclient.NotebookClient(notebook, timeout=int(sys.argv[2]), kernel_name="python3").execute()
+nbformat.write(notebook, "executed.ipynb")
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    build_wheel(folder)
+    return folder
+
+
 @pytest.mark.notebooks
 @pytest.mark.parametrize("name", NAMES)
-def test_runs_from_a_clean_kernel(tmp_path, name):
-    client = pytest.importorskip("nbclient")
+def test_runs_in_an_environment_without_the_package(tmp_path, name, wheels):
+    """The first cell installs the wheel. This environment's other packages are there already, so pip takes no other."""
+    pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
-    notebook = read(name)
-    stored = pictures(notebook)
-    for cell in code(notebook):
-        cell.outputs = []
-    place = {"metadata": {"path": str(tmp_path)}}
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
-    client.NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=place).execute(env=environment)
-    assert pictures(notebook) == stored
-    assert "Traceback" not in str(outputs(notebook))
+    python = empty_environment(tmp_path / "venv")
+    pip = {"PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | pip
+
+    def run(*words):
+        return subprocess.run([python, "-c", *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert "No module named 'vit'" in run("import vit").stderr
+    done = run(EXECUTE, str(FOLDER / f"{name}.ipynb"), str(SECONDS))
+    assert done.returncode == 0, done.stderr
+    executed = nbformat.read(tmp_path / "executed.ipynb", as_version=4)
+    assert pictures(executed) == pictures(read(name)) and "Traceback" not in str(outputs(executed))

@@ -28,7 +28,7 @@ OPTIONS = (
         pytest.param("lightning", "group", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("lightning", "group", signal.SIGINT, marks=pytest.mark.slow),
         pytest.param("alone", "main", signal.SIGTERM, marks=pytest.mark.slow),
-        ("alone", "group", signal.SIGHUP),
+        pytest.param("alone", "group", signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param("alone", "main", signal.SIGXCPU, marks=pytest.mark.slow),
         pytest.param("alone", "group", signal.SIGTERM, marks=pytest.mark.slow),
     ],

@@ -94,6 +94,7 @@ def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digit
 
 
 @pytest.mark.faults("X1")
+@pytest.mark.slow
 def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
     """3 validation images and 1 test image on 2 processes; the rate is so small that no weight moves."""
     lines = ["path,label,split"]
@@ -114,6 +115,7 @@ def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
 
 
 @pytest.mark.faults("X1")
+@pytest.mark.slow
 def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed, tmp_path):
     assert vit("predict", digits_run.path, mixed, "--output", tmp_path / "one.jsonl").code == 0
     (tmp_path / "two").mkdir()

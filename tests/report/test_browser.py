@@ -52,8 +52,14 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
     return found
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [
+        *((name, 390, "dark") for name in PAGES),
+        ("run", 1280, "light"),
+        *(pytest.param(name, 1280, "light", marks=pytest.mark.slow) for name in PAGES[1:]),
+    ],
+)
 def test_a_page_is_for_everyone(browser, pages, name, width, scheme):  # noqa: F811
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page, errors = context.new_page(), []

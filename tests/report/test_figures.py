@@ -12,12 +12,12 @@ from vit.inference.metrics.multilabel_metrics import LabelMetrics
 from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import ScoredImages
 from vit.inference.scores.scored_labels import ScoredLabels
+from vit.report.check_page import class_counts
 from vit.report.page.figures import confusion_matrix, curves, reliability, save
 from vit.report.page.image_grid import displayable, image_grid
 from vit.report.page.style import rendered
-from vit.report.tables.class_counts import class_counts
+from vit.report.run.multi_label_report import precision_recall
 from vit.report.tables.class_sizes import ClassSize, recall_by_size
-from vit.report.tables.label_figures import precision_recall
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from vit.report.tables.loss_text import LossText
+from vit.report.run.run_common import LossText
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL
 
 ALONE = "The validation loss is the cross-entropy of the labels alone."

@@ -11,7 +11,7 @@ from vit.study.frozen.backbones import Backbone, conditions, read_backbones, ver
 FIRST = Backbone(
     name="a", source="timm:a", num_images=200, num_seeds=5, equal_seeds=False, accuracy=Interval(0.8, 0.75, 0.85),
     behind=Interval(0.0, None, None), p_adjusted=1.0, neighbors=0.7, seconds_per_image=0.010, parameters=5_500_000,
-    licence="apache-2.0",
+    license="apache-2.0",
 )  # fmt: skip
 TIED = replace(FIRST, name="b", source="b.ckpt", behind=Interval(0.01, -0.01, 0.03), p_adjusted=0.3)
 UNTESTED = replace(FIRST, name="d", num_seeds=1, accuracy=Interval(0.3, None, None), behind=Interval(0.5, None, None))

@@ -11,7 +11,7 @@ import torch
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.study.running import cell
-from vit.study.running.runner import Machine
+from vit.study.running.runner import MachineShare
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 
@@ -30,7 +30,7 @@ def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypat
     for name in ("_end_with_parent", "_redirect_output"):  # this process is not that of a cell
         monkeypatch.setattr(cell, name, lambda *_: None)
     monkeypatch.setattr(cell, "_train", lambda *_: found.append(os.environ.get("CUDA_VISIBLE_DEVICES")))
-    machine = Machine(jobs=3, threads=1, gpus=gpus)
+    machine = MachineShare(jobs=3, threads=1, gpus=gpus)
     for slot in range(3):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:

@@ -6,7 +6,7 @@ from scipy.special import ndtr
 from scipy.stats import t
 
 from vit.inference.scores.intervals import Metric, wilson
-from vit.study.statistics.fold_accuracy import fold_accuracy
+from vit.study.crossval import fold_accuracy
 
 
 def test_the_interval_is_that_of_nadeau_and_bengio():

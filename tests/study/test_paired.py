@@ -155,7 +155,7 @@ def shared_pairs(scales, seeds=2, images=400, count=250):
         yield at_all_sizes(pairs(*answers))
 
 
-@pytest.mark.parametrize("scales", [(0.05,) * 4, (0.02, 0.03, 0.04, 0.06)])
+@pytest.mark.parametrize("scales", [pytest.param((0.05,) * 4, marks=pytest.mark.slow), (0.02, 0.03, 0.04, 0.06)])
 def test_seeds_that_share_their_scatter_seldom_tell_equal_networks_apart(scales):
     """Two prior degrees of freedom instead of one told 7 to 8 % apart at the largest size, where the scatter grows."""
     found = list(shared_pairs(scales))

@@ -4,6 +4,8 @@ docs/measurements.md has the same with 2,000 studies for each row. A share of 5 
 deviation of 1.3 points, of 100 studies 2.2.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,8 @@ from benchmarks.study_folds import moderated, of_folds
 from vit.study.statistics.crossover import compare_with_first
 
 STUDIES = 300
+_slow = partial(pytest.param, marks=pytest.mark.slow)
+REPEATED = ((3, 40, 0.04), (5, 40, 0.04, 1 / 3))
 MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5
 
 
@@ -31,10 +35,10 @@ MOST = 0.05 + 3 * (0.05 * 0.95 / STUDIES) ** 0.5
     ("world", "num_series", "alone"),
     [
         (World(seeds=5, test_images=300, agreement=0.92), 2, 0.2),  # a test over the seeds alone claims at least this
-        (World(seeds=10, test_images=300, agreement=0.7), 2, 0.15),
-        (World(seeds=3, test_images=1000, scatter=0.2), 2, 0.0),
+        pytest.param(World(seeds=10, test_images=300, agreement=0.7), 2, 0.15, marks=pytest.mark.slow),
+        pytest.param(World(seeds=3, test_images=1000, scatter=0.2), 2, 0.0, marks=pytest.mark.slow),
         (World(seeds=2, test_images=300), 2, 0.0),
-        (World(seeds=3, test_images=300, sizes=SEVEN), 2, 0.0),
+        pytest.param(World(seeds=3, test_images=300, sizes=SEVEN), 2, 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_equal_networks_are_seldom_told_apart(world, num_series, alone):
@@ -43,12 +47,14 @@ def test_equal_networks_are_seldom_told_apart(world, num_series, alone):
     assert found.share("over the seeds alone") >= alone, "the world is one in which it matters"
 
 
+@pytest.mark.slow
 def test_many_equal_networks_are_seldom_told_apart():
     """Every further series and size is a further chance to be wrong."""
     found = false_claims(World(seeds=5, test_images=300, sizes=SEVEN[::3]), 6, 100)
     assert found.share("claims") <= 0.1 and found.share("over the seeds alone") >= 0.3
 
 
+@pytest.mark.slow
 def test_many_equal_networks_are_seldom_told_apart_by_two_seeds_that_agree_by_chance():
     """Their p was as small as 1e-15, and no correction for many tests helps against that: 19 % of studies claimed."""
     found = false_claims(World(seeds=2, test_images=300, agreement=0.3), 11, 100)
@@ -60,7 +66,9 @@ def test_the_world_s_agreement_is_a_correlation_of_errors():
     assert found == pytest.approx([0.16, 0.42, 0.70], abs=0.03)
 
 
-@pytest.mark.parametrize(("error", "seeds", "images"), [(0.1, 3, 300), (0.02, 5, 1000), (0.3, 10, 1000)])
+@pytest.mark.parametrize(
+    ("error", "seeds", "images"), [(0.1, 3, 300), (0.02, 5, 1000), pytest.param(0.3, 10, 1000, marks=pytest.mark.slow)]
+)
 def test_intervals_of_errors_gaps_and_ratios_cover(error, seeds, images):
     curves = (power(1000, error, 0.0), power(1000, 0.8 * error, 0.0))
     found = coverage(World(seeds=seeds, test_images=images), curves, STUDIES)
@@ -75,7 +83,9 @@ def test_a_clear_gap_is_seen_throughout():
     assert np.mean([verdict == "first ahead" for verdict in verdicts]) >= 0.9
 
 
-@pytest.mark.parametrize(("seeds", "images", "found_at_least"), [(3, 1000, 0.3), (5, 1000, 0.9)])
+@pytest.mark.parametrize(
+    ("seeds", "images", "found_at_least"), [pytest.param(3, 1000, 0.3, marks=pytest.mark.slow), (5, 1000, 0.9)]
+)
 def test_a_clear_crossing_is_called_and_its_interval_covers(seeds, images, found_at_least):
     found = crossings(World(seeds=seeds, test_images=images, sizes=SEVEN), STEEP, 1000, 80)
     assert found.share("found") >= found_at_least
@@ -85,7 +95,7 @@ def test_a_clear_crossing_is_called_and_its_interval_covers(seeds, images, found
 @pytest.mark.parametrize(
     "curves",
     [
-        (power(10_000, 0.05, -0.3), power(10_000, 0.05, -0.45)),  # equal at the largest size, and not before
+        _slow((power(10_000, 0.05, -0.3), power(10_000, 0.05, -0.45))),  # equal at the largest size, and not before
         (power(10_000, 0.05, -0.5, 0.03), power(10_000, 0.0505, -0.8, 0.03)),  # one percent apart there
     ],
 )
@@ -96,7 +106,10 @@ def test_no_crossing_is_claimed_where_there_is_none(curves):
     assert np.mean([any(claims([one])) for one in found]) >= 0.5, "they do differ at other sizes"
 
 
-@pytest.mark.parametrize("world", [FoldWorld(2, 40, 0.02), FoldWorld(3, 40, 0.04), FoldWorld(5, 40, 0.04, 1 / 3)])
+@pytest.mark.parametrize(
+    "world",
+    [FoldWorld(2, 40, 0.02), *(pytest.param(FoldWorld(*world), marks=pytest.mark.slow) for world in REPEATED)],
+)
 def test_seeds_with_test_folds_of_their_own_seldom_tell_equal_networks_apart(world):
     """Two folds alone know a gap to ±54 points; the scatter of their images says more."""
     random = np.random.default_rng(0)

@@ -17,10 +17,8 @@ from vit.checkpoints.load import load
 from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
-from vit.training.network import head_start
-from vit.training.network.backbone import Backbone, labeled
-from vit.training.network.head_start import fits_head, start_head
-from vit.training.network.initial_network import initial_network
+from vit.training.network.initial_network import fits_head, initial_network, start_head
+from vit.training.network.linear_head import FrozenBackbone, labeled
 from vit.training.planning.plan import make_plan
 from vit.weights.open import open_pretrained
 
@@ -133,7 +131,7 @@ def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature
     new = network.head.weight[1].detach()
     assert torch.isclose(new.norm(), weights["head.weight"].norm(dim=1).mean())
     samples = plan.source.splits["train"]
-    backbone = Backbone(network, plan)
+    backbone = FrozenBackbone(network, plan)
     values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
     projections = [float((values[labels == number] @ new).mean()) for number in range(3)]
     assert projections[1] == max(projections)
@@ -178,7 +176,7 @@ def test_a_network_with_two_heads_starts_from_random_ones(plan_of):
 
 
 def test_of_many_images_some_are_used(plan_of, monkeypatch):
-    monkeypatch.setattr(head_start, "MOST_IMAGES", 12)
+    monkeypatch.setattr("vit.training.network.initial_network.MOST_IMAGES", 12)
     plan = plan_of()
     network, lines = start(plan)
     assert any(f"{FITTED} on 12 training images" in line for line in lines)
@@ -205,12 +203,12 @@ def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_pa
 
 
 def test_the_time_of_the_probe_is_a_part_of_the_training(colors, digits_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.training.network.initial_network.start_head", lambda *_: time.sleep(4))
+    monkeypatch.setattr("vit.training.network.initial_network.start_head", lambda *_: time.sleep(2))
     run = vit_package.train(
         colors, init_from=digits_run.best, wandb="off", out=tmp_path, **{"epochs": 1, "model.init_head": "probe"}
     )
-    assert float(rows(run / "metrics.csv")[0]["seconds"]) > 4
-    assert json.loads((run / "result.json").read_text())["seconds"] > 4
+    assert float(rows(run / "metrics.csv")[0]["seconds"]) > 2
+    assert json.loads((run / "result.json").read_text())["seconds"] > 2
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.optim import Muon
 
-from vit.training import muon
-from vit.training.muon import BatchedMuon, orthogonalized
+from vit.training import optim
+from vit.training.optim import BatchedMuon, orthogonalized
 
 SHAPES = [(12, 4), (4, 12), (8, 8), (12, 4), (4, 12), (8, 8), (12, 4)]
 
@@ -35,12 +35,12 @@ def step(parameters, optimizer, number):
 @pytest.fixture(autouse=True)
 def bf16(monkeypatch):
     """Hardware that is faster in bfloat16, in which PyTorch's Muon always computes."""
-    monkeypatch.setattr(muon, "is_faster_in_bf16", lambda device: True)
+    monkeypatch.setattr(optim, "is_faster_in_bf16", lambda device: True)
 
 
 @pytest.mark.parametrize(("native", "difference"), [(True, 1e-6), (False, 2e-3)])
 def test_ten_steps_are_those_of_pytorch(monkeypatch, native, difference):
-    monkeypatch.setattr(muon, "is_faster_in_bf16", lambda device: native)
+    monkeypatch.setattr(optim, "is_faster_in_bf16", lambda device: native)
     ours, theirs = matrices(), matrices()
     own = BatchedMuon(grouped(ours))
     other = Muon(grouped(theirs), adjust_lr_fn="match_rms_adamw")
@@ -53,7 +53,7 @@ def test_ten_steps_are_those_of_pytorch(monkeypatch, native, difference):
 
 
 def test_where_bfloat16_is_not_faster_nothing_is_rounded_to_it(monkeypatch):
-    monkeypatch.setattr(muon, "is_faster_in_bf16", lambda device: False)
+    monkeypatch.setattr(optim, "is_faster_in_bf16", lambda device: False)
     updates = torch.randn(2, 4, 4, generator=torch.Generator().manual_seed(0))
     found = orthogonalized(updates, (3.4445, -4.7750, 2.0315), 5, 1e-7)
     assert found.dtype == torch.float32

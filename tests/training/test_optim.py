@@ -11,7 +11,15 @@ from torch import nn
 
 from vit.errors import UsageError
 from vit.models.spec import create_network
-from vit.training.optim import LEVELS, Decay, make_optimizer, make_schedule, matrices_of_blocks, warmup_steps
+from vit.training.optim import (
+    LEVELS,
+    Decay,
+    layer_decay,
+    make_optimizer,
+    make_schedule,
+    matrices_of_blocks,
+    warmup_steps,
+)
 from vit.training.recipes.recipe import OptimConfig
 
 CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr_ratio=0.01, weight_decay=0.3)
@@ -102,6 +110,19 @@ def test_no_network_is_frozen_by_layer_decay(name):
     if name == "vit_tiny_patch16_224":  # as published, block by block
         blocks = [factors[f"blocks.{block}.mlp.fc1.weight"] for block in range(12)]
         assert blocks == pytest.approx([0.75 ** (12 - block) for block in range(12)])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("vit_tiny_patch16_224", 0.75), ("swin_tiny_patch4_window7_224", 0.75), ("resnet18", 1.0),
+     ("tf_efficientnet_lite0", 1.0), ("convnext_tiny", 1.0)],
+)  # fmt: skip
+def test_auto_lowers_the_rate_of_the_lower_layers_of_a_transformer_alone(name, expected):
+    with torch.device("meta"):
+        network = create_network(name, 10)
+    found = groups_by_name(network, replace(CONFIG, layer_decay="auto", optimizer="adamw"))
+    assert min(group["lr"] for group in found.values()) == pytest.approx(CONFIG.lr * expected**LEVELS)
+    assert layer_decay(network, replace(CONFIG, layer_decay=0.9)) == 0.9
 
 
 def rates(config, steps, network):

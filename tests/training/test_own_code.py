@@ -1,18 +1,29 @@
 """Code of the user's by import path: the examples of docs/guides/change_it.md run, and files alone run nothing."""
 
+import csv
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+import vit.data.pixels.augment as module
 from tests.runs import run_folder
 from tests.test_documented_commands import ROOT
 from vit.checkpoints.load import load
+from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import VitError
-from vit.models.outside.own_code import VARIABLE, is_path, trust
+from vit.own_code import VARIABLE, is_path, trust
+from vit.training.losses import own_metric
+from vit.training.recipes.image_options import AugmentConfig
+from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, own_code
 
 PAGE = (ROOT / "docs" / "guides" / "change_it.md").read_text(encoding="utf-8")
 FAST = ("--wandb", "off", "--data.num_workers", "0", "--data.train_images", "128", "--batch_size", "64")
@@ -36,16 +47,44 @@ def mine(here, monkeypatch):
 
 def test_the_commands_of_the_page_run(vit, mine, monkeypatch):
     commands = [shlex.split(line)[1:] for line in "".join(blocks("bash")).splitlines() if line.startswith("vit train")]
-    assert len(commands) == 4
+    assert len(commands) == 6
     for number, command in enumerate(commands):
         monkeypatch.setenv(VARIABLE, "")
         answer = vit(*command, *FAST, "--out", mine / str(number))
         assert answer.code == 0, answer.err
-    texts = [(run_folder(mine / str(number)) / "config.yaml").read_text() for number in range(4)]
+    texts = [(run_folder(mine / str(number)) / "config.yaml").read_text() for number in range(6)]
     assert (
         "mine:Columns" in texts[0] and "width: 48" in texts[0] and "mine:focal" in texts[1] and "mine:nadam" in texts[2]
     )
-    assert all(name in texts[3] for name in ("mine:Columns", "mine:focal", "mine:nadam"))
+    assert "mine:salt" in texts[3] and "mine:kappa" in texts[4]
+    header, *rows = csv.reader((run_folder(mine / "4") / "metrics.csv").read_text().splitlines())
+    values = [row[header.index("val/kappa")] for row in rows]
+    assert all(-1 <= float(value) <= 1 for value in values if value) and sum(map(bool, values)) == 2
+    assert all(name in texts[5] for name in ("mine:Columns", "mine:focal", "mine:nadam"))
+
+
+def test_an_augmentation_of_ones_own_varies_training_images_by_their_seeds(mine, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "mine:salt")
+    images = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    augment = ImageAugment(Augment(own="mine:salt"), Preprocess(8))
+    first, again, other = (augment.recolored(images, seeds) for seeds in ([1, 2], [1, 2], [3, 2]))
+    assert first.equal(again) and not first[0].equal(other[0]) and first[1].equal(other[1]) and not images.any()
+    assert first.dtype == torch.uint8 and set(first.unique().tolist()) == {0, 255}
+
+
+@pytest.mark.parametrize(("path", "words"), [("mine:focal", "fails for 3 classes"), ("builtins:str", "makes str")])
+def test_a_metric_of_ones_own_that_is_none_is_an_error(mine, monkeypatch, path, words):
+    monkeypatch.setenv(VARIABLE, path)
+    sys.path.append(str(mine))
+    with pytest.raises(VitError, match=words):
+        own_metric(path, 3)
+
+
+@pytest.mark.parametrize("result", [np.zeros((8, 8, 3)), np.zeros((4, 4, 3), np.uint8), None])
+def test_an_augmentation_of_another_shape_or_type_is_an_error(mine, monkeypatch, result):
+    monkeypatch.setattr(module, "own_augment", lambda path: lambda image, seed: result)
+    with pytest.raises(VitError, match=r"an image of \(8, 8, 3\) uint8"):
+        ImageAugment(Augment(own="mine:x"), Preprocess(8)).recolored(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), [1])
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of a Trainer that is not ours
@@ -77,6 +116,30 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
     assert load(run / "checkpoints" / "best.ckpt")[1].spec.name == "mine:Columns"
 
 
+@pytest.mark.slow
+def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    environment.pop(VARIABLE)
+    line = (
+        "study",
+        "digits",
+        "--networks",
+        "mine:Columns,vit_nano_patch2_8",
+        "--set",
+        "optim.loss=mine:focal",
+        "--jobs",
+    )
+    line += ("--jobs", "1", "--seeds", "1", "--sizes", "100", "--budget", "epochs:1", "--yes", "--wandb", "off")
+    answer = subprocess.run([sys.executable, "-m", "vit", *line], env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert len(list(Path("studies").rglob("result.json"))) == 2
+
+
+def test_the_code_that_a_recipe_names():
+    own = Recipe(model=ModelConfig({"name": "a:B"}), augment=AugmentConfig(own="c:d"), optim=OptimConfig(metric="e:f"))
+    assert own_code(own) == ["a:B", "c:d", "e:f"] and own_code(Recipe()) == []
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
@@ -84,6 +147,8 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
         ("--network", "nowhere.at_all:Net", "No module named 'nowhere'"),
         ("--network", "mine:focal", "is not a network"),
         ("--optim.loss", "focal", "MODULE:NAME"),
+        ("--augment.own", "mine:missing", "has no attribute 'missing'"),
+        ("--optim.metric", "mine:missing", "has no attribute 'missing'"),
     ],
 )
 def test_what_a_path_does_not_name_is_an_error(vit, mine, option, value, words):

@@ -19,7 +19,7 @@ import sys
 from vit.errors import VitError
 from vit.weights.open import open_pretrained
 try:
-    print("licence", open_pretrained(sys.argv[1]).licence)
+    print("license", open_pretrained(sys.argv[1]).license)
 except VitError as error:
     print(error)
 """
@@ -91,7 +91,10 @@ def asked(source, folder, **variables):
                        "terms; accept the terms on the model's page, then run 'hf auth login'"),
         ("hf:o/forbidden", "hf:o/forbidden cannot be fetched: it is gated"),
         ("hf:o/missing", "hf:o/missing cannot be fetched: the hub has no such model, or it is private; check the name"),
-        ("timm:resnet10t.c3_in1k", "timm:resnet10t.c3_in1k cannot be fetched: the hub has no such model"),
+        pytest.param(
+            "timm:resnet10t.c3_in1k", "timm:resnet10t.c3_in1k cannot be fetched: the hub has no such model",
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_a_hub_that_refuses(name, words, hub, tmp_path):
@@ -112,5 +115,5 @@ def test_a_model_of_timm_without_weights(name):
 
 
 def test_the_card_comes_with_the_weights_and_stays_in_the_cache(hub, tmp_path):
-    assert asked("hf:o/open", tmp_path, HF_ENDPOINT=hub) == "licence made-up-nc"
-    assert asked("hf:o/open", tmp_path, HF_HUB_OFFLINE="1") == "licence made-up-nc"
+    assert asked("hf:o/open", tmp_path, HF_ENDPOINT=hub) == "license made-up-nc"
+    assert asked("hf:o/open", tmp_path, HF_HUB_OFFLINE="1") == "license made-up-nc"

@@ -202,22 +202,22 @@ def test_what_vit_export_wrote_is_the_same_network(name, options, side, format_n
 
 
 def test_a_tag_in_the_name_of_a_file_is_that_of_its_weights(tmp_path):
-    """timm's weights of one network differ in preprocessing and licence."""
+    """timm's weights of one network differ in preprocessing and license."""
     weights = timm.create_model("resnet18").state_dict()
     told = {}
     for name in ("resnet18.tv_in1k", "resnet18-5c106cde", "resnet18.of_mine"):
         save_file(weights, tmp_path / f"{name}.safetensors")
         told[name] = open_pretrained(str(tmp_path / f"{name}.safetensors"))
     of_torchvision, bare, mine = told.values()
-    assert of_torchvision.preprocess["interpolation"] == "bilinear" and of_torchvision.licence == "bsd-3-clause"
+    assert of_torchvision.preprocess["interpolation"] == "bilinear" and of_torchvision.license == "bsd-3-clause"
     assert of_torchvision.preprocess_from == "timm's configuration of resnet18.tv_in1k"
     default = timm.models.get_pretrained_cfg("resnet18")
     for found in (
         bare,
         mine,
-    ):  # of which weights these are is not known, so a tag is a guess and a licence is not stated
+    ):  # of which weights these are is not known, so a tag is a guess and a license is not stated
         assert found.preprocess_from == f"timm's configuration of resnet18.{default.tag}"
-        assert found.preprocess["interpolation"] == default.interpolation and found.licence == "not stated"
+        assert found.preprocess["interpolation"] == default.interpolation and found.license == "not stated"
         assert found.guessed == (*PREPROCESSING, "class_names")
 
 

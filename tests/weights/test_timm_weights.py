@@ -17,6 +17,7 @@ from vit.models.outside.timm_network import TimmNetwork
 from vit.models.spec import create_network
 from vit.weights.open import open_pretrained
 
+_slow = partial(pytest.param, marks=pytest.mark.slow)
 CLASSES = 10
 LARGEST = 45_000_000  # parameters of a network with one block; the sweep counts those above as left out
 FAMILIES = (
@@ -26,6 +27,13 @@ FAMILIES = (
     "volo", "xcit",
 )  # fmt: skip
 _create = timm.create_model
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Most of the time of a network goes into its first values, which `shaken` replaces."""
+    for draw in ("normal_", "uniform_", "erfinv_"):
+        monkeypatch.setattr(torch.Tensor, draw, lambda tensor, *_, **__: tensor)
 
 
 def shallow(name, pretrained=False, blocks=2, **options):
@@ -101,22 +109,23 @@ def outcomes(name, folder):
 
 
 @pytest.mark.faults("C16")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("vit_small_patch16_rope_224", ("timm", "refused", "timm")),  # no positions but in attention
         ("vit_small_patch16_rope_ape_224", ("timm", "refused", "timm")),  # the names and shapes of DeiT III
-        ("vit_base_patch16_rpn_224", ("timm", "refused", "timm")),  # norms after the branches
+        _slow("vit_base_patch16_rpn_224", ("timm", "refused", "timm")),  # norms after the branches
         ("vit_small_plus_patch16_dinov3", ("plain", "refused", "plain")),  # a gated MLP
         ("eva02_tiny_patch14_224", ("plain", "refused", "plain")),
-        ("eva02_base_patch14_224", ("plain", "refused", "plain")),  # a norm inside the MLP
+        _slow("eva02_base_patch14_224", ("plain", "refused", "plain")),  # a norm inside the MLP
         ("vit_medium_patch16_rope_reg1_gap_256", ("plain", "refused", "plain")),
-        ("eva02_base_patch16_clip_224", ("timm", "refused", "timm")),  # a norm inside attention
+        _slow("eva02_base_patch16_clip_224", ("timm", "refused", "timm")),  # a norm inside attention
         ("vit_pe_core_tiny_patch16_384", ("timm", "refused", "timm")),  # pooling of all tokens by 8 heads
         ("vit_pe_spatial_tiny_patch16_512", ("timm", "refused", "timm")),  # no last norm
-        ("beit3_base_patch16_224", ("timm", "refused", "timm")),  # norms inside attention and MLP
+        _slow("beit3_base_patch16_224", ("timm", "refused", "timm")),  # norms inside attention and MLP
         ("vit_base_patch32_clip_quickgelu_224", ("plain", "refused", "plain")),
-        ("vit_base_patch32_clip_224", ("plain", "refused", "plain")),
+        _slow("vit_base_patch32_clip_224", ("plain", "refused", "plain")),
         ("vit_base_patch32_siglip_256", ("plain", "refused", "plain")),  # GELU's tanh, where others have GELU
         ("vit_base_patch16_gap_224", ("plain", "refused", "plain")),  # heads of 48 channels
         ("deit3_small_patch16_224", ("plain", "plain", "plain")),
@@ -129,12 +138,11 @@ def test_weights_of_another_network_are_never_computed_as_ours(name, expected, t
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_vit_of_timm(family, tmp_path, monkeypatch):
     """Every architecture of the installed timm that is a ViT or a relative of it: nearly 500, of 10 seconds each."""
     monkeypatch.setattr(timm, "create_model", partial(shallow, blocks=1))
-    for draw in ("normal_", "uniform_", "erfinv_"):  # most of the time goes into first values, which are replaced
-        monkeypatch.setattr(torch.Tensor, draw, lambda tensor, *_, **__: tensor)
     counts, wrong, left_out = Counter(), [], []
     module = importlib.import_module(f"timm.models.{family}").__name__
     names = [name for name in timm.list_models() if timm.model_entrypoint(name).__module__ == module]
@@ -162,14 +170,15 @@ def test_every_vit_of_timm(family, tmp_path, monkeypatch):
     assert names and not wrong
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("ignore:torch.searchsorted", "ignore:Using a non-tuple sequence")  # in timm
 @pytest.mark.parametrize(
     ("name", "side"),
     [
-        ("eva02_base_patch16_clip_224", 112),
+        _slow("eva02_base_patch16_clip_224", 112),
         ("beit_base_patch16_224", 112),
         ("vit_pe_core_base_patch16_224", 112),
-        ("vit_intern300m_patch14_448", 112),
+        _slow("vit_intern300m_patch14_448", 112),
     ],
 )
 def test_another_image_size_is_what_timm_makes_of_it(name, side, tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def test_published_weights_give_the_outputs_of_torchvision(name, monkeypatch):
     network = drawn(name)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", lambda *_, **__: dict(network.state_dict()))
     weights = open_pretrained(f"torchvision:{name}")
-    assert weights.class_names[:2] == ("tench", "goldfish") and weights.licence == "bsd-3-clause"
+    assert weights.class_names[:2] == ("tench", "goldfish") and weights.license == "bsd-3-clause"
     filled = weights.build(1000)
     assert filled.preprocess.interpolation in ("bilinear", "bicubic") and not weights.guesses()
     images = torch.randn(2, 3, filled.preprocess.image_size, filled.preprocess.image_size)
@@ -48,6 +48,7 @@ def test_published_weights_give_the_outputs_of_torchvision(name, monkeypatch):
         torch.testing.assert_close(filled.network.eval()(images), network(images), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_vgg_has_a_linear_layer_where_timm_has_a_convolution():
     weights = drawn("vgg11").state_dict()
     assert timm_weights("vgg11", weights, 224)["pre_logits.fc1.weight"].shape == (4096, 512, 7, 7)

@@ -9,7 +9,7 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           metrics: {name: float}, versions: {package: version},
           validation_scores: {labels, own, above, highest, groups: base64, split: text},           (optional; groups
                                                                                      where images have some)
-          licence: text,                                              (optional: of the weights that it started from)
+          license: text,                                              (optional: of the weights that it started from)
           unfinished: text,                                     (optional: what the training lacks; "7 of 60 epochs")
           multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
@@ -53,7 +53,7 @@ NOVELTY_KEY = "novelty"
 STATE = "state_dict"
 PREFIX = "network."
 MAX_SIDE = 4096
-_TEXTS = ("licence", "unfinished")  # attributes of a description that a file may lack
+_TEXTS = ("license", "unfinished", "made_of")  # attributes of a description that a file may lack
 _MAX_TEXT = 1000
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
@@ -76,8 +76,9 @@ class Description:
         versions: version of each package that decides a number.
         validation_scores: what the network gave the validation images; None where it has none.
         multilabel: rules of the labels if the network gives several labels for an image; None: one class for an image.
-        licence: licence of the weights that the training started from; None: random weights, or not stated.
+        license: license of the weights that the training started from; None: random weights, or not stated.
         unfinished: what the training lacks, such as "7 of 60 epochs, no temperature"; None: it is finished.
+        made_of: the runs whose weights are averaged here; None: the weights are of one training.
     """
 
     class_names: tuple[str, ...]
@@ -89,8 +90,9 @@ class Description:
     versions: dict[str, str] = field(default_factory=dict)
     validation_scores: ValidationScores | None = None
     multilabel: LabelRules | None = None
-    licence: str | None = None
+    license: str | None = None
     unfinished: str | None = None
+    made_of: str | None = None
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""

@@ -14,12 +14,12 @@ Floats = npt.NDArray[np.float64]
 NEVER = 2.0  # a threshold that no probability reaches, not even one that is rounded to 1
 
 
-def threshold_words(threshold: float) -> str:
+def threshold_text(threshold: float) -> str:
     """A threshold for people."""
     return "never" if threshold == NEVER else f"{threshold:.3f}"
 
 
-def range_words(thresholds: Iterable[float]) -> str:
+def range_text(thresholds: Iterable[float]) -> str:
     """The lowest and the highest of some thresholds for people, without labels that no image gets."""
     reached = [value for value in thresholds if value != NEVER]
     return f"{min(reached):.3f} to {max(reached):.3f}" if reached else "none, for no image gets a label"
@@ -35,15 +35,10 @@ def unfitted_rules(task: Task, num_labels: int) -> "LabelRules | None":
 
 @dataclass(frozen=True, eq=False)
 class LabelRules:
-    """The rule of each of K labels. An image has label k where sigmoid(logit k / temperatures[k]) >= thresholds[k].
+    """The rule of each of K labels. An image has label k where sigmoid(logit k / temperatures[k]) >= thresholds[k]."""
 
-    Attributes:
-        temperatures: (K,) positive divisors of the logits.
-        thresholds: (K,) probabilities from 0 to 1, after the temperature; `NEVER` for a label that no image gets.
-    """
-
-    temperatures: Floats
-    thresholds: Floats
+    temperatures: Floats  # (K,) positive divisors of the logits
+    thresholds: Floats  # (K,) probabilities from 0 to 1, after the temperature; `NEVER` for a label that no image gets
 
     def __len__(self) -> int:
         return len(self.thresholds)

@@ -74,15 +74,10 @@ class TrainingFeatures:
 
 @dataclass(frozen=True)
 class Novelty:
-    """Training features, and how far validation images are from them.
+    """Training features, and how far validation images are from them."""
 
-    Attributes:
-        training: features of training images.
-        validation: (m,) distances of validation images, in rising order.
-    """
-
-    training: TrainingFeatures
-    validation: Floats
+    training: TrainingFeatures  # features of training images
+    validation: Floats  # (m,) distances of validation images, in rising order
 
     @classmethod
     def of(cls, training: TrainingFeatures, distances: Floats) -> "Novelty":

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from vit.atomic_files import write_json
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.validation_scores import fitted_split, fitted_words
+from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 from vit.plain_files import read_json
@@ -37,98 +37,69 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run found. A study's result is many of these and nothing else.
+    """What a finished run found. A study's result is many of these and nothing else."""
 
-    Attributes:
-        spec: network that was trained.
-        image_size: side of its input, in pixels.
-        parameters: number of its parameters.
-        flops: floating-point operations of one image's forward pass.
-        data: name of the data set.
-        num_images: number of images in each split; of validation and test, those that were measured.
-        fingerprints: fingerprint of each split's images.
-        seed: seed of the training.
-        epochs: passes over the training images; a fraction where the length was given in steps. A step of a linear
-            probe is a pass over the features of all training images.
-        steps: number of optimizer steps.
-        batch_size: images of one optimizer step.
-        seconds: duration of the whole training, all parts of an interrupted one together.
-        images_per_second: training images per second, without validation and saving.
-        device: device that trained.
-        precision: precision of the training.
-        best_epoch: validation that the best checkpoint was chosen at, counted from 0.
-        best_metric: `optim.best_metric`, the validation metric that chose the best checkpoint.
-        last_validation: validation metrics of the last weights; {} where the best checkpoint was not chosen by epoch.
-        validation: validation metrics of the best checkpoint during training, at temperature 1; thresholds of several
-            labels are 0.5.
-        metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
-        versions: version of each package that decides a number.
-        temperature: temperature fitted on the images of `fitted_on`; `metrics` are with it.
-        uncalibrated: nll and ece on the test images without the temperature.
-        correct: whether each image of a split is right, in order: the bits that `unpack` reads.
-        skipped_steps: number of optimizer steps left out because a loss or gradient was NaN or infinite.
-        unreadable_images: number of training images that could not be read and were replaced by others.
-        answers: what thresholds and prediction sets, fitted on the images of `fitted_on`, do on the test images: the
-            values of `MeasuredAnswers`; {} without such images.
-        left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
-        mfu: achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was
-            not measured.
-        multilabel: temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one
-            class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
-        licence: licence of the weights that the training started from; None: random weights, or not stated.
-        teacher: network and file of the teacher; None where the labels alone taught.
-        seen_before: sentences about validation and test images that the teacher or the first weights know already, so
-            that `metrics` are too good; None: no such images were found.
-        method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
-        rounds: number of validations; None: not known.
-        test_groups: number of groups of the test images, which the intervals take for independent; None: all images
-            are.
-        tested_classes: number of classes, or labels, with test images, which accuracy and macro figures are about;
-            None: all have some.
-        image_wait: fraction of the time of the training steps, without validation and saving, in which the first
-            process waited for images, or made them without workers; None: not known.
-        validation_name: name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty"
-            of a linear probe.
-    """
-
-    spec: NetworkSpec
-    image_size: int
-    parameters: int
-    flops: int
-    data: str
-    num_images: dict[str, int]
-    fingerprints: dict[str, str]
-    seed: int
+    spec: NetworkSpec  # network that was trained
+    image_size: int  # side of its input, in pixels
+    parameters: int  # number of its parameters
+    flops: int  # floating-point operations of one image's forward pass
+    data: str  # name of the data set
+    num_images: dict[str, int]  # number of images in each split; of validation and test, those that were measured
+    fingerprints: dict[str, str]  # fingerprint of each split's images
+    seed: int  # seed of the training
+    # passes over the training images; a fraction where the length was given in steps. A step of a linear probe is a
+    # pass over the features of all training images.
     epochs: float
-    steps: int
-    batch_size: int
-    seconds: float
-    images_per_second: float
-    device: str
-    precision: str
-    best_epoch: int
+    steps: int  # number of optimizer steps
+    batch_size: int  # images of one optimizer step
+    seconds: float  # duration of the whole training, all parts of an interrupted one together
+    images_per_second: float  # training images per second, without validation and saving
+    device: str  # device that trained
+    precision: str  # precision of the training
+    best_epoch: int  # validation that the best checkpoint was chosen at, counted from 0
+    # validation metrics of the best checkpoint during training, at temperature 1; thresholds of several labels are 0.5
     validation: dict[str, float]
+    # test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}
     metrics: dict[str, dict[str, float]]
-    versions: dict[str, str]
-    best_metric: str = "loss"
+    versions: dict[str, str]  # version of each package that decides a number
+    best_metric: str = "loss"  # `optim.best_metric`, the validation metric that chose the best checkpoint
+    # validation metrics of the last weights; {} where the best checkpoint was not chosen by epoch
     last_validation: dict[str, float] = field(default_factory=dict)
-    temperature: float = 1.0
+    temperature: float = 1.0  # temperature fitted on the images of `fitted_on`; `metrics` are with it
+    # nll and ece on the test images without the temperature
     uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
+    # whether each image of a split is right, in order: the bits that `unpack` reads
     correct: dict[str, str] = field(default_factory=dict)
-    skipped_steps: int = 0
-    unreadable_images: int = 0
+    skipped_steps: int = 0  # number of optimizer steps left out because a loss or gradient was NaN or infinite
+    unreadable_images: int = 0  # number of training images that could not be read and were replaced by others
+    # what thresholds and prediction sets, fitted on the images of `fitted_on`, do on the test images: the values of
+    # `MeasuredAnswers`; {} without such images
     answers: dict[str, Any] = field(default_factory=dict)
+    # validation and test images that could not be read and were not measured: {split: {path: reason}}
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
+    # achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was not
+    # measured
     mfu: float | None = None
+    # temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one class.
+    # `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
     multilabel: dict[str, list[float]] | None = None
-    licence: str | None = None
-    teacher: str | None = None
+    # license of the weights that the training started from; None: random weights, or not stated
+    license: str | None = None
+    teacher: str | None = None  # network and file of the teacher; None where the labels alone taught
+    # sentences about validation and test images that the teacher or the first weights know already, so that `metrics`
+    # are too good; None: no such images were found
     seen_before: list[str] | None = None
+    # method of a pretraining, which has no classes and no test; None: the network was trained on labels
     method: str | None = None
-    rounds: int | None = None
+    rounds: int | None = None  # number of validations; None: not known
+    # number of groups of the test images, which the intervals take for independent; None: all images are
     test_groups: int | None = None
+    # number of classes, or labels, with test images, which accuracy and macro figures are about; None: all have some
     tested_classes: int | None = None
+    # fraction of the time of the training steps, without validation and saving, in which the first process waited for
+    # images, or made them without workers; None: not known
     image_wait: float | None = None
+    # name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty" of a linear probe
     validation_name: str = "epoch"
 
     @property
@@ -143,7 +114,7 @@ class RunResult:
         return None if rules is None else LabelRules.from_plain(rules, self.spec.num_classes)
 
     @property
-    def speed_words(self) -> str:
+    def speed_text(self) -> str:
         """The speed of the training steps, and how much of their time the images took, if that is worth a word."""
         speed = f"{self.images_per_second:,.0f} training images/s"
         if self.image_wait is None or self.image_wait < SHOWN_WAIT:
@@ -166,7 +137,7 @@ class RunResult:
         return "test" if "test" in self.num_images else "validation"
 
     @property
-    def tested_words(self) -> str:
+    def tested_text(self) -> str:
         """How many classes the test is about, where these are not all: "5 of 30 classes have test images"."""
         if self.tested_classes is None:
             return ""
@@ -185,7 +156,7 @@ class RunResult:
     @property
     def fitted_on(self) -> str:
         """The images of `fitted_split` in words: "validation images"."""
-        return fitted_words(self.fitted_split)
+        return fitted_text(self.fitted_split)
 
     @property
     def validation_rank(self) -> tuple[float, float]:
@@ -239,7 +210,7 @@ class RunResult:
             raise DataError(f"{path} is damaged ({error!r})", "restore the file, or train again") from error
 
 
-def rule_words(metric: str) -> str:
+def rule_text(metric: str) -> str:
     """What `optim.best_metric` chooses: "lowest val/loss", "highest val/acc1", "last weights"."""
     if metric == "last":
         return "last weights"

@@ -220,7 +220,7 @@ def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> 
     return lacks
 
 
-def unfinished_words(lacks: str) -> str:
+def unfinished_text(lacks: str) -> str:
     """The warning of a model whose training lacks something."""
     return f"the training is not finished: {lacks}"
 

@@ -60,7 +60,7 @@ class RunSummary:
         return all(word in text for word in words.casefold().split())
 
 
-def metric_words(runs: Iterable[RunSummary]) -> str:
+def metric_text(runs: Iterable[RunSummary]) -> str:
     """What the accuracies of runs are, for the head of their column."""
     return " or ".join(sorted({run.metric for run in runs if run.metric})) or "accuracy"
 

@@ -25,30 +25,22 @@ def fitted_split(splits: Container[str]) -> str | None:
     return next((split for split in _SPLITS if split in splits), None)
 
 
-def fitted_words(split: str | None) -> str:
+def fitted_text(split: str | None) -> str:
     """The images that something is fitted to, in words; "held-out images" where the split is not known."""
     return "held-out images" if split is None else f"{split} images"
 
 
 @dataclass(frozen=True)
 class ValidationScores:
-    """Calibrated probabilities of n validation images, as far as thresholds and prediction sets depend on them.
+    """Calibrated probabilities of n validation images, as far as thresholds and prediction sets depend on them."""
 
-    Attributes:
-        labels: (n,) true class numbers.
-        own: (n,) probabilities of the true classes.
-        above: (n,) sums of the probabilities that are larger than that of the true class.
-        highest: (n,) largest probabilities.
-        groups: (n,) number of each image's group, which are independent; None: all images are.
-        split: split of the images, "calibration" or "validation"; None: not known.
-    """
-
-    labels: npt.NDArray[np.int32]
-    own: Floats32
-    above: Floats32
-    highest: Floats32
+    labels: npt.NDArray[np.int32]  # (n,) true class numbers
+    own: Floats32  # (n,) probabilities of the true classes
+    above: Floats32  # (n,) sums of the probabilities that are larger than that of the true class
+    highest: Floats32  # (n,) largest probabilities
+    # (n,) number of each image's group, which are independent; None: all images are
     groups: npt.NDArray[np.int64] | None = None
-    split: str | None = None
+    split: str | None = None  # split of the images, "calibration" or "validation"; None: not known
 
     def __len__(self) -> int:
         return len(self.labels)

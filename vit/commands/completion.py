@@ -41,15 +41,10 @@ _RECIPE_PARSERS: dict[str, Callable[[], Parser]] = {  # of commands whose option
 
 @dataclass(frozen=True)
 class _Names:
-    """Names that complete a value, beside the paths of files.
+    """Names that complete a value, beside the paths of files."""
 
-    Attributes:
-        kind: what they name.
-        names: the names.
-    """
-
-    kind: str
-    names: tuple[str, ...]
+    kind: str  # what they name
+    names: tuple[str, ...]  # the names
 
     @property
     def complete(self) -> _Complete:

@@ -71,7 +71,7 @@ def runs(
     Example:
         vit runs runs/photos --sort accuracy
     """
-    from vit.checkpoints.run_list import first_study, list_runs, metric_words
+    from vit.checkpoints.run_list import first_study, list_runs, metric_text
 
     place = Path(folder).expanduser()
     if not place.is_dir():
@@ -92,7 +92,7 @@ def runs(
         )
     found.sort(key=_KEYS[sort])
     reporter = Reporter()
-    columns = ("started", "data", "network", "images", metric_words(found[:limit]), "time", "run")
+    columns = ("started", "data", "network", "images", metric_text(found[:limit]), "time", "run")
     in_path = ("started", "network", "data")  # a run folder is named by them: runs/DATA/NETWORK/START
     reporter.table(columns, map(_row, found[:limit]), spare=(*in_path, "time", "images"))
     if len(found) > limit:

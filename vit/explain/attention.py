@@ -17,17 +17,11 @@ from vit.models.vision_transformer import Attention, VisionTransformer
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """Input and output of one attention module in one forward pass.
+    """Input and output of one attention module in one forward pass."""
 
-    Attributes:
-        module: the attention module.
-        tokens: input of the module (B, T, D).
-        heads: outputs of the heads side by side, before the last projection (B, R, D).
-    """
-
-    module: Attention
-    tokens: Tensor
-    heads: Tensor
+    module: Attention  # the attention module
+    tokens: Tensor  # input of the module (B, T, D)
+    heads: Tensor  # outputs of the heads side by side, before the last projection (B, R, D)
 
     def weights(self) -> Tensor:
         """softmax(q k^T / sqrt(D / H)) of all tokens (B, H, T, T), also of those that the forward pass left out."""

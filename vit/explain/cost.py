@@ -32,25 +32,17 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class CostAtSize:
-    """Cost of a network at one image size.
+    """Cost of a network at one image size."""
 
-    Attributes:
-        image_size: side of an image in pixels, S.
-        num_patches: number of patches, N.
-        flops: FLOPs of one image's forward pass, where a multiply-add counts as two.
-        formula_share: share of a block's multiply-adds that is quadratic in tokens, from `quadratic_share`.
-        counted_share: the same share of the whole network, counted in a forward pass. The last block computes only the
-            tokens that the head reads.
-        block_seconds: time of one block for one image, or NaN where it was not measured.
-        timed_share: share of `block_seconds` for the attention products, or NaN where it was not measured.
-    """
-
-    image_size: int
-    num_patches: int
-    flops: int
-    formula_share: float
+    image_size: int  # side of an image in pixels, S
+    num_patches: int  # number of patches, N
+    flops: int  # FLOPs of one image's forward pass, where a multiply-add counts as two
+    formula_share: float  # share of a block's multiply-adds that is quadratic in tokens, from `quadratic_share`
+    # the same share of the whole network, counted in a forward pass. The last block computes only the tokens that the
+    # head reads.
     counted_share: float
-    block_seconds: float = math.nan
+    block_seconds: float = math.nan  # time of one block for one image, or NaN where it was not measured
+    # share of `block_seconds` for the attention products, or NaN where it was not measured
     timed_share: float = math.nan
 
 

@@ -16,21 +16,13 @@ from vit.models.vision_transformer import VisionTransformer
 
 @dataclass(frozen=True)
 class AttentionSpread:
-    """How far and how evenly each head attends, averaged over images and queries.
+    """How far and how evenly each head attends, averaged over images and queries."""
 
-    Attributes:
-        distance: attention distance of each block and head in pixels (L, H).
-        entropy: attention entropy of each block and head in nats (L, H).
-        uniform_distance: distance of a head that attends to all patches equally, in pixels.
-        uniform_entropy: entropy of a head that attends to all tokens equally, in nats.
-        num_images: number of images of the average.
-    """
-
-    distance: Tensor
-    entropy: Tensor
-    uniform_distance: float
-    uniform_entropy: float
-    num_images: int
+    distance: Tensor  # attention distance of each block and head in pixels (L, H)
+    entropy: Tensor  # attention entropy of each block and head in nats (L, H)
+    uniform_distance: float  # distance of a head that attends to all patches equally, in pixels
+    uniform_entropy: float  # entropy of a head that attends to all tokens equally, in nats
+    num_images: int  # number of images of the average
 
 
 def attention_spread(network: VisionTransformer, images: Tensor) -> AttentionSpread:

@@ -21,27 +21,16 @@ from vit.tasks.label_text import SEPARATOR
 
 @dataclass(frozen=True)
 class Explanation:
-    """The maps of one image, and their faithfulness.
+    """The maps of one image, and their faithfulness."""
 
-    Attributes:
-        path: path of the image, as given.
-        label: name of the most probable class; of a model that gives several labels, those of the image as "a|b".
-        explained: name of the class that the maps explain.
-        probability: probability of the class `explained`.
-        image: input of the network before normalization (3, S, S) uint8.
-        maps: importance (h, w) by method, at least 0.
-        faithfulness: deletion and insertion by method, or empty if not measured.
-        heads: maps of single attention heads (layers, H, G, G), or None.
-    """
-
-    path: str
-    label: str
-    explained: str
-    probability: float
-    image: Tensor
-    maps: Mapping[str, Tensor]
-    faithfulness: Mapping[str, Faithfulness]
-    heads: Tensor | None = None
+    path: str  # path of the image, as given
+    label: str  # name of the most probable class; of a model that gives several labels, those of the image as "a|b"
+    explained: str  # name of the class that the maps explain
+    probability: float  # probability of the class `explained`
+    image: Tensor  # input of the network before normalization (3, S, S) uint8
+    maps: Mapping[str, Tensor]  # importance (h, w) by method, at least 0
+    faithfulness: Mapping[str, Faithfulness]  # deletion and insertion by method, or empty if not measured
+    heads: Tensor | None = None  # maps of single attention heads (layers, H, G, G), or None
 
 
 class Explainer:

@@ -25,17 +25,11 @@ MIN_GRID_SIZE = 4  # with fewer squares an order says little
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How well a map's order does on one image.
+    """How well a map's order does on one image."""
 
-    Attributes:
-        deletion: area when the most important squares are removed first; lower is better.
-        insertion: area when the most important squares are added first; higher is better.
-        random: mean area of random orders, whose expectation is the same for deletion and insertion.
-    """
-
-    deletion: float
-    insertion: float
-    random: float
+    deletion: float  # area when the most important squares are removed first; lower is better
+    insertion: float  # area when the most important squares are added first; higher is better
+    random: float  # mean area of random orders, whose expectation is the same for deletion and insertion
 
 
 def faithfulness(
@@ -125,31 +119,19 @@ class MethodScore:
     """Faithfulness of a method over some images: means, and gains over random orders with 95 % t intervals.
 
     A gain above 0 means that the map is better than chance.
-
-    Attributes:
-        num_images: number of images.
-        deletion: mean area under the deletion curve.
-        insertion: mean area under the insertion curve.
-        random: mean area for random orders.
-        deletion_gain: random minus deletion.
-        deletion_half: half the width of the gain's interval, or NaN with one image.
-        deletion_better: number of images with a gain.
-        insertion_gain: insertion minus random.
-        insertion_half: half the width of the gain's interval, or NaN with one image.
-        insertion_better: number of images with a gain.
     """
 
     method: str
-    num_images: int
-    deletion: float
-    insertion: float
-    random: float
-    deletion_gain: float
-    deletion_half: float
-    deletion_better: int
-    insertion_gain: float
-    insertion_half: float
-    insertion_better: int
+    num_images: int  # number of images
+    deletion: float  # mean area under the deletion curve
+    insertion: float  # mean area under the insertion curve
+    random: float  # mean area for random orders
+    deletion_gain: float  # random minus deletion
+    deletion_half: float  # half the width of the gain's interval, or NaN with one image
+    deletion_better: int  # number of images with a gain
+    insertion_gain: float  # insertion minus random
+    insertion_half: float  # half the width of the gain's interval, or NaN with one image
+    insertion_better: int  # number of images with a gain
 
 
 def score_method(method: str, found: Sequence[Faithfulness]) -> MethodScore:

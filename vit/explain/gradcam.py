@@ -27,15 +27,10 @@ _FIX = "give a CNN, a network of timm with forward_intermediates, or one of our 
 
 @dataclass(frozen=True)
 class ToFeatureMap:
-    """Features in the layout of a module -> maps (B, D, h, w).
+    """Features in the layout of a module -> maps (B, D, h, w)."""
 
-    Attributes:
-        layout: order of the dimensions.
-        height: h, for tokens. The last h^2 tokens are the patches, row by row.
-    """
-
-    layout: Layout
-    height: int = 0
+    layout: Layout  # order of the dimensions
+    height: int = 0  # h, for tokens. The last h^2 tokens are the patches, row by row.
 
     def __call__(self, features: Tensor) -> Tensor:
         if self.layout == "channels first":

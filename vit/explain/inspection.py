@@ -21,29 +21,17 @@ _FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", 
 
 @dataclass(frozen=True)
 class Inspection:
-    """All findings of `vit inspect`.
+    """All findings of `vit inspect`."""
 
-    Attributes:
-        title: name of the inspected model.
-        facts: names and values of the network.
-        components: (k, 3, P, P) principal components of the patch kernels.
-        shares: (k,) fractions of the kernels' variance.
-        similarity: (G, G, G, G) cosine similarity of positions, or None without positions.
-        reach: attention distance and entropy, or None without images.
-        parts: (parameters, FLOPs) of each part.
-        sizes: cost over image sizes.
-        timed_on: device of the timing, in words.
-    """
-
-    title: str
-    facts: Mapping[str, str]
-    components: Tensor
-    shares: Tensor
-    similarity: Tensor | None
-    reach: AttentionSpread | None
-    parts: Mapping[str, tuple[int, int]]
-    sizes: list[CostAtSize]
-    timed_on: str
+    title: str  # name of the inspected model
+    facts: Mapping[str, str]  # names and values of the network
+    components: Tensor  # (k, 3, P, P) principal components of the patch kernels
+    shares: Tensor  # (k,) fractions of the kernels' variance
+    similarity: Tensor | None  # (G, G, G, G) cosine similarity of positions, or None without positions
+    reach: AttentionSpread | None  # attention distance and entropy, or None without images
+    parts: Mapping[str, tuple[int, int]]  # (parameters, FLOPs) of each part
+    sizes: list[CostAtSize]  # cost over image sizes
+    timed_on: str  # device of the timing, in words
 
 
 def inspect_network(
@@ -52,7 +40,7 @@ def inspect_network(
     spec: NetworkSpec,
     preprocess: Preprocess,
     images: Tensor | None,
-    licence: str | None = None,
+    license: str | None = None,
 ) -> Inspection:
     """Look into a ViT on its device.
 
@@ -61,11 +49,11 @@ def inspect_network(
         spec: description of the network. With 0 classes, its last linear layer is not counted.
         preprocess: normalization of the images.
         images: (n, 3, S, S) uint8, for the attention; None without images.
-        licence: licence of the weights; None: not stated.
+        license: license of the weights; None: not stated.
     """
     device: torch.device = next(network.parameters()).device
     options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
-    stated = {} if licence is None else {"licence": licence}
+    stated = {} if license is None else {"license": license}
     components, shares = principal_filters(network, FILTERS)
     return Inspection(
         title=title,

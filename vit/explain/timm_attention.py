@@ -43,17 +43,11 @@ _NETWORK_NAMES = ", ".join(sorted({network.__name__ for network in NETWORKS}))
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """How the tokens of a network lie, and which of them its head reads.
+    """How the tokens of a network lie, and which of them its head reads."""
 
-    Attributes:
-        num_prefix: number of tokens before the patches.
-        num_read: number of first tokens that the head reads; 0: it reads the patches.
-        reads_all: whether the head reads prefix tokens and patches alike.
-    """
-
-    num_prefix: int
-    num_read: int
-    reads_all: bool
+    num_prefix: int  # number of tokens before the patches
+    num_read: int  # number of first tokens that the head reads; 0: it reads the patches
+    reads_all: bool  # whether the head reads prefix tokens and patches alike
 
     def patch_map(self, flow: Tensor) -> Tensor:
         """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G)."""

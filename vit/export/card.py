@@ -1,6 +1,6 @@
 """The model card: a README.md in the format of the Hugging Face hub, made of recorded facts alone
 
-The header is YAML that the hub reads (licence, library, task, results). The text below is for people. A number that was
+The header is YAML that the hub reads (license, library, task, results). The text below is for people. A number that was
 not measured, and a fact that is not recorded, is said to be unknown. No path, user or machine is named.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
-from vit.checkpoints.validation_scores import fitted_split, fitted_words
+from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.export.card_facts import CardFacts, MeasuredImages, Origin
-from vit.inference.scores.image_groups import count_words
-from vit.weights.licence import licence_words, restricts
+from vit.inference.scores.image_groups import count_text
+from vit.weights.license import license_text, restricts
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -70,9 +70,9 @@ Classes: {{ classes }}.
 - {{ calibration }}
 - {{ fairness }}
 
-## Licence
+## License
 
-{{ licence }}
+{{ license }}
 """
 
 
@@ -99,15 +99,18 @@ def card_text(facts: CardFacts) -> str:
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
         code=facts.code,
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
-        unfinished=""
-        if description.unfinished is None
-        else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**",
+        unfinished=("" if description.made_of is None else f" The weights are {_plain(description.made_of)}.")
+        + (
+            ""
+            if description.unfinished is None
+            else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**"
+        ),
         data=_data(origin),
         results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
         start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),
         calibration=_calibration(facts),
         fairness="It was not examined for fairness between groups of people, nor against images made to deceive it.",
-        licence=_licence(description.licence),
+        license=_license(description.license),
     )
     return str(card)
 
@@ -134,7 +137,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
         for key, value in measured.items()
         if key in _METRICS
     ]
-    licence = _licence_keys(description.licence)
+    license_name = _license_keys(description.license)
     return ModelCardData(
         library_name=facts.library,
         pipeline_tag="image-classification",
@@ -142,7 +145,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
         datasets=None if origin.hub_data is None else [origin.hub_data],
         model_name=facts.title,
         eval_results=results or None,
-        **licence,
+        **license_name,
     )
 
 
@@ -151,23 +154,23 @@ def _accuracy(description: Description) -> str:
     return description.task.accuracy_metric
 
 
-def _licence_keys(licence: str | None) -> dict[str, Any]:
-    """The header's keys of a licence. The hub has a word for an unknown one."""
-    if licence is None:
+def _license_keys(license: str | None) -> dict[str, Any]:
+    """The header's keys of a license. The hub has a word for an unknown one."""
+    if license is None:
         return {"license": UNKNOWN}
-    words = licence.split(", ")
-    if len(words) == 1 and restricts(licence):
-        return {"license": "other", "license_name": licence}
+    words = license.split(", ")
+    if len(words) == 1 and restricts(license):
+        return {"license": "other", "license_name": license}
     return {"license": words[0] if len(words) == 1 else words}
 
 
-def _licence(licence: str | None) -> str:
-    if licence is None:
+def _license(license: str | None) -> str:
+    if license is None:
         return (
-            "Unknown. No licence of the starting weights is recorded, and none was stated for this model. "
+            "Unknown. No license of the starting weights is recorded, and none was stated for this model. "
             "Choose one before you publish it, and look at the terms of the data."
         )
-    return f"The training started from weights under this licence: {_plain(licence_words(licence))}."
+    return f"The training started from weights under this license: {_plain(license_text(license))}."
 
 
 def _data(origin: Origin) -> str:
@@ -182,7 +185,7 @@ def _results(origin: Origin) -> str:
     if not rows:
         return "Unknown: no accuracy on test images is recorded."
     count = origin.num_images.get("test")
-    images = count_words(count, origin.test_groups, "test image") if count else "test images"
+    images = count_text(count, origin.test_groups, "test image") if count else "test images"
     unseen = " that were not trained on" * (count is not None and not origin.has_seen)
     units = "images" if origin.test_groups is None else "groups"
     head = f"{_HAS_SEEN * origin.has_seen}On {images}{unseen}, with 95 % intervals over {units}"
@@ -212,7 +215,7 @@ def _int8(facts: CardFacts) -> str:
 def _calibration(facts: CardFacts) -> str:
     description, cost = facts.description, facts.int8
     split = fitted_split(facts.origin.num_images)
-    images = "images that are not recorded" if split is None else f"the {fitted_words(split)}"
+    images = "images that are not recorded" if split is None else f"the {fitted_text(split)}"
     if cost is not None and cost.is_calibrated:
         images = _plain(cost.measured_on)
     if description.multilabel is not None:

@@ -9,65 +9,41 @@ from vit.inference.scores.intervals import Metric
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model comes from, as far as its run folder or its source says.
+    """Where a model comes from, as far as its run folder or its source says."""
 
-    Attributes:
-        start: weights that the training started from, or were converted, in words; None: unknown.
-        data: name of the data set; None: unknown.
-        hub_data: name of the data set on the hub; None: elsewhere, or unknown.
-        num_images: number of images in each split.
-        metrics: test metrics: {name: {value, low, high}}; {} where none were measured.
-        test_groups: number of groups of the test images, which the intervals take for independent; None: all images
-            are.
-        has_seen: whether the first weights, the teacher or, by copies, the training knew validation or test images.
-    """
-
-    start: str | None = None
-    data: str | None = None
-    hub_data: str | None = None
-    num_images: Mapping[str, int] = field(default_factory=dict)
+    start: str | None = None  # weights that the training started from, or were converted, in words; None: unknown
+    data: str | None = None  # name of the data set; None: unknown
+    hub_data: str | None = None  # name of the data set on the hub; None: elsewhere, or unknown
+    num_images: Mapping[str, int] = field(default_factory=dict)  # number of images in each split
+    # test metrics: {name: {value, low, high}}; {} where none were measured
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # number of groups of the test images, which the intervals take for independent; None: all images are
     test_groups: int | None = None
+    # whether the first weights, the teacher or, by copies, the training knew validation or test images
     has_seen: bool = False
 
 
 @dataclass(frozen=True)
 class MeasuredImages:
-    """The labeled images that a number was measured on.
+    """The labeled images that a number was measured on."""
 
-    Attributes:
-        words: the images, in words.
-        data: name of their data set.
-        hub_data: name of the data set on the hub; None: elsewhere.
-        split: their split.
-    """
-
-    words: str
-    data: str
-    hub_data: str | None
-    split: str
+    words: str  # the images, in words
+    data: str  # name of their data set
+    hub_data: str | None  # name of the data set on the hub; None: elsewhere
+    split: str  # their split
 
 
 @dataclass(frozen=True)
 class Int8Cost:
-    """What int8 costs, measured on labeled images.
+    """What int8 costs, measured on labeled images."""
 
-    Attributes:
-        images: the images.
-        num_images: their number.
-        accuracy: accuracy of the file; of several labels, how often all are right.
-        reference: accuracy of the checkpoint on the same images.
-        loss: paired loss of accuracy.
-        is_calibrated: whether the temperature of the file was fitted on these images.
-        num_groups: number of their groups, which the intervals take for independent; None: all images are.
-    """
-
-    images: MeasuredImages
-    num_images: int
-    accuracy: Metric
-    reference: Metric
-    loss: Metric
-    is_calibrated: bool = False
+    images: MeasuredImages  # the images
+    num_images: int  # their number
+    accuracy: Metric  # accuracy of the file; of several labels, how often all are right
+    reference: Metric  # accuracy of the checkpoint on the same images
+    loss: Metric  # paired loss of accuracy
+    is_calibrated: bool = False  # whether the temperature of the file was fitted on these images
+    # number of their groups, which the intervals take for independent; None: all images are
     num_groups: int | None = None
 
     @property
@@ -79,22 +55,12 @@ class Int8Cost:
 
 @dataclass(frozen=True)
 class CardFacts:
-    """Everything that a card says.
+    """Everything that a card says."""
 
-    Attributes:
-        title: name of the model.
-        description: what the file says about itself.
-        parameters: number of parameters.
-        library: library of the file in the words of the hub.
-        code: Python code that loads the file.
-        origin: where the model comes from.
-        int8: what int8 costs; None: the file holds float32.
-    """
-
-    title: str
-    description: Description
-    parameters: int
-    library: str
-    code: str
-    origin: Origin
-    int8: Int8Cost | None = None
+    title: str  # name of the model
+    description: Description  # what the file says about itself
+    parameters: int  # number of parameters
+    library: str  # library of the file in the words of the hub
+    code: str  # Python code that loads the file
+    origin: Origin  # where the model comes from
+    int8: Int8Cost | None = None  # what int8 costs; None: the file holds float32

@@ -1,6 +1,7 @@
 """An export: write, load with the other library, compare, then give the file its name"""
 
 import errno
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,13 +16,12 @@ from vit import registry
 from vit.atomic_files import name_new_file, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
-from vit.export.format import Classify, Format
-from vit.export.program import Program
+from vit.export.format import Classify, Format, description_text
 from vit.export.timm_file import TimmFile
 from vit.export.verify import (
     GRAY,
     TOLERANCE,
-    Difference,
+    ExportDifference,
     PeerDifference,
     Structure,
     compare,
@@ -32,8 +32,36 @@ from vit.export.verify import (
     real_images,
 )
 from vit.export.weights import Weights
-from vit.inference.deployment import LoadedModel
+from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engine import trained_engine
+
+_AS_JSON = ("classes", "thresholds")
+
+
+class Program(Format):
+    """The same graph as in ONNX: from uint8 images to calibrated probabilities."""
+
+    ending = ".pt2"
+    imports = "import torch"
+
+    def write(self, trained: LoadedModel, path: Path) -> None:
+        words = notes(trained)
+        files = {f"{name}.json" if name in _AS_JSON else f"{name}.txt": text for name, text in words.items()}
+        extra = {"vit.json": description_text(trained.description), **files}
+        content = io.BytesIO()  # where a disk is full, torch's own writer aborts the process
+        torch.export.save(traced(trained), content, extra_files=extra)
+        path.write_bytes(content.getbuffer())
+
+    def read(self, trained: LoadedModel, path: Path) -> Classify:
+        module = torch.export.load(path).module()
+        return lambda images: module(images)
+
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
+        return (
+            f"model = torch.export.load({str(path)!r}).module()\n"
+            f"probabilities = model(images)  # {describe_input(trained)}"
+        )
+
 
 _LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
 
@@ -47,7 +75,7 @@ def export_format(name: str) -> Format:
     return made
 
 
-def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
+def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference | Structure:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -157,7 +185,7 @@ def check_output(name: str, output: Path) -> None:
         raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
 
 
-def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
+def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> ExportDifference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
     difference = compare(_reference(trained), theirs, batches, trained.description.multilabel)

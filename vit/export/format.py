@@ -1,8 +1,12 @@
 """The interface of an export format: write a network, read it with other libraries"""
 
+import contextlib
+import io
 import json
+import logging
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,25 +22,33 @@ from vit.errors import UsageError, install
 from vit.export.card_facts import Int8Cost
 from vit.inference.deployment import LoadedModel
 
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """While entered: nothing is printed to stdout, and no warning is logged or shown. Errors are raised as usual."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
 Progress = Callable[[int, int], None]
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's own way from a picture to probabilities, without the code of this package.
+    """A library's own way from a picture to probabilities, without the code of this package."""
 
-    Attributes:
-        name: name of the library.
-        transform: upright RGB picture -> normalized input of the network (3, S, S).
-        probabilities: normalized images (B, 3, S, S) -> probabilities (B, C).
-        rounds_down: whether the middle square of a picture with an odd margin lies at the upper and left pixel of the
-            two that are as close. torchvision, timm and this package take the even one.
-    """
-
-    name: str
-    transform: Callable[[Image.Image], Tensor]
-    probabilities: Classify
+    name: str  # name of the library
+    transform: Callable[[Image.Image], Tensor]  # upright RGB picture -> normalized input of the network (3, S, S)
+    probabilities: Classify  # normalized images (B, 3, S, S) -> probabilities (B, C)
+    # whether the middle square of a picture with an odd margin lies at the upper and left pixel of the two that are as
+    # close. torchvision, timm and this package take the even one.
     rounds_down: bool = False
 
 
@@ -94,19 +106,12 @@ class Format(ABC):
 
 @dataclass(frozen=True)
 class Quantized:
-    """An export in int8.
+    """An export in int8."""
 
-    Attributes:
-        description: what the file says about itself.
-        cost: what int8 costs on labeled images.
-        facts: the same, for people.
-        classify: the written network.
-    """
-
-    description: Description
-    cost: Int8Cost
-    facts: Sequence[tuple[str, str]]
-    classify: Classify
+    description: Description  # what the file says about itself
+    cost: Int8Cost  # what int8 costs on labeled images
+    facts: Sequence[tuple[str, str]]  # the same, for people
+    classify: Classify  # the written network
 
 
 class Quantizer(Protocol):

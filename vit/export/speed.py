@@ -17,19 +17,12 @@ FLOPS_PER_PASS = 5e10  # of a timed pass: 20 images of ViT-Ti
 
 @dataclass(frozen=True)
 class Speed:
-    """Images per second of a checkpoint and of its export, measured in turns on the same CPU.
+    """Images per second of a checkpoint and of its export, measured in turns on the same CPU."""
 
-    Attributes:
-        batch_size: images of a pass.
-        threads: threads of both.
-        reference: images per second of the checkpoint in PyTorch, float32.
-        exported: images per second of the export.
-    """
-
-    batch_size: int
-    threads: int
-    reference: float
-    exported: float
+    batch_size: int  # images of a pass
+    threads: int  # threads of both
+    reference: float  # images per second of the checkpoint in PyTorch, float32
+    exported: float  # images per second of the export
 
 
 def measured_speed(trained: LoadedModel, exported: Classify) -> Speed:

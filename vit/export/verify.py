@@ -25,27 +25,18 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class PeerDifference:
-    """Difference of a library with its own preprocessing, on the same files.
+    """Difference of a library with its own preprocessing, on the same files."""
 
-    Attributes:
-        library: name of the library.
-        num_images: number of files that both decode to the same picture.
-        num_others: number of files that Pillow decodes differently (transparency, profiles). They are not compared.
-        gray: largest mean difference of an image's pixels, in gray levels of 255.
-        worst: file with this difference.
-        largest: largest difference of a probability. Another resizer changes it a little.
-        num_labels: number of images with different labels.
-        num_shifted: number of images whose middle square the library takes one pixel higher or farther left. Both are
-            in the middle. Pixels and labels are compared on the library's square.
-    """
-
-    library: str
-    num_images: int = 0
+    library: str  # name of the library
+    num_images: int = 0  # number of files that both decode to the same picture
+    # number of files that Pillow decodes differently (transparency, profiles). They are not compared.
     num_others: int = 0
-    gray: float = 0.0
-    worst: str = ""
-    largest: float = 0.0
-    num_labels: int = 0
+    gray: float = 0.0  # largest mean difference of an image's pixels, in gray levels of 255
+    worst: str = ""  # file with this difference
+    largest: float = 0.0  # largest difference of a probability. Another resizer changes it a little.
+    num_labels: int = 0  # number of images with different labels
+    # number of images whose middle square the library takes one pixel higher or farther left. Both are in the middle.
+    # Pixels and labels are compared on the library's square.
     num_shifted: int = 0
 
     @property
@@ -55,20 +46,13 @@ class PeerDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Difference of two networks on the same images.
+class ExportDifference:
+    """Difference of two networks on the same images."""
 
-    Attributes:
-        num_images: number of images.
-        largest: largest difference of a probability.
-        num_labels: number of images with different labels.
-        peer: difference with the preprocessing of the format's library, or None where the library does not prepare
-            pictures.
-    """
-
-    num_images: int
-    largest: float
-    num_labels: int
+    num_images: int  # number of images
+    largest: float  # largest difference of a probability
+    num_labels: int  # number of images with different labels
+    # difference with the preprocessing of the format's library, or None where the library does not prepare pictures
     peer: PeerDifference | None = None
 
     @property
@@ -79,13 +63,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Structure:
-    """What was checked of an export that cannot be computed here.
+    """What was checked of an export that cannot be computed here."""
 
-    Attributes:
-        words: the checks, for people.
-    """
-
-    words: str
+    words: str  # the checks, for people
 
 
 def compare_peer(
@@ -154,7 +134,9 @@ def random_files(image_size: int) -> Iterator[tuple[str, bytes]]:
             yield f"a random picture of {width} x {height} pixels", file.getvalue()
 
 
-def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: LabelRules | None = None) -> Difference:
+def compare(
+    ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: LabelRules | None = None
+) -> ExportDifference:
     """Compare two networks on batches (B, 3, S, S) uint8.
 
     Args:
@@ -167,7 +149,7 @@ def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: 
         num_images += len(batch)
         largest = torch.maximum(largest, (one - other).abs().max())  # keeps NaN
         num_labels += num_different(one, other, rules)
-    return Difference(num_images, float(largest), num_labels)
+    return ExportDifference(num_images, float(largest), num_labels)
 
 
 def num_different(one: Tensor, other: Tensor, rules: LabelRules | None) -> int:

@@ -26,19 +26,12 @@ Vectors = npt.NDArray[np.float32]  # (n, D)
 
 @dataclass(frozen=True)
 class EmbeddingModel:
-    """What computed vectors. Vectors of different models cannot be compared.
+    """What computed vectors. Vectors of different models cannot be compared."""
 
-    Attributes:
-        source: run, checkpoint or weights, as for `init_from`.
-        model_hash: hash of the network's options and of its weights without the last layer.
-        network: name of the network.
-        preprocess: values of `Preprocess`.
-    """
-
-    source: str
-    model_hash: str
-    network: str
-    preprocess: dict[str, float | str | list[float]]
+    source: str  # run, checkpoint or weights, as for `init_from`
+    model_hash: str  # hash of the network's options and of its weights without the last layer
+    network: str  # name of the network
+    preprocess: dict[str, float | str | list[float]]  # values of `Preprocess`
 
     def check_same(self, file: "EmbeddingModel", path: Path) -> None:
         """Raise UsageError where a file has vectors of another model, or of another preprocessing."""
@@ -58,21 +51,13 @@ class EmbeddingModel:
 
 @dataclass(frozen=True)
 class Embedding:
-    """The embedding of one file. Every file has exactly one.
+    """The embedding of one file. Every file has exactly one."""
 
-    Attributes:
-        path: path as given or listed.
-        status: "ok", or why there is no vector: "unreadable", "not_image" or "too_large".
-        vector: (D,) what the last layer of the network reads; None without an image.
-        content_hash: hash of the file's bytes, as in splits.csv; "" where they cannot be read.
-        error: reason for a missing vector; "" otherwise.
-    """
-
-    path: str
-    status: Status
-    vector: Vectors | None
-    content_hash: str = ""
-    error: str = ""
+    path: str  # path as given or listed
+    status: Status  # "ok", or why there is no vector: "unreadable", "not_image" or "too_large"
+    vector: Vectors | None  # (D,) what the last layer of the network reads; None without an image
+    content_hash: str = ""  # hash of the file's bytes, as in splits.csv; "" where they cannot be read
+    error: str = ""  # reason for a missing vector; "" otherwise
 
 
 def write_embeddings(path: Path, model: EmbeddingModel, width: int, rows: Iterable[Embedding]) -> None:
@@ -98,21 +83,13 @@ def write_embeddings(path: Path, model: EmbeddingModel, width: int, rows: Iterab
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The images of a file that have a vector.
+    """The images of a file that have a vector."""
 
-    Attributes:
-        model: what computed the vectors.
-        paths: (n,) paths.
-        content_hashes: (n,) hashes of the files' bytes.
-        vectors: (n, D).
-        num_files: number of rows of the file, also those without a vector.
-    """
-
-    model: EmbeddingModel
-    paths: list[str]
-    content_hashes: list[str]
-    vectors: Vectors
-    num_files: int
+    model: EmbeddingModel  # what computed the vectors
+    paths: list[str]  # (n,) paths
+    content_hashes: list[str]  # (n,) hashes of the files' bytes
+    vectors: Vectors  # (n, D)
+    num_files: int  # number of rows of the file, also those without a vector
 
     @classmethod
     def read(cls, path: Path) -> "Embeddings":

@@ -22,19 +22,13 @@ TABLES, NAMES = (".csv", ".tsv"), ".txt"
 
 @dataclass(frozen=True)
 class ListedImages:
-    """Images to predict, in order.
+    """Images to predict, in order."""
 
-    Attributes:
-        paths: path of each file, or key of each image of shards.
-        reader: reads images of shards; None for files.
-        skipped_folders: {folder of IMAGES: number of folders in it that were not read}, without zeros.
-        counts: number of images of each input; () where repeats are left out.
-    """
-
-    paths: list[str]
-    reader: "ImageReader | None" = None
+    paths: list[str]  # path of each file, or key of each image of shards
+    reader: "ImageReader | None" = None  # reads images of shards; None for files
+    # {folder of IMAGES: number of folders in it that were not read}, without zeros
     skipped_folders: dict[str, int] = field(default_factory=dict)
-    counts: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()  # number of images of each input; () where repeats are left out
 
     @property
     def not_read(self) -> str:

@@ -25,21 +25,13 @@ _SCHEMA = pa.schema([("path", pa.binary())])
 
 @dataclass(frozen=True)
 class RowsAsked:
-    """What decides the rows of a prediction in parts. All workers have the same.
+    """What decides the rows of a prediction in parts. All workers have the same."""
 
-    Attributes:
-        images: IMAGES as given.
-        folder: folder that relative IMAGES are in; "" where all are absolute.
-        model: SHA-256 of the model's file.
-        options: {option: its value as text} of those that change a row.
-        rows_per_part: number of rows of each part but the last.
-    """
-
-    images: tuple[str, ...]
-    folder: str
-    model: str
-    options: dict[str, str]
-    rows_per_part: int
+    images: tuple[str, ...]  # IMAGES as given
+    folder: str  # folder that relative IMAGES are in; "" where all are absolute
+    model: str  # SHA-256 of the model's file
+    options: dict[str, str]  # {option: its value as text} of those that change a row
+    rows_per_part: int  # number of rows of each part but the last
 
     def check_equal(self, other: "RowsAsked", where: Path) -> None:
         """Raise UsageError with the first difference to what another command asked for."""
@@ -52,7 +44,7 @@ class RowsAsked:
         ):
             if own != theirs:
                 raise UsageError(
-                    f"--parts {where} was begun with another value of {name}: {_words(theirs)}, and now {_words(own)}",
+                    f"--parts {where} was begun with another value of {name}: {_text(theirs)}, and now {_text(own)}",
                     "give the same command again, or another folder",
                 )
 
@@ -183,5 +175,5 @@ def _write(path: Path, asked: RowsAsked, paths: Sequence[str]) -> None:
             writer.write_table(pa.table([column], schema=schema), row_group_size=size)
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> str:
     return " ".join(value) if isinstance(value, tuple) else str(value)

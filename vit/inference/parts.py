@@ -83,21 +83,14 @@ def write_part(
 
 @dataclass
 class PartsCheck:
-    """What is wrong with the parts of a manifest. Nothing, if every image has exactly one row.
+    """What is wrong with the parts of a manifest. Nothing, if every image has exactly one row."""
 
-    Attributes:
-        num_rows: number of rows that were compared with the manifest.
-        missing: numbers of parts that are not there.
-        damaged: {file name: reason} of parts that cannot be read, or that are not those of the manifest.
-        foreign: names of parts with numbers that the manifest does not have.
-        statuses: {status: number of rows}.
-    """
-
-    num_rows: int = 0
-    missing: list[int] = field(default_factory=list)
+    num_rows: int = 0  # number of rows that were compared with the manifest
+    missing: list[int] = field(default_factory=list)  # numbers of parts that are not there
+    # {file name: reason} of parts that cannot be read, or that are not those of the manifest
     damaged: dict[str, str] = field(default_factory=dict)
-    foreign: list[str] = field(default_factory=list)
-    statuses: dict[str, int] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)  # names of parts with numbers that the manifest does not have
+    statuses: dict[str, int] = field(default_factory=dict)  # {status: number of rows}
 
     @property
     def is_whole(self) -> bool:

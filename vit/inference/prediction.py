@@ -10,7 +10,7 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints.novelty import is_unlike
-from vit.data.core.image_bytes import ImageError, ImageReader, read_bytes
+from vit.data.core.image_bytes import ImageError, ImageReader, content_hash, read_bytes
 from vit.data.core.image_header import MAX_PIXELS, num_pixels
 from vit.data.loading.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.loading.threads import PixelBudget
@@ -102,6 +102,20 @@ def read_input(
             return preprocess(decode_image(data, image, preprocess.decoding))
     except ImageError as error:
         return error
+
+
+def read_hashed(
+    path: str, preprocess: Preprocess, reader: ImageReader | None = None
+) -> tuple[str, str, Tensor | ImageError]:
+    """A path, the content hash of its file ("" where it cannot be read), and its input or the reason for a failure."""
+    found = ""
+    try:
+        data = read_bytes(path) if reader is None else reader.read(path)
+        found = content_hash(data)
+        with decoding.hold(num_pixels(data)):
+            return path, found, preprocess(decode_image(data, path, preprocess.decoding))
+    except ImageError as error:
+        return path, found, error
 
 
 def status_of(error: ImageError) -> Status:

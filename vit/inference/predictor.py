@@ -13,7 +13,7 @@ from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
-from vit.checkpoints.validation_scores import ValidationScores, fitted_words
+from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
@@ -45,7 +45,7 @@ class Predictor:
     Attributes:
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
-        licence: licence of the weights that the training started from; None: random weights, or not stated.
+        license: license of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
         lacks: what the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished.
     """
@@ -56,11 +56,11 @@ class Predictor:
         class_names: tuple[str, ...],
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
-        licence: str | None = None,
+        license: str | None = None,
         is_exported: bool = False,
         lacks: str = "",
     ) -> None:
-        self.engine, self.licence, self.is_exported, self.lacks = engine, licence, is_exported, lacks
+        self.engine, self.license, self.is_exported, self.lacks = engine, license, is_exported, lacks
         self.class_names = class_names
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
@@ -110,7 +110,7 @@ class Predictor:
     @property
     def fitted_on(self) -> str:
         """The images that temperature, thresholds and novelty are fitted to, in words."""
-        return fitted_words(None if self.validation_scores is None else self.validation_scores.split)
+        return fitted_text(None if self.validation_scores is None else self.validation_scores.split)
 
     @property
     def preprocess(self) -> Preprocess:
@@ -284,13 +284,13 @@ def load(
         precision = "32-true"
     trained = LoadedModel(network, description)
     lacks = check_finished(path, unfinished, description.unfinished)
-    scores, licence = description.validation_scores, description.licence
+    scores, license_name = description.validation_scores, description.license
     computing: AnyEngine
     if engine == "openvino":
         computing = OpenVinoEngine(convert(trained, "--engine openvino"), precision, file)
     else:
         computing = trained_engine(trained, choose_device(device), precision)
-    return Predictor(computing, description.class_names, scores, novelty, licence, lacks=lacks)
+    return Predictor(computing, description.class_names, scores, novelty, license_name, lacks=lacks)
 
 
 def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:
@@ -299,7 +299,7 @@ def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:
     engine = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read_openvino(path), precision, path)
     about = engine.description
     lacks = check_finished(path, unfinished, about.unfinished)
-    return Predictor(engine, about.class_names, about.validation_scores, None, about.licence, True, lacks)
+    return Predictor(engine, about.class_names, about.validation_scores, None, about.license, True, lacks)
 
 
 def _check_counts(**counts: int) -> None:

@@ -1,11 +1,11 @@
 """File names in the folders that commands write, each of them only here"""
 
-from vit.layout.caches import cache_folder as cache_folder
-from vit.layout.conversions import OPENVINO_GRAPH as OPENVINO_GRAPH
-from vit.layout.conversions import MlflowLayout as MlflowLayout
-from vit.layout.parts import PartsLayout as PartsLayout
-from vit.layout.pictures import ExplanationsLayout as ExplanationsLayout
-from vit.layout.pictures import InspectionLayout as InspectionLayout
+from vit.layout.outputs import OPENVINO_GRAPH as OPENVINO_GRAPH
+from vit.layout.outputs import ExplanationsLayout as ExplanationsLayout
+from vit.layout.outputs import InspectionLayout as InspectionLayout
+from vit.layout.outputs import MlflowLayout as MlflowLayout
+from vit.layout.outputs import PartsLayout as PartsLayout
+from vit.layout.outputs import cache_folder as cache_folder
 from vit.layout.runs import CONFIG as CONFIG
 from vit.layout.runs import EvaluationLayout as EvaluationLayout
 from vit.layout.runs import RunLayout as RunLayout

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from vit.layout.folder import File, Folder
+
 CONFIG = "config.yaml"  # a folder with this file is a run folder
 
 
@@ -13,14 +15,30 @@ def is_of_pretraining(config: str) -> bool:
 
 
 @dataclass(frozen=True)
-class RunLayout:
-    """Paths in the folder of one training: of `vit train`, of `vit pretrain`, or of a study's cell.
+class RunLayout(Folder):
+    """Paths in the folder of one training: of `vit train`, of `vit pretrain`, or of a study's cell."""
 
-    Attributes:
-        path: the folder.
-    """
-
-    path: Path
+    config_path = File(CONFIG)  # the recipe with every value filled in. A folder with this file is a run folder
+    backbone_path = File("backbone.safetensors")  # the weights that a finished pretraining leaves, for `--init_from`
+    class_names_path = File("classes.json")  # class names in the order of the network's outputs
+    splits_path = File("splits.csv")  # path, label and content hash of every image of every split
+    metrics_path = File("metrics.csv")  # losses and metrics during training
+    # the checkpoint with the lowest validation loss, or the highest value of `optim.best_metric`
+    best_path = File("checkpoints/best.ckpt")
+    last_path = File("checkpoints/last.ckpt")  # the newest checkpoint, from which a training resumes
+    # the checkpoint before the newest one, until the training is finished
+    previous_path = File("checkpoints/previous.ckpt")
+    result_path = File("result.json")  # `RunResult` as JSON, the last file that a training writes
+    report_path = File("report.html")  # the page of the run
+    predictions_dir = File("predictions")  # folder of `scored_path`
+    fold_path = File("predictions/fold.csv")  # all class probabilities of the test images, where the run is a fold
+    figures_dir = File("figures")  # folder of `figure_path`
+    wandb_id_path = File("wandb_id.txt")  # identifier of the run at Weights & Biases
+    tensorboard_dir = File("tensorboard")  # event files of TensorBoard
+    mlflow_run_path = File("mlflow_run.txt")  # identifier of the run at MLflow
+    log_path = File("log.txt")  # output of the process that trains a study's cell
+    failure_path = File("failure.txt")  # reason why a study's cell failed, until the cell is tried again
+    lock_path = File(".lock")  # lock of the process that trains into the folder
 
     @classmethod
     def around(cls, path: Path) -> Self | None:
@@ -34,78 +52,13 @@ class RunLayout:
         """Whether the folder is that of a training that has begun."""
         return self.config_path.is_file() and self.splits_path.is_file()
 
-    @property
-    def config_path(self) -> Path:
-        """The recipe with every value filled in. A folder with this file is a run folder."""
-        return self.path / CONFIG
-
-    @property
-    def backbone_path(self) -> Path:
-        """The weights that a finished pretraining leaves, for `--init_from`."""
-        return self.path / "backbone.safetensors"
-
-    @property
-    def class_names_path(self) -> Path:
-        """Class names in the order of the network's outputs."""
-        return self.path / "classes.json"
-
-    @property
-    def splits_path(self) -> Path:
-        """Path, label and content hash of every image of every split."""
-        return self.path / "splits.csv"
-
-    @property
-    def metrics_path(self) -> Path:
-        """Losses and metrics during training."""
-        return self.path / "metrics.csv"
-
-    @property
-    def best_path(self) -> Path:
-        """The checkpoint with the lowest validation loss, or the highest value of `optim.best_metric`."""
-        return self.path / "checkpoints" / "best.ckpt"
-
-    @property
-    def last_path(self) -> Path:
-        """The newest checkpoint, from which a training resumes."""
-        return self.path / "checkpoints" / "last.ckpt"
-
-    @property
-    def previous_path(self) -> Path:
-        """The checkpoint before the newest one, until the training is finished."""
-        return self.path / "checkpoints" / "previous.ckpt"
-
-    @property
-    def result_path(self) -> Path:
-        """`RunResult` as JSON, the last file that a training writes."""
-        return self.path / "result.json"
-
-    @property
-    def report_path(self) -> Path:
-        """The page of the run."""
-        return self.path / "report.html"
-
-    @property
-    def predictions_dir(self) -> Path:
-        """Folder of `scored_path`."""
-        return self.path / "predictions"
-
     def scored_path(self, split: str) -> Path:
         """Prediction for every image of a split."""
         return self.predictions_dir / f"{split}.csv"
 
-    @property
-    def fold_path(self) -> Path:
-        """All class probabilities of the test images, where the run is a fold."""
-        return self.predictions_dir / "fold.csv"
-
     def per_class_path(self, split: str) -> Path:
         """Metrics of every class and the confusion matrix of a split."""
         return self.path / f"{split}_classes.json"
-
-    @property
-    def figures_dir(self) -> Path:
-        """Folder of `figure_path`."""
-        return self.path / "figures"
 
     def figure_path(self, name: str) -> Path:
         """A figure, such as `curves`."""
@@ -115,73 +68,15 @@ class RunLayout:
         """Folder of one `vit evaluate` of this run."""
         return self.path / "evaluations" / name
 
-    @property
-    def wandb_id_path(self) -> Path:
-        """Identifier of the run at Weights & Biases."""
-        return self.path / "wandb_id.txt"
-
-    @property
-    def tensorboard_dir(self) -> Path:
-        """Event files of TensorBoard."""
-        return self.path / "tensorboard"
-
-    @property
-    def mlflow_run_path(self) -> Path:
-        """Identifier of the run at MLflow."""
-        return self.path / "mlflow_run.txt"
-
-    @property
-    def log_path(self) -> Path:
-        """Output of the process that trains a study's cell."""
-        return self.path / "log.txt"
-
-    @property
-    def failure_path(self) -> Path:
-        """Reason why a study's cell failed, until the cell is tried again."""
-        return self.path / "failure.txt"
-
-    @property
-    def lock_path(self) -> Path:
-        """Lock of the process that trains into the folder."""
-        return self.path / ".lock"
-
 
 @dataclass(frozen=True)
-class EvaluationLayout:
-    """Paths in the folder that one `vit evaluate` writes.
+class EvaluationLayout(Folder):
+    """Paths in the folder that one `vit evaluate` writes."""
 
-    Attributes:
-        path: the folder.
-    """
-
-    path: Path
-
-    @property
-    def metrics_path(self) -> Path:
-        """Metrics with intervals, also by class."""
-        return self.path / "metrics.json"
-
-    @property
-    def predictions_path(self) -> Path:
-        """Prediction for every image."""
-        return self.path / "predictions.csv"
-
-    @property
-    def report_path(self) -> Path:
-        """Page with metrics, figures and pictures."""
-        return self.path / "report.html"
-
-    @property
-    def confusion_matrix_path(self) -> Path:
-        """Figure of the confusion matrix."""
-        return self.path / "confusion_matrix.png"
-
-    @property
-    def precision_recall_path(self) -> Path:
-        """Figure of precision against recall, of a model that gives several labels."""
-        return self.path / "precision_recall.png"
-
-    @property
-    def reliability_path(self) -> Path:
-        """Figure of confidence against accuracy."""
-        return self.path / "reliability.png"
+    metrics_path = File("metrics.json")  # metrics with intervals, also by class
+    predictions_path = File("predictions.csv")  # prediction for every image
+    report_path = File("report.html")  # page with metrics, figures and pictures
+    confusion_matrix_path = File("confusion_matrix.png")  # figure of the confusion matrix
+    # figure of precision against recall, of a model that gives several labels
+    precision_recall_path = File("precision_recall.png")
+    reliability_path = File("reliability.png")  # figure of confidence against accuracy

@@ -8,10 +8,10 @@ from vit.models.ablations import AblatedTransformer
 from vit.models.network import CatalogEntry, Network
 from vit.models.network_names import suggestion
 from vit.models.options import Value
-from vit.models.outside.own_code import is_path, load
 from vit.models.outside.timm_import import import_timm
 from vit.models.resnet import SmallImageResNet
 from vit.models.vision_transformer import VisionTransformer
+from vit.own_code import is_path, load
 
 
 def _vit(

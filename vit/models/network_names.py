@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from vit.errors import UsageError, nearest
-from vit.models.outside.own_code import is_path
+from vit.own_code import is_path
 
 OWN = (  # networks of the catalog
     "vit",

@@ -17,32 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a network costs.
+    """What a network costs."""
 
-    Attributes:
-        parameters: number of parameters.
-        flops: floating-point operations of one image's forward pass; a multiply-add counts as two.
-    """
-
-    parameters: int
-    flops: int
+    parameters: int  # number of parameters
+    flops: int  # floating-point operations of one image's forward pass; a multiply-add counts as two
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network without its weights. The size of its images is in `Preprocess` alone.
+    """A network without its weights. The size of its images is in `Preprocess` alone."""
 
-    Attributes:
-        name: name in the catalog or in timm.
-        num_classes: number of classes, C.
-        options: value of each option that the catalog or the user sets: patch_size, depth, pool, ...
-        in_chans: number of channels of its images, as in `Preprocess`.
-    """
-
-    name: str
-    num_classes: int
+    name: str  # name in the catalog or in timm
+    num_classes: int  # number of classes, C
+    # value of each option that the catalog or the user sets: patch_size, depth, pool, ..
     options: Options = field(default_factory=dict)
-    in_chans: int = 3
+    in_chans: int = 3  # number of channels of its images, as in `Preprocess`
 
     @classmethod
     def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":

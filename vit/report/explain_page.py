@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.checkpoints.run import unfinished_words
+from vit.checkpoints.run import unfinished_text
 from vit.explain.explainer import Explanation
 from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
 from vit.report.page.overlay import enlarged, overlay
@@ -34,36 +34,25 @@ class MapPicture:
 
 @dataclass(frozen=True)
 class ExplainedImage:
-    """One image on the page, with a map for each method.
-
-    Attributes:
-        explained: name of the class that the maps explain.
-        label: name of the predicted class.
-        probability: probability of the explained class.
-        heads: attention of single heads, or None where it was not requested.
-    """
+    """One image on the page, with a map for each method."""
 
     path: str
     name: str
-    explained: str
-    label: str
-    probability: float
+    explained: str  # name of the class that the maps explain
+    label: str  # name of the predicted class
+    probability: float  # probability of the explained class
     picture: Markup
     maps: list[MapPicture]
-    heads: Markup | None
+    heads: Markup | None  # attention of single heads, or None where it was not requested
 
 
 @dataclass
 class ExplainPage:
-    """Collects explanations as small pictures in memory, and writes them as a page.
-
-    Attributes:
-        lacks: what the training of the model lacks; "" where it is finished.
-    """
+    """Collects explanations as small pictures in memory, and writes them as a page."""
 
     title: str
     methods: Sequence[str]
-    lacks: str = ""
+    lacks: str = ""  # what the training of the model lacks; "" where it is finished
     cards: list[ExplainedImage] = field(default_factory=list)
     found: dict[str, list[Faithfulness]] = field(default_factory=dict)
 
@@ -95,7 +84,7 @@ class ExplainPage:
         """Write the page, whole or not at all; `unreadable` are paths with reasons."""
         content = {
             "title": self.title,
-            "warning": unfinished_words(self.lacks) if self.lacks else "",
+            "warning": unfinished_text(self.lacks) if self.lacks else "",
             "cards": self.cards,
             "scores": self.scores(),
             "methods": [(name, ABOUT[name]) for name in self.methods],

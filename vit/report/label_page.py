@@ -18,19 +18,14 @@ MOST_PICTURES = 500
 
 @dataclass(frozen=True)
 class Suspect:
-    """An image whose label is probably wrong.
-
-    Attributes:
-        confidence: probability of the label.
-        picture: source of its <img>, or None where the image cannot be read.
-    """
+    """An image whose label is probably wrong."""
 
     rank: int
     path: str
     label: str
     suggested: str
-    confidence: float
-    picture: Markup | None
+    confidence: float  # probability of the label
+    picture: Markup | None  # source of its <img>, or None where the image cannot be read
 
 
 def write_label_page(

@@ -18,19 +18,12 @@ THUMBNAIL = 160  # pixels of the longer side
 
 @dataclass(frozen=True)
 class PictureOfFile:
-    """One picture.
+    """One picture."""
 
-    Attributes:
-        path: path of the file.
-        words: words above the path; "" for none.
-        link: address of the file, seen from the page; None for images of shards.
-        picture: source of its <img>; None where the file cannot be read.
-    """
-
-    path: str
-    words: str
-    link: str | None
-    picture: Markup | None
+    path: str  # path of the file
+    words: str  # words above the path; "" for none
+    link: str | None  # address of the file, seen from the page; None for images of shards
+    picture: Markup | None  # source of its <img>; None where the file cannot be read
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,13 @@ Group = tuple[str, int, int]  # a series at one number of images, with one seed
 
 @dataclass(frozen=True)
 class ListedCell:
-    """A cell as study.json lists it.
-
-    Attributes:
-        choice: values that tuning tries, as text, or empty where nothing is tuned.
-        folder: run folder, relative to the study's folder.
-    """
+    """A cell as study.json lists it."""
 
     series: str
     num_images: int
     seed: int
-    choice: str
-    folder: str
+    choice: str  # values that tuning tries, as text, or empty where nothing is tuned
+    folder: str  # run folder, relative to the study's folder
 
     @classmethod
     def from_json(cls, entry: Mapping[str, str | int]) -> Self:
@@ -64,39 +59,28 @@ class FailedCell(ListedCell):
 
 @dataclass(frozen=True)
 class CellResult:
-    """One finished run of a study: a row of results.csv.
+    """One finished run of a study: a row of results.csv."""
 
-    Attributes:
-        series: name of the network with the values that --vary gave it.
-        seed: seed of the subset and of the training.
-        accuracy: fraction of test images with the right prediction; with several labels for an image the exact match.
-        validation_loss: cross-entropy of the same checkpoint, in nats.
-        epochs: passes over the training images, as a fraction.
-        best_round: round of the checkpoint that `optim.best_metric` chose, counted from 0.
-        seconds: time of training and evaluation.
-        images_per_second: training images per second.
-        last_is_better: whether the last weights are clearly more accurate on the validation images than the checkpoint.
-        correct: (T,) whether the prediction for each test image is right, in the order of the test images.
-        groups: (T,) number of each test image's group; None where images have none.
-        late_gain: fraction by which the validation loss fell over the last fifth of the steps; None: not known.
-    """
-
-    series: str
+    series: str  # name of the network with the values that --vary gave it
     network: str
     num_images: int
-    seed: int
+    seed: int  # seed of the subset and of the training
+    # fraction of test images with the right prediction; with several labels for an image the exact match
     accuracy: float
-    validation_loss: float
+    validation_loss: float  # cross-entropy of the same checkpoint, in nats
     steps: int
     batch_size: int
-    epochs: float
-    best_round: int
+    epochs: float  # passes over the training images, as a fraction
+    best_round: int  # round of the checkpoint that `optim.best_metric` chose, counted from 0
     parameters: int
     flops: int
-    seconds: float
-    images_per_second: float
+    seconds: float  # time of training and evaluation
+    images_per_second: float  # training images per second
+    # whether the last weights are clearly more accurate on the validation images than the checkpoint
     last_is_better: bool
     run: str
+    # (T,) whether the prediction for each test image is right, in the order of the test images
     correct: npt.NDArray[np.bool_]
-    groups: npt.NDArray[np.int64] | None = None
+    groups: npt.NDArray[np.int64] | None = None  # (T,) number of each test image's group; None where images have none
+    # fraction by which the validation loss fell over the last fifth of the steps; None: not known
     late_gain: float | None = None

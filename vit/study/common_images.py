@@ -18,15 +18,10 @@ from vit.study.statistics.variance_components import Bools
 
 @dataclass(frozen=True)
 class CommonAnswers:
-    """Which common test images each run has right.
+    """Which common test images each run has right."""
 
-    Attributes:
-        correct: (T,) answers of each run.
-        groups: (T,) number of each image's group; None where images have none.
-    """
-
-    correct: list[Bools]
-    groups: Labels | None
+    correct: list[Bools]  # (T,) answers of each run
+    groups: Labels | None  # (T,) number of each image's group; None where images have none
     num_left_out: int
 
 

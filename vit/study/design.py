@@ -16,7 +16,7 @@ from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.study.running.runner import Machine
+    from vit.study.running.runner import MachineShare
 
 LEAST_SEEDS, MOST_SEEDS = 2, 5
 HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
@@ -28,21 +28,14 @@ CostOf = Callable[[int, float], float]  # (size, part of the length) -> seconds 
 
 @dataclass(frozen=True)
 class Design:
-    """What a time allows.
+    """What a time allows."""
 
-    Attributes:
-        seeds: {size: number of seeds}.
-        order: the rungs in their order; cells run in this order.
-        left: sizes that do not fit, ascending.
-        gain: the next rung, which more time would buy; None: nothing is left to buy.
-    """
-
-    seeds: Mapping[int, int]
+    seeds: Mapping[int, int]  # {size: number of seeds}
     part: float
     seconds: float
-    order: Sequence[Rung]
-    left: Sequence[int] = ()
-    gain: Rung | None = None
+    order: Sequence[Rung]  # the rungs in their order; cells run in this order
+    left: Sequence[int] = ()  # sizes that do not fit, ascending
+    gain: Rung | None = None  # the next rung, which more time would buy; None: nothing is left to buy
     gain_seconds: float = 0.0
 
     def more(self) -> str:
@@ -146,22 +139,18 @@ def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How fast the networks of a study are on this machine, with as many trainings at a time as the study has.
+class StudyPace:
+    """How fast the networks of a study are on this machine, with as many trainings at a time as the study has."""
 
-    Attributes:
-        of_series: {series: (seconds of a step, images of this step, seconds of scoring an image)}.
-        slots: number of cells that run at full speed at a time.
-    """
-
+    # {series: (seconds of a step, images of this step, seconds of scoring an image)}
     of_series: Mapping[str, tuple[float, int, float]]
     num_images: Mapping[str, int]
-    slots: int
+    slots: int  # number of cells that run at full speed at a time
 
     @classmethod
     def measured(
-        cls, largest: Mapping[str, Recipe], machine: "Machine", num_images: Mapping[str, int], is_here: bool = True
-    ) -> "Pace":
+        cls, largest: Mapping[str, Recipe], machine: "MachineShare", num_images: Mapping[str, int], is_here: bool = True
+    ) -> "StudyPace":
         """Time a step of every network, several at a time as in the study.
 
         Args:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from vit.inference.scores.image_groups import count_words
+from vit.inference.scores.image_groups import count_text
 from vit.inference.scores.intervals import Interval as Interval
 from vit.study.cells import FailedCell
 
@@ -21,20 +21,15 @@ FILE_KEYS = {"num_images": "images", "num_test_images": "test_images"}
 
 @dataclass(frozen=True)
 class Gain:
-    """What the step between the two largest sizes of a series has brought, on the same seeds and test images.
-
-    Attributes:
-        fall: part of the errors that the larger size no longer makes; below 0 where it makes more. Its interval covers
-            other seeds and other test images.
-        points: error of the smaller size minus error of the larger.
-        p: p value of the test that the errors do not change, or 1 with one seed.
-    """
+    """What the step between the two largest sizes of a series has brought, on the same seeds and test images."""
 
     from_images: int
     to_images: int
+    # part of the errors that the larger size no longer makes; below 0 where it makes more. Its interval covers other
+    # seeds and other test images.
     fall: Interval
-    points: Interval
-    p: float
+    points: Interval  # error of the smaller size minus error of the larger
+    p: float  # p value of the test that the errors do not change, or 1 with one seed
 
 
 @dataclass(frozen=True)
@@ -63,30 +58,20 @@ class Backtest(Expected):
 
 @dataclass(frozen=True)
 class Forecast:
-    """The curve of a series beyond its largest size, up to 4 times.
+    """The curve of a series beyond its largest size, up to 4 times."""
 
-    Attributes:
-        largest: largest measured size.
-        why: reason where no number can be given, else empty. The lists are empty then.
-        sizes: numbers of images from the largest measured to 4 times as many, evenly spaced in the logarithm.
-        mean: expected error at each of `sizes`.
-        low: lower end of the 95 % band at each of `sizes`.
-        high: upper end of the 95 % band at each of `sizes`.
-        for_target: numbers of images between which the target accuracy is reached; the second is None above 4 times
-            the largest size. None without such numbers.
-        refusal: what is known of the target instead.
-    """
-
-    largest: int
-    why: str
-    sizes: list[float]
-    mean: list[float]
-    low: list[float]
-    high: list[float]
+    largest: int  # largest measured size
+    why: str  # reason where no number can be given, else empty. The lists are empty then.
+    sizes: list[float]  # numbers of images from the largest measured to 4 times as many, evenly spaced in the logarithm
+    mean: list[float]  # expected error at each of `sizes`
+    low: list[float]  # lower end of the 95 % band at each of `sizes`
+    high: list[float]  # upper end of the 95 % band at each of `sizes`
     expected: list[Expected]
     backtest: list[Backtest]
+    # numbers of images between which the target accuracy is reached; the second is None above 4 times the largest size.
+    # None without such numbers.
     for_target: tuple[int, int | None] | None
-    refusal: str
+    refusal: str  # what is known of the target instead
 
     @property
     def at_twice(self) -> Expected | None:
@@ -96,19 +81,13 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Point:
-    """A series at one size.
-
-    Attributes:
-        errors: test error of each seed, in the order of `seeds`.
-        mean: mean error. Its interval covers other seeds and other test images.
-        seed_correlation: correlation of two seeds' errors over the test images, or None with one seed.
-    """
+    """A series at one size."""
 
     num_images: int
     seeds: list[int]
-    errors: list[float]
-    mean: Interval
-    seed_correlation: float | None
+    errors: list[float]  # test error of each seed, in the order of `seeds`
+    mean: Interval  # mean error. Its interval covers other seeds and other test images.
+    seed_correlation: float | None  # correlation of two seeds' errors over the test images, or None with one seed
     seconds: float
     images_per_second: float
 
@@ -140,20 +119,14 @@ class MarginOfError:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two series at one size, paired by seed and by test image. Intervals cover other seeds and other test images.
-
-    Attributes:
-        ratio: error of the first over error of the second.
-        p: p value of the test that the gap is zero, or 1 with one seed.
-        p_adjusted: p value after the correction for all tests of the study (Hochberg).
-    """
+    """Two series at one size, paired by seed and by test image. Intervals cover other seeds and other test images."""
 
     num_images: int
     seeds: list[int]
     gap: Interval
-    ratio: Interval
-    p: float
-    p_adjusted: float
+    ratio: Interval  # error of the first over error of the second
+    p: float  # p value of the test that the gap is zero, or 1 with one seed
+    p_adjusted: float  # p value after the correction for all tests of the study (Hochberg)
     margin_of_error: MarginOfError | None
 
     @property
@@ -179,66 +152,46 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two series over all sizes that both have.
-
-    Attributes:
-        verdict: outcome inside the measured range.
-        crossing: number of images at which both series are equally good. None unless the verdict is "crossing". An
-            end is None where it may lie outside the measured range.
-        slope: change of log(error ratio) for ten times the images.
-        slope_p: p value of the test that the slope is zero, corrected with all tests of the study, or 1 without a test.
-        words: the comparison in one or two sentences, with the test of the slope.
-        unshared: measured sizes at which the two have no seed in common, such as those where all runs of one failed.
-    """
+    """Two series over all sizes that both have."""
 
     first: str
     second: str
     differences: list[Difference]
-    verdict: Outcome
+    verdict: Outcome  # outcome inside the measured range
+    # number of images at which both series are equally good. None unless the verdict is "crossing". An end is None
+    # where it may lie outside the measured range.
     crossing: Interval | None
-    slope: Interval | None
+    slope: Interval | None  # change of log(error ratio) for ten times the images
+    # p value of the test that the slope is zero, corrected with all tests of the study, or 1 without a test
     slope_p: float
-    words: str = ""
+    words: str = ""  # the comparison in one or two sentences, with the test of the slope
+    # measured sizes at which the two have no seed in common, such as those where all runs of one failed
     unshared: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictText:
-    """What a study says.
+    """What a study says."""
 
-    Attributes:
-        answer: which network, and whether more images help. Each is a sentence of at most 25 words.
-        trend: which network gains more from more images, or where the lead changes; empty where that is not known.
-        conditions: what the answer depends on, in one line.
-        cost: parameters, FLOPs and time of the networks of the answer, in one line.
-        notes: what the budget, the checkpoints and the tuning may have changed.
-        next_steps: what would make the answer better known.
-    """
-
-    answer: list[str]
+    answer: list[str]  # which network, and whether more images help. Each is a sentence of at most 25 words.
+    # which network gains more from more images, or where the lead changes; empty where that is not known
     trend: str = ""
-    conditions: str = ""
-    cost: str = ""
+    conditions: str = ""  # what the answer depends on, in one line
+    cost: str = ""  # parameters, FLOPs and time of the networks of the answer, in one line
     warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    next_steps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what the budget, the checkpoints and the tuning may have changed
+    next_steps: list[str] = field(default_factory=list)  # what would make the answer better known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings(VerdictText):
-    """All findings of a study: summary.json.
-
-    Attributes:
-        target: accuracy of `Forecast.for_target`, or None without a target.
-        margin: errors that differ by less count as equal.
-        num_test_images: number of test images, which all runs share.
-    """
+    """All findings of a study: summary.json."""
 
     series: list[Series]
     comparisons: list[Comparison]
-    target: float | None
-    margin: float
-    num_test_images: int
+    target: float | None  # accuracy of `Forecast.for_target`, or None without a target
+    margin: float  # errors that differ by less count as equal
+    num_test_images: int  # number of test images, which all runs share
     protocol: Protocol
     failed: list[FailedCell]
 
@@ -261,5 +214,5 @@ class Findings(VerdictText):
     def test_images(self) -> str:
         """How many test images there are, and of how many groups, which intervals and tests take for independent."""
         groups = self.protocol.get("test_groups")
-        words = count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
+        words = count_text(self.num_test_images, groups if isinstance(groups, int) else None, "test image")
         return f"{words}, others for each seed" if "folds" in self.protocol else words

@@ -19,23 +19,14 @@ OF_CLASS = "p_"  # before the name of a class: the column of its probability
 
 @dataclass(frozen=True)
 class FoldPredictions:
-    """Images with the probabilities of networks that have not trained on them. Entries at one index belong together.
+    """Images with the probabilities of networks that have not trained on them. Entries at one index belong together."""
 
-    Attributes:
-        class_names: C names in the order of their numbers.
-        paths: (n,) absolute paths of files; names where a data set has no files.
-        labels: (n,) given class numbers.
-        probabilities: (n, C) calibrated probabilities.
-        folds: (n,) number of the fold whose network has not seen the image, from 1.
-        groups: (n,) group of each image; "" where images have none.
-    """
-
-    class_names: tuple[str, ...]
-    paths: tuple[str, ...]
-    labels: Labels
-    probabilities: Floats
-    folds: Labels
-    groups: tuple[str, ...]
+    class_names: tuple[str, ...]  # C names in the order of their numbers
+    paths: tuple[str, ...]  # (n,) absolute paths of files; names where a data set has no files
+    labels: Labels  # (n,) given class numbers
+    probabilities: Floats  # (n, C) calibrated probabilities
+    folds: Labels  # (n,) number of the fold whose network has not seen the image, from 1
+    groups: tuple[str, ...]  # (n,) group of each image; "" where images have none
 
     @classmethod
     def of_fold(

@@ -10,7 +10,7 @@ from math import isnan
 from pathlib import Path
 
 from vit.atomic_files import write_json
-from vit.checkpoints.result import RunResult, rule_words
+from vit.checkpoints.result import RunResult, rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.data.core.groups import with_most_copies
 from vit.data.core.samples import Labels
@@ -156,7 +156,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     protocol = {
         **study.protocol(),
         "cells": f"{len(finished):,} of {num_wanted:,} finished, {len(failed):,} failed",
-        "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
+        "checkpoints": _distinct(rule_text(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
     if seen := with_most_copies(sentence for _, result in finished for sentence in result.seen_before or ()):

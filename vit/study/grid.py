@@ -16,8 +16,14 @@ from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
 from vit.study.cells import ListedCell
-from vit.training.planning.batch_size import AUTO, automatic_batch_size, batch_multiple, given_batch_size
-from vit.training.planning.schedule import equal_rounds, fine_tuning_steps
+from vit.training.planning.schedule import (
+    AUTO,
+    automatic_batch_size,
+    batch_multiple,
+    equal_rounds,
+    fine_tuning_steps,
+    given_batch_size,
+)
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import plain, training_options
 
@@ -28,19 +34,13 @@ _OWN = "recipe"  # budget of cells that train as long as their own recipes say
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a cell's training: a number of steps, of epochs, the longer of both, or of neither: the recipe's.
+    """Length of a cell's training: a number of steps, of epochs, the longer of both, or of neither: the recipe's."""
 
-    Attributes:
-        steps: number of optimizer steps; None: the epochs or the recipe decide.
-        epochs: number of passes over the training images; None: the steps or the recipe decide.
-        at: number of training images that get `steps`; None: all get as many.
-        growth: steps grow with this power of the number of images. A smooth length changes nothing about the form of
-            a learning curve, and the longer of two lengths puts a kink into it.
-    """
-
-    steps: int | None
-    epochs: int | None
-    at: int | None = None
+    steps: int | None  # number of optimizer steps; None: the epochs or the recipe decide
+    epochs: int | None  # number of passes over the training images; None: the steps or the recipe decide
+    at: int | None = None  # number of training images that get `steps`; None: all get as many
+    # steps grow with this power of the number of images. A smooth length changes nothing about the form of a learning
+    # curve, and the longer of two lengths puts a kink into it.
     growth: float = 0.0
 
     @classmethod
@@ -126,14 +126,10 @@ def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
 
 @dataclass(frozen=True)
 class Cell(ListedCell):
-    """One training of the grid.
-
-    Attributes:
-        is_fold: whether it is a fold of a cross-validation. Cells of a study may all have one fold, too.
-    """
+    """One training of the grid."""
 
     recipe: Recipe
-    is_fold: bool = False
+    is_fold: bool = False  # whether it is a fold of a cross-validation. Cells of a study may all have one fold, too.
 
     @property
     def images_shown(self) -> int:
@@ -177,16 +173,11 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Hashes of the files that cells learn from. A replaced file has another hash, and a moved file has the same.
+    """Hashes of the files that cells learn from. A replaced file has another hash, and a moved file has the same."""
 
-    Attributes:
-        data: name of the data, which may decide the augmentation.
-        image_hashes: {split: hash} of the names, labels, content and groups of all images.
-        weight_hashes: {path: hash} of the weights that recipes start from, and of the teachers.
-    """
-
-    data: str
-    image_hashes: Mapping[str, str]
+    data: str  # name of the data, which may decide the augmentation
+    image_hashes: Mapping[str, str]  # {split: hash} of the names, labels, content and groups of all images
+    # {path: hash} of the weights that recipes start from, and of the teachers
     weight_hashes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -195,10 +186,9 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     values = training_options(plain(recipe))
     if recipe.optim.steps is not None:
         del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
-    if recipe.optim.loss is None:
-        del values["optim"]["loss"]  # of code outside vit, which few recipes name
-    if recipe.optim.patience is None:
-        del values["optim"]["patience"]
+    for part, name in (("augment", "own"), ("optim", "loss"), ("optim", "metric"), ("optim", "patience")):
+        if values[part][name] is None:
+            del values[part][name]  # few recipes name one
     for part, name in PLACES_OF_IMAGES:
         del values[part][name]
     if recipe.model.init_from is not None:

@@ -27,24 +27,15 @@ class CheckedImage(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """Labels that are probably wrong.
+    """Labels that are probably wrong."""
 
-    Attributes:
-        ranking: (n,) indices of all images, the most suspicious first.
-        num_suspects: number of images whose label is probably wrong.
-        suggested: (n,) suggested class of each image: the most probable class but the given one.
-        confidence: (n,) probability of the given class.
-        joint: (C, C) confident joint: images with their given class in rows that are confidently of the class in the
-            column.
-        noise: estimated fraction of wrong labels, from the joint.
-    """
-
-    ranking: Labels
-    num_suspects: int
-    suggested: Labels
-    confidence: Floats
+    ranking: Labels  # (n,) indices of all images, the most suspicious first
+    num_suspects: int  # number of images whose label is probably wrong
+    suggested: Labels  # (n,) suggested class of each image: the most probable class but the given one
+    confidence: Floats  # (n,) probability of the given class
+    # (C, C) confident joint: images with their given class in rows that are confidently of the class in the column
     joint: Labels
-    noise: float
+    noise: float  # estimated fraction of wrong labels, from the joint
 
     @property
     def suspects(self) -> Labels:

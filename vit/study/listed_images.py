@@ -23,13 +23,9 @@ _CHOOSING = ("validation", "calibration")  # splits that no seed of a training d
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images with their labels, in any order and any folder.
+    """Images with their labels, in any order and any folder."""
 
-    Attributes:
-        by_content: hash of their contents; "" where no content is known.
-    """
-
-    by_content: str
+    by_content: str  # hash of their contents; "" where no content is known
     by_path: str
 
     @classmethod
@@ -51,18 +47,13 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class LearnedImages:
-    """The training, validation and calibration images of a run.
-
-    Attributes:
-        paths: (n,) number of each training image's path, within this process.
-        contents: (n,) number of each training image's content, within this process; 0: not known.
-    """
+    """The training, validation and calibration images of a run."""
 
     num_train: int
     train: ImageSet
     choosing: ImageSet
-    paths: Labels
-    contents: Labels
+    paths: Labels  # (n,) number of each training image's path, within this process
+    contents: Labels  # (n,) number of each training image's content, within this process; 0: not known
 
     @classmethod
     def of(cls, listed: Mapping[str, Sequence[SplitRow]]) -> Self:
@@ -93,21 +84,15 @@ class LearnedImages:
 
 
 @dataclass(frozen=True)
-class ListedImages:
-    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list.
+class StudyImages:
+    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list."""
 
-    Attributes:
-        test: content hash of each measured test image; "" where it is not known.
-        groups: (T,) number of each measured test image's group; None where images have none.
-        learned: images that the run has learned from; None: not read.
-    """
-
-    test: Sequence[str] = ()
-    groups: Labels | None = None
-    learned: LearnedImages | None = None
+    test: Sequence[str] = ()  # content hash of each measured test image; "" where it is not known
+    groups: Labels | None = None  # (T,) number of each measured test image's group; None where images have none
+    learned: LearnedImages | None = None  # images that the run has learned from; None: not read
 
 
-def listed_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> list[ListedImages]:
+def listed_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> list[StudyImages]:
     """What the list of each run says of images. Equal lists are read once, and only for their groups.
 
     Raises:
@@ -115,18 +100,18 @@ def listed_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> list[Listed
     """
     hashes = [_file_hash(run) for run, _ in runs]
     are_equal = len(set(hashes)) == 1
-    known: dict[tuple[str, str], ListedImages] = {}
+    known: dict[tuple[str, str], StudyImages] = {}
     found = []
     for (run, result), file_hash in zip(runs, hashes, strict=True):
         key = (file_hash, f"{result.left_out.get('test')} {result.num_images['test']}")
         if key not in known:
             is_read = file_hash and (not are_equal or lists_groups(run.splits_path))
-            known[key] = _read(run, result) if is_read else ListedImages()
+            known[key] = _read(run, result) if is_read else StudyImages()
         found.append(known[key])
     return found
 
 
-def changed_places(first: ListedImages, other: ListedImages) -> list[int]:
+def changed_places(first: StudyImages, other: StudyImages) -> list[int]:
     """The places of test images whose contents differ between two runs. Where a hash is unknown, none is found."""
     pairs = enumerate(zip(first.test, other.test, strict=False))  # one of them is empty where no list is there
     return [place for place, (mine, theirs) in pairs if mine and theirs and mine != theirs]
@@ -153,11 +138,11 @@ def _file_hash(run: RunDirectory) -> str:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
-def _read(run: RunDirectory, result: RunResult) -> ListedImages:
+def _read(run: RunDirectory, result: RunResult) -> StudyImages:
     listed = read_splits(run.splits_path)
     rows = measured_rows(run, result, listed.get("test", []))
     contents, groups = [row.content_hash for row in rows], numbered([row.group for row in rows])
-    return ListedImages(contents, groups, LearnedImages.of(listed))
+    return StudyImages(contents, groups, LearnedImages.of(listed))
 
 
 def _hash(lines: Iterable[str]) -> str:

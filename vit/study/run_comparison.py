@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vit.errors import DataError
-from vit.inference.scores.image_groups import count_words, effective_number, number_of
+from vit.inference.scores.image_groups import count_text, effective_number, number_of
 from vit.inference.scores.intervals import Metric
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.running.finished_runs import FinishedRun
@@ -19,17 +19,12 @@ from vit.training.recipes.values import training_options
 
 @dataclass(frozen=True)
 class Repeated:
-    """The runs of one recipe, by seed.
+    """The runs of one recipe, by seed."""
 
-    Attributes:
-        name: name of the network, or of the first run where two recipes share a network.
-        wrong: {seed: (T,) whether the prediction for each test image is wrong, as `image_groups.gathered` returns it}.
-        num_units: number of equally large groups of the test images; None: all are independent.
-    """
-
-    name: str
+    name: str  # name of the network, or of the first run where two recipes share a network
+    # {seed: (T,) whether the prediction for each test image is wrong, as `image_groups.gathered` returns it}
     wrong: dict[int, Floats]
-    num_units: float | None = None
+    num_units: float | None = None  # number of equally large groups of the test images; None: all are independent
 
     @property
     def error(self) -> Interval:
@@ -39,18 +34,12 @@ class Repeated:
 
 @dataclass(frozen=True)
 class RunPair:
-    """The first run and another one, over the test images alone.
-
-    Attributes:
-        gap: accuracy of the first run minus that of the other one.
-        test: McNemar's test, or with groups of images also theirs.
-        p_adjusted: its p, corrected for all pairs (Hochberg).
-    """
+    """The first run and another one, over the test images alone."""
 
     other: FinishedRun
-    gap: Interval
-    test: McNemar
-    p_adjusted: float
+    gap: Interval  # accuracy of the first run minus that of the other one
+    test: McNemar  # McNemar's test, or with groups of images also theirs
+    p_adjusted: float  # its p, corrected for all pairs (Hochberg)
 
     @property
     def is_between(self) -> bool:
@@ -61,24 +50,18 @@ class RunPair:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What runs have in common and what not.
-
-    Attributes:
-        accuracies: accuracy of each run, with an interval over the test images.
-        groups: recipes with several seeds; empty where each recipe has one.
-        differences: the first recipe against each other one, over seeds and test images; None without common seeds.
-        options: options that differ, and training images that differ: name, and the value of each run; "" where a run
-            does not have the option.
-        disagreements: indices of the images with different predicted labels, largest difference in loss first.
-    """
+    """What runs have in common and what not."""
 
     runs: Sequence[FinishedRun]
-    accuracies: Sequence[Interval]
+    accuracies: Sequence[Interval]  # accuracy of each run, with an interval over the test images
     pairs: list[RunPair]
-    groups: list[Repeated]
+    groups: list[Repeated]  # recipes with several seeds; empty where each recipe has one
+    # the first recipe against each other one, over seeds and test images; None without common seeds
     differences: list[tuple[str, Difference | None]]
+    # options that differ, and training images that differ: name, and the value of each run; "" where a run does not
+    # have the option
     options: list[tuple[str, ...]]
-    disagreements: list[int]
+    disagreements: list[int]  # indices of the images with different predicted labels, largest difference in loss first
 
     @property
     def num_images(self) -> int:
@@ -93,7 +76,7 @@ class RunComparison:
     @property
     def images(self) -> str:
         """How many common test images there are, and of how many groups."""
-        return count_words(self.num_images, number_of(self.runs[0].groups), "test image")
+        return count_text(self.num_images, number_of(self.runs[0].groups), "test image")
 
 
 def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:

@@ -18,6 +18,7 @@ PRESENT, ABSENT, NOT_KNOWN = 1, 0, -1  # in an array of labels
 LabelRows = npt.NDArray[np.int8]  # (n, K), or (K,) of one image
 
 
+LIST = re.compile(r"""\s*[\[({].*['",].*[\])}]\s*""", re.DOTALL)  # as Python writes one: "['cat', 'dog']"
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 MISSING = frozenset(("nan", "none", "null", "na", "n/a", "<na>", "nat"))  # how programs write an empty cell
 

@@ -23,21 +23,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ClassBalance:
-    """The training images of each class, and what a training does about unequal numbers.
+    """The training images of each class, and what a training does about unequal numbers."""
 
-    Attributes:
-        class_names: class names in the order of their numbers.
-        counts: (C,) number of training images; of several labels for an image, the images that have each.
-        sampling: how an epoch draws.
-        class_weights: `optim.class_weights` of the recipe.
-        logit_adjustment: tau of logit adjustment; 0: none.
-    """
-
-    class_names: tuple[str, ...]
-    counts: Labels
-    sampling: Sampling = "natural"
-    class_weights: ClassWeights = "none"
-    logit_adjustment: float = 0.0
+    class_names: tuple[str, ...]  # class names in the order of their numbers
+    counts: Labels  # (C,) number of training images; of several labels for an image, the images that have each
+    sampling: Sampling = "natural"  # how an epoch draws
+    class_weights: ClassWeights = "none"  # `optim.class_weights` of the recipe
+    logit_adjustment: float = 0.0  # tau of logit adjustment; 0: none
 
     @cached_property
     def shares(self) -> Floats:

@@ -33,6 +33,7 @@ from vit.training.distillation.distillation import Distillation, TeachingLoss
 from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.loop import Classifier, Loop
+from vit.training.losses import metric_name
 from vit.training.network.features import SharedFeatures
 from vit.training.network.initial_network import InitialNetwork, describe, initial_network
 from vit.training.network.probe import probe
@@ -40,7 +41,7 @@ from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
 from vit.training.running.best_weights import Measured, measure_checkpoint
-from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
+from vit.training.running.oom_retry import P, T, start_again, until_it_fits
 from vit.training.running.result import FitResult, TrainingStats, run_result
 from vit.training.signals import Signals, Stop
 from vit.training.tracking.tracker import Tracker
@@ -69,28 +70,37 @@ def fit(
         VitError: as `signals_and_errors`.
     """
     data = data or plan.data_module()
+    if plan.world_size == 1 and shared is None:
+        data.dataset("train")  # memory that the images need is not a matter of micro-batches
+    attempt = partial(_fit, run=run, resume=resume, data=data, shared=shared)
+    return with_signals_and_retries(plan, run, listeners, attempt)
+
+
+def with_signals_and_retries(
+    plan: P, run: RunDirectory, listeners: Sequence[Listener], attempt: Callable[[P, Observers], T]
+) -> T:
+    """The result of an attempt, which signals end at a step, and which smaller micro-batches repeat where memory ends.
+
+    Raises:
+        VitError: as `signals_and_errors`.
+        ResourceError: memory is not sufficient.
+    """
     with signals_and_errors(plan, run) as signals:
-        if plan.world_size == 1 and shared is None:
-            data.dataset("train")  # memory that the images need is not a matter of micro-batches
-        attempt = partial(
-            _fit, run=run, observers=Observers(signals, listeners), resume=resume, data=data, shared=shared
-        )
+        observers = Observers(signals, listeners)
         again = partial(start_again, run=run, listeners=listeners)
-        return until_it_fits(plan, attempt, again, may_divide=not run.can_resume)
+        return until_it_fits(plan, lambda plan, count: attempt(plan, observers.also(count)), again, not run.can_resume)
 
 
 def _fit(
     plan: Plan,
-    count: StepCount,
+    observers: Observers,
     *,
     run: RunDirectory,
-    observers: Observers,
     resume: bool,
     data: ImageDataModule,
     shared: SharedFeatures | None,
 ) -> FitResult:
     """One attempt: the numbered steps of the map above."""
-    observers = observers.also(count)
     seed_everything(plan.recipe.seed, verbose=False)
     data = data.renewed(plan.loader_options)  # 1
     start = initial_network(plan, resume, observers.notice)  # 2
@@ -98,7 +108,7 @@ def _fit(
         stats, best = probe(start, data, plan, run, observers.listeners, shared)
     else:
         stats, best = train_network(start, data, plan, run, observers, resume)
-    for text in best.words():
+    for text in best.describe():
         observers.notice(text)
     if stats.is_first_process:
         best.store(run.best_path, plan.recipe.trainer.keep_state)
@@ -119,8 +129,9 @@ def train_network(
     """
     classifier = Classifier.of(plan, start.network, _distillation(plan, data))
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
-    columns, description = columns_with(plan.source.task.validation_columns), describe(plan, start.licence)
-    patience = plan.recipe.optim.patience
+    own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
+    columns = columns_with((*plan.source.task.validation_columns, *own))
+    description, patience = describe(plan, start.license), plan.recipe.optim.patience
     ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
     loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
     loop.recorder.count_before(start.seconds)

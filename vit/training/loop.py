@@ -2,7 +2,7 @@
 
     Loop                        Lightning's Trainer for a plan, with our callbacks and files
       trainer.fit(module)       for each micro-batch: `training_step`, backward pass, optimizer, schedule, callbacks
-        TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py, muon.py)
+        TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py)
           Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation/)
       callbacks/, in this order
         consistency_check.py    all processes train the same network on the same images
@@ -20,7 +20,7 @@ fit.py says what happens before and after. `Classifier` also works in a Trainer 
 import logging
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -29,7 +29,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.run import RunDirectory
@@ -51,7 +51,7 @@ from vit.training.distributed.devices import lightning_devices, lightning_enviro
 from vit.training.distributed.processes import observe_patiently
 from vit.training.distributed.sharding import shard, strategy_for
 from vit.training.lora import PARTS, merged
-from vit.training.losses import EpochLoss, OwnLoss, own_loss
+from vit.training.losses import EpochLoss, OwnLoss, own_loss, own_metric
 from vit.training.optim import Decay, Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import OptimConfig
@@ -115,6 +115,7 @@ class Classifier(TrainingModule):
         distillation: loss by labels and by a teacher; None: labels alone.
         lora: rank of the network's adapters; None: there are none.
         own_loss: loss of a training batch in the place of `loss`, which validation keeps; None: `loss`.
+        metrics: validation metrics beside those of the loss, by their names.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Classifier(TrainingModule):
         distillation: Distillation | None = None,
         lora: int | None = None,
         own_loss: OwnLoss | None = None,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         super().__init__(config, total_steps, seed)
         self.network = network
@@ -135,6 +137,7 @@ class Classifier(TrainingModule):
         self.lora, self.own_loss = lora, own_loss
         self.val_loss = MeanMetric(nan_strategy="disable")  # "disable" ignores weights: it takes each image's loss
         self.val_metrics = loss.metrics(network.num_classes)
+        self.val_metrics.add_metrics(dict(metrics or {}))
 
     @classmethod
     def of(cls, plan: Plan, network: Network, distillation: Distillation | None) -> "Classifier":
@@ -145,7 +148,8 @@ class Classifier(TrainingModule):
             train.labels, optim.multilabel_loss, smoothing, plan.augment.mixes, balance.weights, balance.adjustment
         )
         seed, lora = plan.recipe.seed, plan.recipe.model.lora
-        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, own_loss(optim.loss))
+        own = own_loss(optim.loss), own_metric(optim.metric, network.num_classes)
+        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, *own)
 
     @property
     def trained(self) -> Network:

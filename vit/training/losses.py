@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from vit.models.outside.own_code import load
+from vit.errors import UsageError
+from vit.own_code import load
 
 DECAY = 0.95  # of the smoothed loss at every step: its memory is about 20 steps
 
@@ -56,6 +57,33 @@ def own_loss(path: str | None) -> OwnLoss | None:
     loss: Any = load(path, "--optim.loss")
     made: OwnLoss = loss() if isinstance(loss, type) else loss
     return made
+
+
+class OwnMetric(Protocol):
+    """A validation metric of the user's or of a library: `optim.metric` names it by its import path."""
+
+    def __call__(self, num_classes: int) -> Metric:
+        """A metric of probabilities (B, C) and labels, class numbers (B,) or (B, C) 1, 0 and -1, with one number."""
+
+
+def own_metric(path: str | None, num_classes: int) -> dict[str, Metric]:
+    """{name of the metric in metrics.csv, without val/: the metric at an import path}; {} without a path."""
+    if path is None:
+        return {}
+    make: OwnMetric = load(path, "--optim.metric")
+    try:
+        metric = make(num_classes)
+    except Exception as error:  # whatever the user's code raises
+        problem = f"--optim.metric {path} fails for {num_classes} classes: {type(error).__name__}: {error}"
+        raise UsageError(problem, "give a function of the number of classes") from error
+    if not isinstance(metric, Metric):
+        raise UsageError(f"--optim.metric {path} makes {type(metric).__name__}", "return a torchmetrics.Metric")
+    return {metric_name(path): metric}
+
+
+def metric_name(path: str) -> str:
+    """The name of a metric by its import path."""
+    return path.partition(":")[2]
 
 
 class SmoothedLoss:

@@ -18,23 +18,17 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of each tensor.
+    """What became of each tensor."""
 
-    Attributes:
-        matched: names of tensors without a change.
-        resampled: names of tensors computed for another size, each with the way.
-        initialized: names of the head's tensors that keep their initial values, each with the reason.
-        dropped: names in the source that have no place in the network, each with the reason.
-        kept_rows: names of classes whose rows a head for other classes keeps.
-        new_rows: names of the other classes of this head, whose rows are 0.
-    """
-
-    matched: list[str]
+    matched: list[str]  # names of tensors without a change
+    # names of tensors computed for another size, each with the way
     resampled: dict[str, str] = field(default_factory=dict)
+    # names of the head's tensors that keep their initial values, each with the reason
     initialized: dict[str, str] = field(default_factory=dict)
+    # names in the source that have no place in the network, each with the reason
     dropped: dict[str, str] = field(default_factory=dict)
-    kept_rows: tuple[str, ...] = ()
-    new_rows: tuple[str, ...] = ()
+    kept_rows: tuple[str, ...] = ()  # names of classes whose rows a head for other classes keeps
+    new_rows: tuple[str, ...] = ()  # names of the other classes of this head, whose rows are 0
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
@@ -58,17 +52,11 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class Classes:
-    """Names of classes where both are known: those that weights were trained on, and those of the network.
+    """Names of classes where both are known: those that weights were trained on, and those of the network."""
 
-    Attributes:
-        old: names of the weights' classes, in the order of the head's rows.
-        new: names of the network's classes.
-        keeps_rows: whether a head for other classes keeps the rows of those with the same name.
-    """
-
-    old: Sequence[str]
-    new: Sequence[str]
-    keeps_rows: bool = False
+    old: Sequence[str]  # names of the weights' classes, in the order of the head's rows
+    new: Sequence[str]  # names of the network's classes
+    keeps_rows: bool = False  # whether a head for other classes keeps the rows of those with the same name
 
     @property
     def rows(self) -> list[int] | None:
@@ -142,6 +130,11 @@ def adapt(
         f"{name} is {tuple(value.shape)}, the network's {tuple(expected[name].shape)}"
         for name, value in taken.items()
         if name in expected and value.shape != expected[name].shape
+    ]
+    wrong += [
+        f"{name} holds {str(value.dtype).removeprefix('torch.')}, not floating-point numbers, as of a quantized network"
+        for name, value in taken.items()
+        if name in expected and expected[name].is_floating_point() and not value.is_floating_point()
     ]
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""

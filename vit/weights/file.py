@@ -49,19 +49,12 @@ _PLAIN = [
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """The tensors of a file, float32 on the CPU, and what stands beside them.
+    """The tensors of a file, float32 on the CPU, and what stands beside them."""
 
-    Attributes:
-        weights: tensors by name.
-        stated: what the file states.
-        place: place of the set that was taken, where a training program keeps several: "state_dict_ema".
-        choice: this choice in words; "" where there was none.
-    """
-
-    weights: Weights
-    stated: Stated = field(default_factory=Stated)
-    place: str = ""
-    choice: str = ""
+    weights: Weights  # tensors by name
+    stated: Stated = field(default_factory=Stated)  # what the file states
+    place: str = ""  # place of the set that was taken, where a training program keeps several: "state_dict_ema"
+    choice: str = ""  # this choice in words; "" where there was none
 
 
 def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:

@@ -10,7 +10,7 @@ from vit.errors import CheckpointError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import read_config
 from vit.weights.formats.timm_model import TimmModel
-from vit.weights.licence import UNKNOWN, licence_of_card
+from vit.weights.license import UNKNOWN, license_of_card
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import (
     Config,
@@ -28,27 +28,17 @@ _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # 
 
 @dataclass(frozen=True)
 class StatedFacts:
-    """Facts about weights that stand beside them.
+    """Facts about weights that stand beside them."""
 
-    Attributes:
-        config: config.json and open_clip_config.json as one.
-        model: model of timm that is named; None: none is.
-        named_by: who names it, where it must fit: "--network" or "the file"; "": the name may be an accident.
-        is_exact: whether these are published weights, by the name in a library or by a tag.
-        preprocess: preprocessing that is stated; None: none is.
-        class_names: names of the classes; None: unknown.
-        task: whether the classifier gives an image one class or several labels, as transformers states it.
-        licence: licence that the card states; "not stated" where it is unknown.
-    """
-
-    config: Config = field(default_factory=dict)
-    model: TimmModel | None = None
-    named_by: str = ""
-    is_exact: bool = False
-    preprocess: StatedPreprocess | None = None
-    class_names: tuple[str, ...] | None = None
+    config: Config = field(default_factory=dict)  # config.json and open_clip_config.json as one
+    model: TimmModel | None = None  # model of timm that is named; None: none is
+    named_by: str = ""  # who names it, where it must fit: "--network" or "the file"; "": the name may be an accident
+    is_exact: bool = False  # whether these are published weights, by the name in a library or by a tag
+    preprocess: StatedPreprocess | None = None  # preprocessing that is stated; None: none is
+    class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
+    # whether the classifier gives an image one class or several labels, as transformers states it
     task: Task = SINGLE_LABEL
-    licence: str = UNKNOWN
+    license: str = UNKNOWN  # license that the card states; "not stated" where it is unknown
 
 
 def read_folder(folder: Path) -> StatedFacts:
@@ -81,7 +71,7 @@ def read_folder(folder: Path) -> StatedFacts:
         preprocess=preprocess,
         class_names=_labels(config),
         task=MULTI_LABEL if config.get("problem_type") == "multi_label_classification" else SINGLE_LABEL,
-        licence=licence_of_card(folder),
+        license=license_of_card(folder),
     )
 
 

@@ -11,8 +11,8 @@ from vit.errors import ResourceError, UsageError, nearest
 from vit.models.outside.timm_import import import_timm
 from vit.weights.folder import StatedFacts
 from vit.weights.hub_cache import cached_file
-from vit.weights.licence import CARD
-from vit.weights.named_model import licence_of_torchvision, named_model, of_torchvision
+from vit.weights.license import CARD
+from vit.weights.named_model import license_of_torchvision, named_model, of_torchvision
 from vit.weights.preprocess_config import StatedPreprocess
 from vit.weights.torchvision_networks import timm_name, timm_weights
 
@@ -68,7 +68,7 @@ def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
         is_exact=True,
         preprocess=StatedPreprocess(of_torchvision(weights), "torchvision's weights"),
         class_names=tuple(weights.meta["categories"]),
-        licence=licence_of_torchvision(weights),
+        license=license_of_torchvision(weights),
     )
 
 

@@ -9,11 +9,11 @@ from vit.models.network_names import timm_names
 from vit.models.outside.timm_import import import_timm
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Weights
-from vit.weights.licence import UNKNOWN
+from vit.weights.license import UNKNOWN
 from vit.weights.preprocess_config import PreprocessValues
 from vit.weights.torchvision_networks import named_by_torchvision
 
-_TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licences of torchvision's weights, and of those of SWAG
+_TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licenses of torchvision's weights, and of those of SWAG
 _USUAL = {  # end of a tensor's name: usual networks that have it
     "layer1.0.conv1.weight": ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d"),
     "blocks.0.0.conv_dw.weight": ("efficientnet_b0", "efficientnet_b3", "mobilenetv2_100", "mobilenetv3_large_100"),
@@ -29,21 +29,13 @@ _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|ta
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file that a library publishes under its name.
+    """A file that a library publishes under its name."""
 
-    Attributes:
-        model: name of the model and its weights in that library.
-        library: "timm" or "torchvision".
-        preprocess: torchvision's preprocessing of these weights; {}: timm's configuration has it.
-        class_names: names of the classes; None: unknown.
-        licence: licence of the weights; "not stated": timm's configuration has it.
-    """
-
-    model: str
-    library: str
-    preprocess: PreprocessValues
-    class_names: tuple[str, ...] | None = None
-    licence: str = UNKNOWN
+    model: str  # name of the model and its weights in that library
+    library: str  # "timm" or "torchvision"
+    preprocess: PreprocessValues  # torchvision's preprocessing of these weights; {}: timm's configuration has it
+    class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
+    license: str = UNKNOWN  # license of the weights; "not stated": timm's configuration has it
 
 
 def named_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:
@@ -120,8 +112,8 @@ def published_file(file_name: str) -> PublishedFile | None:
     for model in models.list_models(module=models):
         for weights in models.get_model_weights(model):
             if weights.url.rpartition("/")[2].rpartition(".")[0] == stem:
-                names, licence = tuple(weights.meta["categories"]), licence_of_torchvision(weights)
-                return PublishedFile(model, "torchvision", of_torchvision(weights), names, licence)
+                names, license_name = tuple(weights.meta["categories"]), license_of_torchvision(weights)
+                return PublishedFile(model, "torchvision", of_torchvision(weights), names, license_name)
     import_timm()
     import timm
 
@@ -132,8 +124,8 @@ def published_file(file_name: str) -> PublishedFile | None:
     return None
 
 
-def licence_of_torchvision(weights: Any) -> str:
-    """The licence of a set of torchvision's weights. Those with a licence of their own are all of SWAG."""
+def license_of_torchvision(weights: Any) -> str:
+    """The license of a set of torchvision's weights. Those with a license of their own are all of SWAG."""
     return _SWAG if "license" in weights.meta else _TORCHVISION
 
 

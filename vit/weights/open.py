@@ -22,7 +22,7 @@ from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
-from vit.weights.licence import UNKNOWN, licence_of
+from vit.weights.license import UNKNOWN, license_of
 from vit.weights.named_model import (
     is_of_timm,
     is_published,
@@ -101,7 +101,7 @@ def _facts_of(path: Path, file: WeightsFile, network: str | None) -> StatedFacts
         is_exact=is_exact,
         preprocess=preprocess,
         class_names=names,
-        licence=UNKNOWN if published is None else published.licence,
+        license=UNKNOWN if published is None else published.license,
     )
 
 
@@ -176,7 +176,7 @@ def _described(
     return PretrainedWeights(
         source, format, weights, len(class_names), class_names, values, stated_by, network=network,
         multilabel=description.multilabel, temperature=description.temperature,
-        validation_scores=description.validation_scores, licence=description.licence or UNKNOWN,
+        validation_scores=description.validation_scores, license=description.license or UNKNOWN,
     )  # fmt: skip
 
 
@@ -238,7 +238,7 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
         image_size=about.image_size if about is not None else None,
         undecided=converted.undecided,
         multilabel=unfitted_rules(facts.task, num_classes) if num_classes else None,
-        licence=_licence(facts, about),
+        license=_license(facts, about),
         choice=file.choice or describe_choice(prefix, ()),
         guessed=(*guessed, *assumed),
     )
@@ -285,7 +285,7 @@ def _of_timm(
         stated.source,
         own.dropped,
         network=OwnNetwork(model.name, model.image_size),
-        licence=_licence(facts, model),
+        license=_license(facts, model),
         choice=file.choice or describe_choice(own.prefix, ()),
         guessed=(*guessed, *assumed),
     )
@@ -320,9 +320,9 @@ def _timm_source(model: TimmModel) -> str:
     return f"timm's configuration of {model.name}" + f".{tag}" * bool(tag)
 
 
-def _licence(facts: StatedFacts, model: TimmModel | None) -> str:
-    """The licence on the card beside the weights; of published weights without a card, the one that timm states."""
-    return licence_of(model) if facts.licence == UNKNOWN and facts.is_exact else facts.licence
+def _license(facts: StatedFacts, model: TimmModel | None) -> str:
+    """The license on the card beside the weights; of published weights without a card, the one that timm states."""
+    return license_of(model) if facts.license == UNKNOWN and facts.is_exact else facts.license
 
 
 def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:

@@ -30,15 +30,10 @@ class PreprocessValues(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class StatedPreprocess:
-    """Preprocessing, and who states it.
+    """Preprocessing, and who states it."""
 
-    Attributes:
-        values: values of `Preprocess`.
-        source: file or library that states them, for the terminal.
-    """
-
-    values: PreprocessValues
-    source: str
+    values: PreprocessValues  # values of `Preprocess`
+    source: str  # file or library that states them, for the terminal
 
 
 IMAGENET: PreprocessValues = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -73,7 +68,7 @@ def from_timm_config(config: Config) -> PreprocessValues:
     crop = config.get("crop_pct") or _TIMM_CROP
     return {
         "mean": _three(config.get("mean") or IMAGENET["mean"]),
-        "std": _three(config.get("std") or IMAGENET["std"]),
+        "std": _deviations(config.get("std") or IMAGENET["std"]),
         "interpolation": _interpolation(config.get("interpolation") or "bicubic"),
         "crop_fraction": _floored_crop(side, crop),
         "resize_mode": _mode("crop_mode", config.get("crop_mode"), _TIMM_MODES),
@@ -104,7 +99,7 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
         return {**IMAGENET, "interpolation": word, "crop_fraction": crop}, "torchvision's train.py"
     values: PreprocessValues = {}
     if "mean" in given and "std" in given and max(*_three(given["mean"]), *_three(given["std"])) <= 1:
-        values = {"mean": _three(given["mean"]), "std": _three(given["std"])}
+        values = {"mean": _three(given["mean"]), "std": _deviations(given["std"])}
     return values, ""
 
 
@@ -139,7 +134,7 @@ def from_hugging_face_config(config: Config, model_type: str = "") -> Preprocess
         crop_fraction, mode = (cropped, "shortest") if resized < _CONVNEXT_SQUASHED else (1.0, "squash")
     return {
         "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
-        "std": _three(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
+        "std": _deviations(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
         "interpolation": _interpolation(_resample(config, _SUFFIX.sub("", kind))),
         "crop_fraction": crop_fraction,
         "resize_mode": mode,
@@ -195,7 +190,7 @@ def from_open_clip_config(config: Config) -> PreprocessValues:
     """
     return {
         "mean": _three(config["mean"]),
-        "std": _three(config["std"]),
+        "std": _deviations(config["std"]),
         "interpolation": _interpolation(config.get("interpolation", "bicubic")),
         "crop_fraction": 1.0,
         "resize_mode": _mode("resize_mode", config.get("resize_mode"), _OPEN_CLIP_MODES),
@@ -215,6 +210,12 @@ def _three(numbers: Any) -> Channels:
     if len(three) != 3 or not all(map(math.isfinite, three)):
         raise ValueError(f"{numbers!r} are not three numbers")
     return three[0], three[1], three[2]
+
+
+def _deviations(numbers: Any) -> Channels:
+    if min(found := _three(numbers)) <= 0:
+        raise ValueError(f"the standard deviations {numbers!r} are not above 0")
+    return found
 
 
 def _fraction(value: Any) -> float:

@@ -19,7 +19,7 @@ from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import Classes, LoadReport, adapt, fill
 from vit.weights.formats.shapes import ShownNetwork, UndecidedError, shown_network
 from vit.weights.formats.weight_format import Weights
-from vit.weights.licence import UNKNOWN, licence_words
+from vit.weights.license import UNKNOWN, license_text
 from vit.weights.preprocess_config import PreprocessValues
 
 IMAGENET = 1000  # classes
@@ -31,79 +31,48 @@ _COMPUTED = ("num_heads", "activation", "norm_placement", "pos_embed")  # tensor
 
 @dataclass(frozen=True)
 class OwnNetwork:
-    """The network that weights were made for.
+    """The network that weights were made for."""
 
-    Attributes:
-        name: name in the catalog or in timm.
-        image_size: side of its images, in pixels.
-        options: values of its options.
-    """
-
-    name: str
-    image_size: int
-    options: Options = field(default_factory=dict)
+    name: str  # name in the catalog or in timm
+    image_size: int  # side of its images, in pixels
+    options: Options = field(default_factory=dict)  # values of its options
 
 
 @dataclass(frozen=True)
 class FilledNetwork:
-    """A network with pretrained weights.
+    """A network with pretrained weights."""
 
-    Attributes:
-        network: the network.
-        spec: its description.
-        preprocess: how an image becomes its input.
-        report: what became of each tensor.
-    """
-
-    network: Network
-    spec: NetworkSpec
-    preprocess: Preprocess
-    report: LoadReport
+    network: Network  # the network
+    spec: NetworkSpec  # its description
+    preprocess: Preprocess  # how an image becomes its input
+    report: LoadReport  # what became of each tensor
 
 
 @dataclass(frozen=True)
 class PretrainedWeights:
-    """Weights to start from.
+    """Weights to start from."""
 
-    Attributes:
-        source: file, folder or name, as the user gave it.
-        format: weight format, for the terminal.
-        weights: tensors in our names.
-        num_classes: number of outputs of their classifier; 0: they have none.
-        class_names: names of the classes; None: unknown.
-        preprocess: values of `Preprocess` that are known.
-        preprocess_from: who states them.
-        dropped: foreign names that have no place in our networks, each with the reason.
-        network: the network that the weights are for; None: shapes and `options` show it.
-        options: options of the network that shapes do not show.
-        image_size: side of their images in pixels, as timm states it, for weights whose positions do not show it.
-        undecided: options that nothing shows, and that published networks choose differently.
-        multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
-        temperature: divisor of the logits, fitted to the network that the weights are for.
-        validation_scores: what that network gave its validation images; None: unknown.
-        licence: licence of the weights; "not stated" where it is unknown.
-        choice: which set of weights was taken of a file that holds several, in words; "": it holds one.
-        guessed: values of `preprocess`, and "class_names", that nothing states.
-    """
-
-    source: str
-    format: str
-    weights: Weights
-    num_classes: int
-    class_names: tuple[str, ...] | None
-    preprocess: PreprocessValues
-    preprocess_from: str
+    source: str  # file, folder or name, as the user gave it
+    format: str  # weight format, for the terminal
+    weights: Weights  # tensors in our names
+    num_classes: int  # number of outputs of their classifier; 0: they have none
+    class_names: tuple[str, ...] | None  # names of the classes; None: unknown
+    preprocess: PreprocessValues  # values of `Preprocess` that are known
+    preprocess_from: str  # who states them
+    # foreign names that have no place in our networks, each with the reason
     dropped: dict[str, str] = field(default_factory=dict)
-    network: OwnNetwork | None = None
-    options: Options = field(default_factory=dict)
+    network: OwnNetwork | None = None  # the network that the weights are for; None: shapes and `options` show it
+    options: Options = field(default_factory=dict)  # options of the network that shapes do not show
+    # side of their images in pixels, as timm states it, for weights whose positions do not show it
     image_size: int | None = None
-    undecided: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()  # options that nothing shows, and that published networks choose differently
+    # rules of the labels if the classifier gives an image several; None: one class for an image
     multilabel: LabelRules | None = None
-    temperature: float = 1.0
-    validation_scores: ValidationScores | None = None
-    licence: str = UNKNOWN
-    choice: str = ""
-    guessed: tuple[str, ...] = ()
+    temperature: float = 1.0  # divisor of the logits, fitted to the network that the weights are for
+    validation_scores: ValidationScores | None = None  # what that network gave its validation images; None: unknown
+    license: str = UNKNOWN  # license of the weights; "not stated" where it is unknown
+    choice: str = ""  # which set of weights was taken of a file that holds several, in words; "": it holds one
+    guessed: tuple[str, ...] = ()  # values of `preprocess`, and "class_names", that nothing states
 
     def guesses(self, given: Set[str] = frozenset()) -> str:
         """What is guessed of the network, its preprocessing and its classes, in words; "" where all is stated.
@@ -158,7 +127,7 @@ class PretrainedWeights:
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         facts += [("taken", self.choice)] if self.choice else []
-        return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
+        return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
         """The network that these weights are for.

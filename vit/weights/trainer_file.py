@@ -27,15 +27,11 @@ _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # l
 
 @dataclass(frozen=True)
 class Stated:
-    """What a file of weights states beside them.
+    """What a file of weights states beside them."""
 
-    Attributes:
-        settings: plain values of the training by name, as timm's train.py keeps them under "args".
-        class_names: names of the classes; None: the file has none.
-    """
-
+    # plain values of the training by name, as timm's train.py keeps them under "args"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    class_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None  # names of the classes; None: the file has none
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -91,13 +91,13 @@ def test_groups_are_found_as_in_a_csv(name):
 
 
 @pytest.mark.parametrize(
-    ("columns", "split", "like_split"),
+    ("columns", "split", "unread", "may_split"),
     [
-        ({"Split": pa.string()}, "Split", ()),
-        ({"subset": pa.string(), "fold": pa.int64()}, None, ("subset",)),
-        ({"subset": pa.string(), "split": pa.string()}, "split", ()),
+        ({"Split": pa.string()}, "Split", (), ()),
+        ({"subset": pa.string(), "mask": IMAGE, "": pa.int64()}, None, ("subset", "mask"), ("subset",)),
+        ({"subset": pa.string(), "split": pa.string()}, "split", ("subset",), ("subset",)),
     ],
 )
-def test_splits_are_found_or_named(columns, split, like_split):
+def test_splits_are_found_and_other_columns_are_kept_in_mind(columns, split, unread, may_split):
     found = choose_columns(schema({"image": IMAGE, "label": pa.int64(), **columns}), TableColumns(), "t.parquet")
-    assert (found.split, found.like_split) == (split, like_split)
+    assert (found.split, found.unread, found.may_split) == (split, unread, may_split)

@@ -116,9 +116,6 @@ def test_a_split_and_a_group_column(listed, tmp_path):
     assert {split: len(part) for split, part in source.splits.items()} == {"train": 28, "validation": 14}
     assert set(source.splits["train"].groups) == {"7"}
     assert "groups are the column 'patient'" in source.notes
-    columns = {"subset": pa.array(["train", "test"] * 21)}
-    source = open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
-    assert set(source.splits) == {"train"} and any("'subset' is not read; name it split" in one for one in source.notes)
     columns = {"split": pa.array(["train", "night"] * 21)}
     with pytest.raises(DataError, match=r"t\.parquet, row 1: split is 'night'"):
         open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
@@ -335,3 +332,33 @@ def test_a_column_that_is_there_twice_is_refused(listed, tmp_path):
     pq.write_table(twice, tmp_path / "twice.parquet")
     with pytest.raises(DataError, match=r"twice\.parquet has the column 'label' twice"):
         open_source(str(tmp_path / "twice.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("subset", ["train", "test"] * 21),
+        ("Usage", ["Training", "PublicTest", None] * 14),
+        ("is_test", [0, 1] * 21),
+        ("is_valid", [False, True] * 21),
+    ],
+)
+def test_a_column_of_splits_under_another_name_is_refused(listed, tmp_path, name, cells):
+    images, labels = listed
+    columns = {name: pa.array(cells)}
+    with pytest.raises(DataError, match=f"column '{name}' names splits"):
+        open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
+
+
+def test_columns_that_are_not_read_are_listed(listed, tmp_path):
+    images, labels = listed
+    columns = {"mask": pa.array(images, IMAGE), "subset": pa.array(["a", "b"] * 21), "id": pa.array(range(42))}
+    source = open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
+    assert "columns that are not read: 'mask', 'subset', 'id'" in source.notes
+
+
+def test_lists_of_labels_are_no_classes(listed, tmp_path):
+    images, _ = listed
+    texts = ["['cat', 'dog']", "['dog']"] * 21
+    with pytest.raises(DataError, match="which is a list"):
+        open_source(str(write(tmp_path / "t.parquet", images, texts, None)))

@@ -18,7 +18,7 @@ from vit.extras.s3 import far_files, far_images
 from vit.extras.s3.cache import PartCache
 from vit.extras.s3.far_files import Patience
 from vit.extras.s3.far_images import FarImages
-from vit.extras.shards import far
+from vit.extras.shards import source
 from vit.extras.shards.packing import pack
 
 QUICK = Patience(attempts=3, first_pause=0.01, seconds=20.0)
@@ -49,7 +49,7 @@ def test_far_images_are_those_of_the_folder(server, colors):
 
 
 def test_a_batch_is_fetched_at_once_and_kept(server, monkeypatch):
-    monkeypatch.setattr(far, "PART_BYTES", 4096)
+    monkeypatch.setattr(source, "PART_BYTES", 4096)
     train, server.seconds = images(server), 0.2
     before, began = len(server.asked), time.perf_counter()
     train.prepare(range(42))
@@ -74,7 +74,7 @@ def test_without_a_cache_the_ranges_of_images_are_fetched_and_no_more(server, mo
 @pytest.mark.faults("S5")
 @pytest.mark.parametrize("fault", ["500", "503", "429", "cut", "short", "whole"])
 def test_a_passing_fault_is_tried_again(server, monkeypatch, fault):
-    monkeypatch.setattr(far, "PART_BYTES", 4096)
+    monkeypatch.setattr(source, "PART_BYTES", 4096)
     train, first = images(server), len(server.asked) + 1
     server.fault = lambda path, number: fault if number == first else ""
     assert train.encoded(0) and len(server.asked) > first
@@ -87,7 +87,7 @@ def test_a_passing_fault_is_tried_again(server, monkeypatch, fault):
      ("whole", "bytes came instead of")],
 )  # fmt: skip
 def test_a_lasting_fault_is_an_error_and_leaves_nothing(server, monkeypatch, tmp_path, fault, said):
-    monkeypatch.setattr(far, "PART_BYTES", 4096)
+    monkeypatch.setattr(source, "PART_BYTES", 4096)
     train = images(server)
     if fault == "silent":
         train.reader._shards._files = far_files.FarFiles("http", Patience(attempts=3, first_pause=0.01, seconds=0.3))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vit.extras.pretrain.neighbor_accuracy import BANK, QUERIES, NeighborAccuracy
+from vit.extras.pretrain.pretrainer import BANK, QUERIES, NeighborAccuracy
 from vit.inference.answers.nearest import nearest
 
 

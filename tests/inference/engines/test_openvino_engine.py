@@ -16,7 +16,7 @@ from vit.checkpoints.format import checkpoint_content
 from vit.errors import CheckpointError, UsageError
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Engine
-from vit.inference.engines import openvino_library, openvino_model
+from vit.inference.engines import engine_names, openvino_model
 from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
 
@@ -164,7 +164,7 @@ def test_a_graph_is_computed_by_openvino_or_not_at_all(graph, options, words):
 
 @pytest.mark.faults("E6", simulated="the package is hidden")
 def test_without_openvino_the_extra_is_named(graph, monkeypatch):
-    monkeypatch.setattr(openvino_library, "find_spec", lambda name: None)
+    monkeypatch.setattr(engine_names, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"openvino, which is not installed; .*\[openvino\]"):
         package.load(graph)
 
@@ -187,6 +187,7 @@ def test_openvino_on_a_gpu_is_refused_before_torch_is_imported(checkpoint, tmp_p
     assert "--device cuda, but --engine openvino computes on the CPU" in done.stderr
 
 
+@pytest.mark.slow
 def test_openvino_is_not_imported_for_torch(checkpoint, tmp_path):
     code = "import sys, vit; vit.load(sys.argv[1]); print('openvino' in sys.modules)"
     words, variables = [sys.executable, "-c", code, checkpoint], environment(tmp_path)

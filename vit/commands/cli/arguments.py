@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.cli.command_line import Metavar
 from vit.errors import ResourceError, UsageError
+from vit.layout import RunLayout
 from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:
@@ -41,6 +42,25 @@ def fraction(option: str, value: float | str | None) -> float | None:
 def path_list(paths: Paths) -> list[StrPath]:
     """One path or several as a list."""
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def leading_models(paths: Sequence[StrPath]) -> tuple[list[str], list[StrPath]]:
+    """(models at the beginning of some paths, the rest): run folders, checkpoints and exported files."""
+    endings, models = (".ckpt", ".onnx", ".xml"), list[str]()
+    for path in map(Path, paths):
+        run = RunLayout(path.expanduser())
+        if not (run.is_run or (path.suffix in endings and path.expanduser().is_file())):
+            break
+        models.append(os.fspath(path))
+    return models, list(paths[len(models) :])
+
+
+def check_different(models: Sequence[str]) -> None:
+    """Raise UsageError where a model is given twice."""
+    files = [Path(model).expanduser().resolve() for model in models]
+    twice = next((model for model, file in zip(models, files, strict=True) if files.count(file) > 1), None)
+    if twice is not None:
+        raise UsageError(f"the model {twice} is given twice", "give each model once")
 
 
 def path_text(path: StrPath | None) -> str | None:
@@ -93,9 +113,9 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
 def warn_of_unfinished(lacks: str, reporter: "Reporter") -> None:
     """Warn where the training of a model lacks something."""
     if lacks:
-        from vit.checkpoints.run import unfinished_words
+        from vit.checkpoints.run import unfinished_text
 
-        reporter.notice(f"WARNING: {unfinished_words(lacks)}")
+        reporter.notice(f"WARNING: {unfinished_text(lacks)}")
 
 
 def without_dry_run(words: Sequence[str]) -> str:

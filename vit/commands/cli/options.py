@@ -12,27 +12,16 @@ from vit.commands.cli.option_values import REQUIRED, mapping_type
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a command, or a positional argument.
+    """An option of a command, or a positional argument."""
 
-    Attributes:
-        name: name with the sections before it, such as "optim.lr".
-        kind: type of its values.
-        about: text of the help.
-        default: its value where none is given; REQUIRED: it must be given.
-        metavar: word for its value in the help; empty: one that its type says.
-        is_positional: whether it is given without its name.
-        takes_several: whether each word is one item of a list; an option is then repeated.
-        is_hidden: whether the command refuses it, so that the help does not show it.
-    """
-
-    name: str
-    kind: Any
-    about: str = ""
-    default: Any = REQUIRED
-    metavar: str = ""
-    is_positional: bool = False
-    takes_several: bool = False
-    is_hidden: bool = False
+    name: str  # name with the sections before it, such as "optim.lr"
+    kind: Any  # type of its values
+    about: str = ""  # text of the help
+    default: Any = REQUIRED  # its value where none is given; REQUIRED: it must be given
+    metavar: str = ""  # word for its value in the help; empty: one that its type says
+    is_positional: bool = False  # whether it is given without its name
+    takes_several: bool = False  # whether each word is one item of a list; an option is then repeated
+    is_hidden: bool = False  # whether the command refuses it, so that the help does not show it
 
     @property
     def is_flag(self) -> bool:
@@ -47,25 +36,17 @@ class Option:
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """The options of a command.
+    """The options of a command."""
 
-    Attributes:
-        command: name of the command, with its action.
-        about: what the command does.
-        example: a command line.
-        options: positional arguments in their order, and options.
-        short: other spellings of options on the command line, and the flags that they stand for.
-        main: groups of options of the first help, with texts of one line by flag; empty: all options.
-        sections: texts of sections of options, by name.
-    """
-
-    command: str
-    about: str
-    example: str
-    options: tuple[Option, ...]
+    command: str  # name of the command, with its action
+    about: str  # what the command does
+    example: str  # a command line
+    options: tuple[Option, ...]  # positional arguments in their order, and options
+    # other spellings of options on the command line, and the flags that they stand for
     short: Mapping[str, str] = field(default_factory=dict)
+    # groups of options of the first help, with texts of one line by flag; empty: all options
     main: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    sections: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)  # texts of sections of options, by name
 
     @cached_property
     def by_name(self) -> dict[str, Option]:

@@ -15,7 +15,7 @@ from vit.commands.cli.recipe_options import AUTO, FROM_RANDOM, OF_COMMAND, make_
 from vit.errors import UsageError
 from vit.layout import RunLayout
 from vit.models.network_names import check_network
-from vit.models.outside.own_code import is_path, trust
+from vit.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import Recipe
@@ -25,23 +25,18 @@ Layer = dict[str, Any]
 
 FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
 _LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
+_OWN_CODE = ("augment.own", "optim.optimizer", "optim.loss", "optim.metric")  # options that may hold import paths
 _UNTRAINED: Layer = {"model.network": {"name": "auto"}, "model.init_from": None}
 _DEFAULT: Layer = {**_UNTRAINED, "model.init_from": AUTO}
 
 
 @dataclass(frozen=True)
 class RecipeLayers:
-    """What a user gives for a recipe.
+    """What a user gives for a recipe."""
 
-    Attributes:
-        configs: recipe files, and names of shipped recipes; a later one stands above an earlier one.
-        options: values of options by dotted name, which stand above all files.
-        kind: class of the recipe: of a training, or of a pretraining.
-    """
-
-    configs: tuple[str, ...] = ()
-    options: Layer = field(default_factory=dict)
-    kind: type[Recipe] = Recipe
+    configs: tuple[str, ...] = ()  # recipe files, and names of shipped recipes; a later one stands above an earlier one
+    options: Layer = field(default_factory=dict)  # values of options by dotted name, which stand above all files
+    kind: type[Recipe] = Recipe  # class of the recipe: of a training, or of a pretraining
 
     def with_option(self, name: str, value: object) -> "RecipeLayers":
         """The same with one more option, by its dotted name or its short flag."""
@@ -78,7 +73,7 @@ class RecipeLayers:
             return to_recipe(self.kind, self._above(self._of_pretraining(files), files))
         below = [_DEFAULT]
         layers = self._above(below, files)
-        for name in (_network(layers), layers.get("optim.optimizer"), layers.get("optim.loss")):
+        for name in (_network(layers), *map(layers.get, _OWN_CODE)):
             if is_path(path := str(name)):  # the user's own words; a run folder's do not come here
                 trust(path)
         source = _source(layers)

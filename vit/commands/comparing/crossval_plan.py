@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,27 +22,22 @@ if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
     from vit.study.findings import JsonValue
     from vit.study.grid import Cell
-    from vit.study.running.runner import Machine
+    from vit.study.running.runner import MachineShare
 
 OUT = "crossval"  # parent folder, where --out is not given
 
 
 @dataclass(frozen=True)
 class CrossvalPlan:
-    """A cross-validation, fully decided.
-
-    Attributes:
-        facts: what crossval.json says of it: data, classes, network, folds, seed.
-        notes: what the user should know about the images, and about the weights to start from.
-    """
+    """A cross-validation, fully decided."""
 
     cells: "list[Cell]"
     folder: "CrossvalDirectory"
     where: ExecutorOptions
-    machine: "Machine"
+    machine: "MachineShare"
     digests: Mapping[str, str]
-    facts: "Mapping[str, JsonValue]"
-    notes: list[str]
+    facts: "Mapping[str, JsonValue]"  # what crossval.json says of it: data, classes, network, folds, seed
+    notes: list[str]  # what the user should know about the images, and about the weights to start from
 
 
 def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> CrossvalPlan:
@@ -78,10 +74,9 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
-    find_bursts(found, data, reporter)
+    first = make_plan(of_folds[0], found, partial(find_bursts, found, data, reporter))
     joined = kept_together(found, data)
-    sources = [chosen_part(divided(found, one.data), one) for one in of_folds]
-    first, whole = make_plan(of_folds[0], found), pooled(joined)
+    sources, whole = [chosen_part(divided(found, one.data), one) for one in of_folds], pooled(joined)
     listed = Source(
         found.name, found.class_names, {"test": whole}
     )  # each image is tested, so that all must be readable

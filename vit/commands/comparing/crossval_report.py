@@ -36,17 +36,14 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
         reporter.line(found.left_out_text)
     reporter.facts(
         [
-            ("accuracy", f"{_words(accuracy.accuracy)}; the interval respects {_units(accuracy.num_groups)}"),
-            ("naive", f"{_words(accuracy.naive)}; it takes all images for independent, and is often too narrow"),
+            ("accuracy", f"{_text(accuracy.accuracy)}; the interval respects {_units(accuracy.num_groups)}"),
+            ("naive", f"{_text(accuracy.naive)}; it takes all images for independent, and is often too narrow"),
         ]
     )
     rows = zip(accuracy.num_images, accuracy.folds, found.runs, strict=True)
     reporter.table(
         ("fold", "images", "accuracy", "run"),
-        (
-            (number, f"{count:,}", _words(one), run.relative_to(path))
-            for number, (count, one, run) in enumerate(rows, 1)
-        ),
+        ((number, f"{count:,}", _text(one), run.relative_to(path)) for number, (count, one, run) in enumerate(rows, 1)),
     )
     if found.last_weights_warning:
         reporter.line(f"\n{found.last_weights_warning}")
@@ -67,7 +64,7 @@ def _units(num_groups: int | None) -> str:
     return "the folds" if num_groups is None else f"the folds and {num_groups:,} groups"
 
 
-def _words(accuracy: "Interval") -> str:
+def _text(accuracy: "Interval") -> str:
     assert accuracy.low is not None
     assert accuracy.high is not None
     return interval(accuracy.value, accuracy.low, accuracy.high)

@@ -194,17 +194,17 @@ def _write(
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
     from vit.checkpoints.io import write_checkpoint
-    from vit.checkpoints.label_rules import LabelRules, range_words
+    from vit.checkpoints.label_rules import LabelRules, range_text
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
-    from vit.weights.licence import UNKNOWN
+    from vit.weights.license import UNKNOWN
 
     filled = pretrained.build(len(class_names), image_size, options)
     if filled.report.initialized:
         raise CheckpointError(
             f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
         )
-    licence = None if pretrained.licence == UNKNOWN else pretrained.licence
+    license_name = None if pretrained.license == UNKNOWN else pretrained.license
     is_same_size = image_size in (None, pretrained.own_network(options).image_size)
     is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
     rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
@@ -216,7 +216,7 @@ def _write(
         versions=versions(),
         validation_scores=pretrained.validation_scores if is_same else None,
         multilabel=rules,
-        licence=licence,
+        license=license_name,
     )
     partial = partial_name(output)
     try:
@@ -232,7 +232,7 @@ def _write(
     several = (
         []
         if rules is None
-        else [("labels", f"several for an image, with thresholds of {range_words(rules.thresholds)}")]
+        else [("labels", f"several for an image, with thresholds of {range_text(rules.thresholds)}")]
     )
     facts = [("network", words), *several, *_calibration(pretrained, is_same)]
     return [*facts, *filled.report.facts(), ("checkpoint", str(output))]

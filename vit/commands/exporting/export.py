@@ -3,6 +3,7 @@
 import os
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,8 +11,14 @@ from vit import registry
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, StrPath, path_text, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
-from vit.commands.exporting.model_card import check_card, write_card
-from vit.commands.exporting.shown_export import show_difference, show_how_to_load, show_licence, show_size_and_speed
+from vit.commands.exporting.model_card import (
+    check_card,
+    show_difference,
+    show_how_to_load,
+    show_license,
+    show_size_and_speed,
+    write_card,
+)
 from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError
@@ -34,6 +41,7 @@ def export(
     calibration: Annotated[StrPath | None, Metavar("IMAGES")] = None,
     measure: Annotated[StrPath | None, Metavar("DATA")] = None,
     card: Annotated[StrPath | None, Metavar("FILE")] = None,
+    latency: bool = False,
     unfinished: bool = False,
 ) -> Path:
     """Write a trained model for onnxruntime, OpenVINO, Core ML, torch.export, safetensors, timm or transformers.
@@ -56,6 +64,8 @@ def export(
             validation images
         card: new file for the model card, in the format of the Hugging Face hub; openvino and hf have theirs in the
             folder, as README.md; null: none beside a single file
+        latency: also measure a prediction with each engine that is installed: median and 99th percentile, for 1 and 32
+            images, with one thread and with all; up to 20 seconds each
         unfinished: whether a model whose training is not finished may be exported, as it is; the export says so
 
     Returns:
@@ -69,6 +79,8 @@ def export(
     """
     check_model(os.fspath(model), unfinished)
     _check_images(precision, verify, calibration, measure)
+    if latency and format == "coreml":
+        raise UsageError("--latency: Core ML computes on Apple's systems alone", "leave it out")
     files = [] if verify is None else list_files([verify], recursive=True).paths
 
     from vit.commands.exporting.model_card import trained_model
@@ -105,11 +117,16 @@ def export(
         classify = None if isinstance(difference, Structure) else export_kind.read(trained, path)
         reporter.line(summary)
         show_difference(reporter, difference, files, verify)
-    show_licence(reporter, trained)
+    show_license(reporter, trained)
     written = write_card(Path(model), exported, format, path, card_file, cost)
     if written is not None:
         reporter.line(f"model card: {written}")
     show_size_and_speed(reporter, trained, kind, path, classify)
+    if latency:
+        from vit.export.latency import show_latencies_of
+
+        own = {f"{format} {precision}": partial(export_kind.read, exported, path)}
+        show_latencies_of(reporter, trained, "cpu", "32-true", own)
     show_how_to_load(reporter, exported, format, path)
     if export_kind.next_command:
         following = export_kind.next_command.format(path=shlex.quote(str(path)))

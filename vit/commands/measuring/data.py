@@ -1,4 +1,4 @@
-"""`vit data check|pack|index`: problems of a data set, found before a training; images in shards"""
+"""`vit data check|next|pack|index`: problems of a data set; images to label next; images in shards"""
 
 import os
 from collections import Counter
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, new_file, path_text, shell_command
 from vit.commands.measuring.label_check import check_folder, check_labels
+from vit.commands.measuring.next_labels import next_labels
 from vit.commands.measuring.shards import index, pack
 from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import describe_escapes, new_table
@@ -109,7 +110,7 @@ def check(
     return checked
 
 
-data = {"check": check, "pack": pack, "index": index}
+data = {"check": check, "next": next_labels, "pack": pack, "index": index}
 
 
 def _check(reporter: Reporter, source: "Source") -> "CheckResult":

@@ -2,14 +2,26 @@
 
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import ModelOrExport, StrPath, new_folder, path_text, warn_of_unfinished
+from vit.commands.cli.arguments import (
+    ModelOrExport,
+    Paths,
+    StrPath,
+    check_different,
+    leading_models,
+    new_folder,
+    path_list,
+    path_text,
+    warn_of_unfinished,
+)
+from vit.commands.measuring.ensembles import EnsembleFinding, scored_together, unseen_by_all
+from vit.commands.measuring.evaluation_folder import evaluation_folder, own_folder, writing
+from vit.commands.measuring.scoring import columns_of, score_images, weak_groups_of
 from vit.commands.measuring.shown_answers import show_measurement
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
@@ -18,45 +30,40 @@ from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
-    from vit.data.core.samples import Samples, Source
+    from vit.data.core.samples import Samples
+    from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
+    from vit.inference.metrics.weak_groups import ImageTraits, WeakGroups
     from vit.inference.predictor import Predictor
     from vit.inference.scores.scored_images import Scored
     from vit.report.run.run_common import EvaluatedImages
     from vit.training.running.run_images import SeenImages
 
 
-_LOCK = ".unfinished"  # in the folder of an evaluation that is not finished
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """Files and metrics of `vit.evaluate`.
+    """Files and metrics of `vit.evaluate`."""
 
-    Attributes:
-        folder: folder with metrics.json, predictions.csv, figures and report.html.
-        measurement: all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy, and of a model
-            that gives several labels, `measurement.metrics.map.value` is the mean average precision.
-        unreadable: reason for each image that could not be read.
-        seen: number of images that were left out because the run has seen them, by the split of the run.
-        engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
-        scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
-        unfinished: what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished.
-    """
-
-    folder: Path
+    folder: Path  # folder with metrics.json, predictions.csv, figures and report.html
+    # all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy, and of a model that gives
+    # several labels, `measurement.metrics.map.value` is the mean average precision
     measurement: "Measurement | MultilabelMeasurement"
-    unreadable: dict[str, str]
-    seen: dict[str, int]
-    engine: str
+    unreadable: dict[str, str]  # reason for each image that could not be read
+    seen: dict[str, int]  # number of images that were left out because the run has seen them, by the split of the run
+    engine: str  # what computed the probabilities: "torch", "openvino" or "onnxruntime"
+    # number of images that were scored although the run has seen them, by the split of the run
     scored_although_seen: dict[str, int] = field(default_factory=dict)
+    # what the training of the model lacks, such as "7 of 60 epochs, no temperature"; "": it is finished
     unfinished: str = ""
+    # seconds of a prediction by engine, threads and batch size; () where they were not asked for
+    latency: "Sequence[Latency]" = ()
+    ensemble: EnsembleFinding | None = None  # the gain of several models over their best; None: one model was given
 
 
 def evaluate(
     model: ModelOrExport,
-    data: StrPath | None = None,
+    data: Paths | None = None,
     *,
     split: Literal["auto", "test", "validation", "train"] = "auto",
     include_seen: bool = False,
@@ -68,13 +75,15 @@ def evaluate(
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
+    latency: bool = False,
     unfinished: bool = False,
 ) -> Evaluation:
     """Measure a trained model on labeled images: the test images of its run, or the images of DATA.
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        data: DATA as for vit train, also test images alone or of one class; null: the images of the run
+        data: further models first, whose probabilities are averaged; then DATA as for vit train, also test images
+            alone or of one class; null: the images of the run
         split: auto: test, else validation, else all
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
@@ -89,6 +98,8 @@ def evaluate(
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
         engine: what computes a checkpoint; auto: torch
+        latency: also measure a prediction with each engine that is installed: median and 99th percentile, for 1 and 32
+            images, with one thread and with all; up to 20 seconds each
         unfinished: whether a model whose training is not finished may be used, as it is
 
     Returns:
@@ -101,46 +112,66 @@ def evaluate(
     Example:
         vit evaluate runs/photos/vit_tiny_patch16_224/20260101-120000 more_photos/
     """
-    model, data = os.fspath(model), path_text(data)
-    check_model(model, unfinished)
-    check_engine(engine, Path(model), device)
+    model, (others, rest) = os.fspath(model), leading_models([] if data is None else path_list(data))
+    if len(rest) > 1:
+        raise UsageError(f"{len(rest)} DATA are given: {', '.join(map(str, rest))}", "give one after the models")
+    data = path_text(rest[0]) if rest else None
+    check_different([model, *others])
+    if others and latency:
+        raise UsageError("--latency measures one model", "give one, or leave --latency out")
+    for one in (model, *others):
+        check_model(one, unfinished)
+        check_engine(engine, Path(one), device)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
-    wanted = None if output is None else _own_folder(output)
+    wanted = None if output is None else own_folder(output)
 
-    from vit.checkpoints.run import unfinished_words
+    from vit.checkpoints.run import unfinished_text
     from vit.commands.measuring.measured_images import (
         choose_split,
         describe_images,
+        measured_by,
         of_same_task,
+        opened_source,
         shown_split,
         with_model_classes,
     )
     from vit.inference.engine import distributed
     from vit.inference.predictor import load
-    from vit.weights.licence import licence_words
+    from vit.weights.license import license_text
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        source = _source(model, data, path_text(root), columns, groups, reporter)
+        source = opened_source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
         predictor = load(model, device, precision, engine, unfinished)
         warn_of_unfinished(predictor.lacks, reporter)
         source = of_same_task(source, predictor.task)
-        samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
+        measured = measured_by(model, data, source, chosen, include_seen, reporter)
+        samples, seen = unseen_by_all(others, source, chosen, measured, include_seen, reporter)
         if predictor.lacks:
-            seen = replace(seen, warning="; ".join(filter(None, (unfinished_words(predictor.lacks), seen.warning))))
+            seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
-        scored = _score(predictor, describe_images(source.name, shown), samples, reporter)
+        words = describe_images(source.name, shown)
+        scored: Scored
+        ensemble: EnsembleFinding | None = None
+        traits: ImageTraits | None = None
+        if others:
+            every = {model: predictor} | {one: load(one, device, precision, engine, unfinished) for one in others}
+            scored, ensemble = scored_together(
+                every, lambda one: score_images(one, words, samples, reporter)[0], reporter
+            )
+        else:
+            scored, traits = score_images(predictor, words, samples, reporter)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
-    from vit.report.run.task_report import report_of
+    from vit.report.run.run_page import report_of
 
     class_names, rules, report = predictor.class_names, predictor.multilabel, report_of(predictor.task)
-    scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
+    scores = None if seen.are_scored or others else predictor.validation_scores  # a promise is measured on new images
     measurement = report.measure(scored, class_names, rules, scores)
-    folder = _folder(model, source.name, shown)
+    folder = evaluation_folder("" if others else model, source.name, shown)
     found = Evaluation(
         new_folder(wanted, folder) if rank == 0 else wanted or folder,
         measurement,
@@ -149,23 +180,38 @@ def evaluate(
         predictor.engine.name,
         dict(seen.scored),
         predictor.lacks,
+        ensemble=ensemble,
     )
+    if rank == 0 and latency:
+        from vit.export.latency import show_latencies_of_model
+
+        found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
+    weak = None
+    if traits is not None:
+        weak = weak_groups_of(traits, scored, samples, columns_of(model, data, source), class_names)
     if rank == 0:
-        with _writing(found.folder):
-            files = _write_metrics(found, seen.warning, class_names)
+        with writing(found.folder):
+            files = _write_metrics(found, seen.warning, class_names, weak)
             scored.write(files.predictions_path, class_names, rules)
             for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
                 save(figure, path)
             show_measurement(reporter, measurement)
-            images = _page_images(model, source.name, shown, samples, predictor, seen)
+            if weak is not None:
+                reporter.line(f"\nweak groups: {weak.describe()}")
+                reporter.line("\n".join(f"  {one.describe()}" for one in weak.found))
+            images = replace(_page_images(model, source.name, shown, samples, predictor, seen), weak=weak)
+            if others:
+                named = f"the average of {', '.join((model, *others))}"
+                images = replace(images, model=named, network=f"ensemble of {1 + len(others)} models")
             run_page.write_evaluation_page(files, images, scored, measurement)
-        if predictor.licence is not None:
-            reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
+        if predictor.license is not None:
+            reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         if files.report_path.is_file():
             reporter.line(f"page in {files.report_path}")
         reporter.next_command(
-            f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES" + " --unfinished" * bool(found.unfinished)
+            f"vit predict {' '.join(map(shlex.quote, (model, *others)))} FOLDER_OF_IMAGES"
+            + " --unfinished" * bool(found.unfinished)
         )
         _check_all_readable(found)
     return found
@@ -190,89 +236,9 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
-def _own_folder(output: StrPath) -> Path:
-    """The folder of --output, if it is empty, or of an evaluation that was cut off."""
-    folder = Path(output).expanduser()
-    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / _LOCK).is_file())):
-        raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
-    return folder
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """While entered: the folder is marked as unfinished, and this process alone writes to it."""
-    from vit.checkpoints.locking import hold
-
-    file = hold(folder / _LOCK, wait=False)
-    if file is None:
-        raise UsageError(f"another process writes to {folder}", "wait for it, or give another --output")
-    with file:
-        yield
-        (folder / _LOCK).unlink()
-
-
-def _folder(model: str, data: str, split: str) -> Path:
-    """The folder of an evaluation for which none was given."""
-    from vit.checkpoints.run import slug
-
-    run, name = RunLayout.around(Path(model)), f"{slug(data)}-{split}"
-    return Path(f"evaluation-{name}") if run is None else run.evaluation_dir(name)
-
-
-def _source(
-    model: str, data: str | None, root: str | None, columns: TableColumns, groups: str | None, reporter: Reporter
-) -> "Source":
-    """DATA, or the images of the run. Columns that are not given are those of the run."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.cli.recipe_options import read_recipe
-    from vit.commands.measuring.measured_images import in_groups_of_run, say_notes
-    from vit.data.core.groups import with_groups
-    from vit.data.sources.sources import columns_for, open_source
-    from vit.training.running.run_images import images_of_run
-
-    run = RunDirectory.around(Path(model))
-    if data is None:
-        assert run is not None
-        return images_of_run(run, read_recipe(run.config_path), root)
-    if run is not None:
-        columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
-    source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
-    say_notes(source, reporter)
-    if groups is not None or run is None:
-        return with_groups(source, groups, "--groups")
-    return in_groups_of_run(source, run, reporter)
-
-
-def _measured_images(
-    model: str, data: str | None, source: "Source", split: str, include_seen: bool, reporter: Reporter
-) -> "tuple[Samples, SeenImages]":
-    """The images to measure, and how many of the run's images are left out, or are among them."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.measuring.measured_images import own_images, unseen_images
-    from vit.training.running.run_images import SeenImages
-
-    run = RunDirectory.around(Path(model))
-    if run is None:
-        reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
-        return source.splits[split], SeenImages()
-    if data is None:
-        return own_images(Path(model), run, source, split, reporter)
-    return unseen_images(run, source, split, include_seen, reporter)
-
-
-def _score(predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter) -> "Scored":
-    from vit.data.loading.loader import labeled_images
-    from vit.inference.engine import score
-    from vit.inference.scores.image_groups import in_groups
-
-    engine = predictor.engine
-    where = f"{engine.device.type}, {engine.precision}, {engine.name}"
-    reporter.notice(f"{len(samples):,} {words}, {where}")
-    novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
-    return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
-
-
-def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]) -> EvaluationLayout:
+def _write_metrics(
+    found: Evaluation, warning: str, class_names: tuple[str, ...], weak: "WeakGroups | None"
+) -> EvaluationLayout:
     from vit.atomic_files import write_json
 
     def named(seen: dict[str, int]) -> dict[str, int]:
@@ -286,6 +252,9 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
         "warning": warning or None,
         "unfinished": found.unfinished or None,
         "classes": list(class_names),
+        **({"ensemble": found.ensemble.to_plain()} if found.ensemble else {}),
+        **({"latency": [vars(row) for row in found.latency]} if found.latency else {}),
+        "weak_groups": None if weak is None else weak.to_dict(),
     }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files

@@ -24,25 +24,15 @@ COLUMNS = ("path", "label", "suggested", "confidence", "rank")
 
 @dataclass(frozen=True)
 class LabelCheck:
-    """The labels of a data set beside predictions for its images.
+    """The labels of a data set beside predictions for its images."""
 
-    Attributes:
-        source: the data set.
-        images: images with a prediction.
-        others: the other images.
-        class_names: classes of the predictions.
-        errors: labels that are probably wrong.
-        accuracy: fraction of the images whose label is the most probable class.
-        num_changed: number of the others that had another content when they were predicted.
-    """
-
-    source: "Source"
-    images: "list[CheckedImage]"
-    others: "list[CheckedImage]"
-    class_names: tuple[str, ...]
-    errors: "LabelErrors"
-    accuracy: float
-    num_changed: int = 0
+    source: "Source"  # the data set
+    images: "list[CheckedImage]"  # images with a prediction
+    others: "list[CheckedImage]"  # the other images
+    class_names: tuple[str, ...]  # classes of the predictions
+    errors: "LabelErrors"  # labels that are probably wrong
+    accuracy: float  # fraction of the images whose label is the most probable class
+    num_changed: int = 0  # number of the others that had another content when they were predicted
 
     @property
     def unchecked_text(self) -> str:
@@ -62,16 +52,11 @@ class LabelCheck:
 
 @dataclass(frozen=True)
 class _Predicted:
-    """Predictions that judge labels.
+    """Predictions that judge labels."""
 
-    Attributes:
-        predictions: probabilities of images.
-        seen_before: sentences about images that the networks have learned before.
-        hashes: {path: content hash} of images as they were predicted. An absent hash is not known, or not needed.
-    """
-
-    predictions: "FoldPredictions"
-    seen_before: Sequence[str]
+    predictions: "FoldPredictions"  # probabilities of images
+    seen_before: Sequence[str]  # sentences about images that the networks have learned before
+    # {path: content hash} of images as they were predicted. An absent hash is not known, or not needed.
     hashes: Mapping[str, str] = field(default_factory=dict)
 
 

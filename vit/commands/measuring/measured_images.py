@@ -10,6 +10,7 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.checks.contents import read_contents
+from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import copies_note, leak_note, with_groups
 from vit.data.splits.split import read_splits
 from vit.errors import DataError, UsageError
@@ -246,3 +247,40 @@ def of_same_task(source: "Source", task: "Task") -> "Source":
     if source.is_one_hot:
         return source.with_label_rows()
     raise DataError(f"{source.name} has {source.task.described}, and the model is for {task.described}", task.layout)
+
+
+def opened_source(
+    model: str, data: str | None, root: str | None, columns: TableColumns, groups: str | None, reporter: Reporter
+) -> "Source":
+    """DATA, or the images of the run. Columns that are not given are those of the run."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.cli.recipe_options import read_recipe
+    from vit.data.sources.sources import columns_for, open_source
+    from vit.training.running.run_images import images_of_run
+
+    run = RunDirectory.around(Path(model))
+    if data is None:
+        assert run is not None
+        return images_of_run(run, read_recipe(run.config_path), root)
+    if run is not None:
+        columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
+    source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
+    say_notes(source, reporter)
+    if groups is not None or run is None:
+        return with_groups(source, groups, "--groups")
+    return in_groups_of_run(source, run, reporter)
+
+
+def measured_by(
+    model: str, data: str | None, source: "Source", split: str, include_seen: bool, reporter: Reporter
+) -> "tuple[Samples, SeenImages]":
+    """The images to measure, and how many of the run's images are left out, or are among them."""
+    from vit.checkpoints.run import RunDirectory
+
+    run = RunDirectory.around(Path(model))
+    if run is None:
+        reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
+        return source.splits[split], SeenImages()
+    if data is None:
+        return own_images(Path(model), run, source, split, reporter)
+    return unseen_images(run, source, split, include_seen, reporter)

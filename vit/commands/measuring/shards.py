@@ -25,19 +25,12 @@ _LeftOut = tuple[str, str, str]  # path and split of an image that cannot be rea
 
 @dataclass(frozen=True)
 class PackedShards:
-    """What `vit data pack` or `vit data index` made.
+    """What `vit data pack` or `vit data index` made."""
 
-    Attributes:
-        index: the index.
-        num_images: number of images in it.
-        num_shards: number of shards.
-        num_left_out: number of images that cannot be read, and are in no row.
-    """
-
-    index: Path
-    num_images: int
-    num_shards: int
-    num_left_out: int
+    index: Path  # the index
+    num_images: int  # number of images in it
+    num_shards: int  # number of shards
+    num_left_out: int  # number of images that cannot be read, and are in no row
 
 
 def pack(

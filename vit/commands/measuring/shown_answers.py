@@ -29,9 +29,9 @@ def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelM
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
     from vit.inference.answers.selective import fewest_images
-    from vit.inference.scores.image_groups import count_words
+    from vit.inference.scores.image_groups import count_text
 
-    known = count_words(answers.num_validation, answers.num_groups)
+    known = count_text(answers.num_validation, answers.num_groups)
     reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
     if any(row.kept is not None for row in answers.thresholds):
         reporter.table(

@@ -35,6 +35,12 @@ class AnswerOptions:
         for name in FRACTIONS:
             fraction(f"--{name}", getattr(self, name))
 
+    @property
+    def fitted_option(self) -> str:
+        """The option that is fitted to validation images of a model; "" where none is given."""
+        given = {"target_accuracy": self.target_accuracy, "coverage": self.coverage, "reject_novel": self.reject_novel}
+        return next((f"--{name}" for name, value in given.items() if value), "")
+
     def _check_none_given(self) -> None:
         for name in FRACTIONS:
             if getattr(self, name) is not None:

@@ -83,16 +83,16 @@ def inspect(
     from vit.report.inspect_page import write_inspection
 
     chosen = choose_device(device)
-    network, spec, preprocess, licence = _load(model)
+    network, spec, preprocess, license_name = _load(model)
     samples = _samples(model, listed.paths)
     reporter = Reporter()
     pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
-    if licence is not None:
-        reporter.notice(f"licence: {licence}")
+    if license_name is not None:
+        reporter.notice(f"license: {license_name}")
     reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
     if listed.not_read:
         reporter.notice(listed.not_read)
-    found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, licence)
+    found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, license_name)
     folder = new_folder(wanted, Path("inspection"))
     write_inspection(found, folder)
     _show(reporter, found)
@@ -116,13 +116,13 @@ def _title(model: str, network: str) -> str:
 
 
 def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
-    """The network, its description, its preprocessing and its licence.
+    """The network, its description, its preprocessing and its license.
 
-    The network of weights without a classifier has a head that the description does not have. The licence is None where
+    The network of weights without a classifier has a head that the description does not have. The license is None where
     it is not stated.
     """
     from vit.models.vision_transformer import VisionTransformer
-    from vit.weights.licence import UNKNOWN, licence_words
+    from vit.weights.license import UNKNOWN, license_text
     from vit.weights.open import open_pretrained
 
     pretrained = open_pretrained(source)
@@ -133,8 +133,8 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str
             f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
             "see 'vit explain' for what a CNN looks at",
         )
-    licence = None if pretrained.licence == UNKNOWN else licence_words(pretrained.licence)
-    return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, licence
+    license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
+    return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, license_name
 
 
 def _samples(model: str, files: Sequence[str]) -> "Samples | None":

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.commands.cli.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
+from vit.commands.cli.arguments import ModelOrExport, Paths, PositiveInt, StrPath, leading_models, new_file, path_list
 from vit.commands.cli.executor_options import ExecutorOptions
 from vit.commands.predicting.answer_options import AnswerOptions
 from vit.commands.predicting.predict_cluster import check_where, predict_on_cluster
@@ -70,8 +70,8 @@ def predict(
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), an index of shards, a parquet
-            table, or hf:NAME
+        images: further models first, whose probabilities are averaged; then files, folders, patterns, a list (a CSV
+            with a column path, or a .txt), an index of shards, a parquet table, or hf:NAME
         output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
         top_k: number of classes in a row; a model that gives several labels writes those above their thresholds
         probabilities: also write the probability of every class or label, each in a column p_NAME
@@ -115,15 +115,16 @@ def predict(
     Example:
         vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery
     """
-    model, inputs = os.fspath(model), path_list(images)
+    model, (others, inputs) = os.fspath(model), leading_models(path_list(images))
+    if others and parts is not None:
+        raise UsageError(f"--parts takes one model, and {1 + len(others)} are given", "give one, or leave --parts out")
     if merge is not None:
         if model or inputs or parts or gallery or sort_into:
             raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
         return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output), on_bad == "fail")
     if not model or not inputs:
-        raise UsageError(
-            f"vit predict needs {'IMAGES' if model else 'MODEL and IMAGES'}", "as in 'vit predict RUN photos/'"
-        )
+        needed = "IMAGES after its models" if others else "IMAGES" if model else "MODEL and IMAGES"
+        raise UsageError(f"vit predict needs {needed}", "as in 'vit predict RUN photos/'")
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
     rows_file = Path() if parts is not None else _rows_file(output, gallery)
@@ -132,7 +133,7 @@ def predict(
     to_sort = sorted_files(into, sort_by, yes, rows_file, excluded)
     wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
-    setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished)
+    setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished, others)
     if parts is not None:
         if output is not None or gallery:
             raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
@@ -172,7 +173,8 @@ def predict(
             to_sort.carry_out(reporter, yes)
         check_labeled(summary, on_bad == "fail")
         more = " --unfinished" * bool(predictor.lacks)
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} {predictor.task.example}{more}")
+        every = " ".join(map(shlex.quote, (model, *others)))
+        reporter.next_command(f"vit evaluate {every} {predictor.task.example}{more}")
     return summary
 
 

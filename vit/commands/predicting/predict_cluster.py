@@ -26,15 +26,10 @@ _GRACE = 20.0  # seconds in which the last files of a task may still appear on a
 
 @dataclass(frozen=True)
 class PartsTask:
-    """A task that computes parts until all are there.
+    """A task that computes parts until all are there."""
 
-    Attributes:
-        home: working folder of the command, from which its paths begin.
-        job: what was asked for.
-    """
-
-    home: Path
-    job: PartsJob
+    home: Path  # working folder of the command, from which its paths begin
+    job: PartsJob  # what was asked for
 
     def __call__(self) -> None:
         """Compute the parts that no other task has computed or computes now."""

@@ -29,25 +29,15 @@ _SHOWN = 5  # missing or damaged parts in an error
 
 @dataclass(frozen=True)
 class PartsJob:
-    """What `vit predict --parts` was asked for.
+    """What `vit predict --parts` was asked for."""
 
-    Attributes:
-        setup: the model, and what was asked of it.
-        images: IMAGES; they are listed by the first of the processes that run at the same time.
-        folder: folder of the parts.
-        recursive: whether folders in folders are read.
-        rows_per_part: number of rows of a part.
-        batch_size: number of files computed at once.
-        columns: columns of a table that are given by name.
-    """
-
-    setup: PredictionSetup
-    images: Sequence[StrPath]
-    folder: Path
-    recursive: bool
-    rows_per_part: int
-    batch_size: int
-    columns: TableColumns
+    setup: PredictionSetup  # the model, and what was asked of it
+    images: Sequence[StrPath]  # IMAGES; they are listed by the first of the processes that run at the same time
+    folder: Path  # folder of the parts
+    recursive: bool  # whether folders in folders are read
+    rows_per_part: int  # number of rows of a part
+    batch_size: int  # number of files computed at once
+    columns: TableColumns  # columns of a table that are given by name
 
     def listed(self) -> ListedImages:
         """The images and what reads them. A notice counts the folders that are not read."""

@@ -1,13 +1,15 @@
 """The model of `vit predict` with its rule, and the columns of its rows"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import warn_of_unfinished
+from vit.commands.cli.arguments import check_different, warn_of_unfinished
 from vit.commands.predicting.answer_options import AnswerOptions, no_novelty
 from vit.console import Reporter
+from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class PredictionSetup:
         top_k: number of classes in a row.
         probabilities: whether rows have the probability of every class.
         device, precision, engine, unfinished: as in `vit.load`.
+        others: paths of further models, whose probabilities are averaged with those of `model`.
     """
 
     model: str
@@ -35,17 +38,30 @@ class PredictionSetup:
     precision: str
     engine: EngineName
     unfinished: bool = False
+    others: Sequence[str] = ()
 
     def check(self) -> None:
         """Raise VitError where the model cannot be what was asked for, before anything heavy is imported."""
-        check_model(self.model, self.unfinished)
-        check_engine(self.engine, Path(self.model), self.device)
+        check_different([self.model, *self.others])
+        for model in (self.model, *self.others):
+            check_model(model, self.unfinished)
+            check_engine(self.engine, Path(model), self.device)
+        if self.others and (option := self.wanted.fitted_option):
+            problem = f"{option} is fitted to the validation images of one model, and {1 + len(self.others)} are given"
+            raise UsageError(problem, "give one model, or --reject_below")
 
     def load(self, reporter: Reporter, num_images: int | None = None) -> "Predictor":
         """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
         from vit.inference.predictor import load
 
-        predictor = load(self.model, self.device, self.precision, self.engine, self.unfinished)
+        models = (self.model, *self.others)
+        every = [load(model, self.device, self.precision, self.engine, self.unfinished) for model in models]
+        predictor = every[0]
+        if self.others:
+            from vit.inference.ensemble import Ensemble
+
+            predictor = Ensemble(every, models)
+            reporter.notice(f"the average of {len(models)} models: {', '.join(models)}")
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:

@@ -20,19 +20,12 @@ SHOWN_IMAGES = 10  # of which the terminal lists the neighbors; the page has all
 
 @dataclass(frozen=True)
 class SimilarImages:
-    """The nearest images of one image.
+    """The nearest images of one image."""
 
-    Attributes:
-        path: path of the image.
-        neighbors: path and cosine similarity of each neighbor, the most similar first.
-        copies: paths of files with the same bytes, which do not count as neighbors.
-        error: reason why the image has no neighbors; "" otherwise.
-    """
-
-    path: str
-    neighbors: tuple[tuple[str, float], ...] = ()
-    copies: tuple[str, ...] = ()
-    error: str = ""
+    path: str  # path of the image
+    neighbors: tuple[tuple[str, float], ...] = ()  # path and cosine similarity of each neighbor, the most similar first
+    copies: tuple[str, ...] = ()  # paths of files with the same bytes, which do not count as neighbors
+    error: str = ""  # reason why the image has no neighbors; "" otherwise
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.study.design import Design, Pace
+    from vit.study.design import Design, StudyPace
     from vit.study.grid import Budget, Cell
 
 ASKS_ABOVE = 3600.0  # seconds: such a study needs --yes
@@ -83,7 +83,7 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     Raises:
         UsageError: the folder holds another study.
     """
-    from vit.study.design import PARTS, Pace, choose_design
+    from vit.study.design import PARTS, StudyPace, choose_design
     from vit.study.grid import Budget
 
     options, machine = study.options, study.machine
@@ -94,7 +94,7 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     num_images = {split: len(samples) for split, samples in study.source.splits.items()}
     largest = {name: _of_size(recipe, study.sizes[-1], budget) for name, recipe in study.firsts.items()}
     reporter.notice("Timing a step of each network")
-    pace = Pace.measured(largest, machine, num_images)
+    pace = StudyPace.measured(largest, machine, num_images)
 
     def cost(size: int, part: float) -> float:
         """Seconds of one seed at a size, divided by the cells at a time. Tuning tries all its values."""
@@ -174,16 +174,16 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     return total
 
 
-def pace_of(study: StudyPlan) -> "Pace":
+def pace_of(study: StudyPlan) -> "StudyPace":
     """The pace of a plan, which is timed unless its design was."""
     if study.pace is not None:
         return study.pace
-    from vit.study.design import Pace
+    from vit.study.design import StudyPace
 
     largest = {cell.series: cell for cell in sorted(study.cells_left, key=lambda cell: cell.num_images)}
     num_images = {split: len(samples) for split, samples in study.source.splits.items()}
     recipes = {name: cell.recipe for name, cell in largest.items()}
-    return Pace.measured(recipes, study.machine, num_images, study.options.executor == "local")
+    return StudyPace.measured(recipes, study.machine, num_images, study.options.executor == "local")
 
 
 def check_time(reporter: Reporter, study: StudyPlan) -> None:

@@ -42,15 +42,10 @@ _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the fi
 
 @dataclass(frozen=True)
 class DefaultNetworks:
-    """Networks that no option has chosen.
+    """Networks that no option has chosen."""
 
-    Attributes:
-        networks: {name: words of its recipe}, the ViT first.
-        why: what they start from, and the reason; empty where no published weights are for these images.
-    """
-
-    networks: dict[str, str]
-    why: str = ""
+    networks: dict[str, str]  # {name: words of its recipe}, the ViT first
+    why: str = ""  # what they start from, and the reason; empty where no published weights are for these images
 
 
 def compares_both(options: StudyOptions) -> bool:

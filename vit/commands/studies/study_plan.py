@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
     from vit.models.spec import Cost
-    from vit.study.design import Design, Pace
+    from vit.study.design import Design, StudyPace
     from vit.study.findings import JsonValue
     from vit.study.folder import StudyDirectory
     from vit.study.grid import Budget, Cell, Inputs
-    from vit.study.running.runner import Machine
+    from vit.study.running.runner import MachineShare
 
 SEEDS_OF_CLUSTER = 3  # where no time decides
 RIGHT = "all its known labels are predicted right (exact match)"  # with several labels for an image
@@ -51,36 +51,24 @@ RIGHT = "all its known labels are predicted right (exact match)"  # with several
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A study, fully decided.
-
-    Attributes:
-        series: recipes to compare, with every automatic choice made.
-        seeds: {number of training images: seeds of subset and training}.
-        pool: number of all training images, which every seed has.
-        folds: number of folds of all images, of which each seed tests its own; 0: all share one test set.
-        why: reason for networks that no option chose; empty where there is none to tell.
-        pace: how fast each series was, where the time decides the design; else None.
-        design: what the time allows; None: the options decide all.
-        seconds: time of the study; None: as long as it takes.
-        began: `time.monotonic()` at its beginning.
-    """
+    """A study, fully decided."""
 
     options: StudyOptions
     source: "Source"
     contents: "Contents"
-    series: Series
+    series: Series  # recipes to compare, with every automatic choice made
     budget: "Budget"
-    seeds: dict[int, list[int]]
+    seeds: dict[int, list[int]]  # {number of training images: seeds of subset and training}
     inputs: "Inputs"
-    machine: "Machine"
+    machine: "MachineShare"
     costs: "Mapping[str, Cost]"
-    pool: int
-    folds: int = 0
-    why: str = ""
-    pace: "Pace | None" = None
-    design: "Design | None" = None
-    seconds: float | None = None
-    began: float = 0.0
+    pool: int  # number of all training images, which every seed has
+    folds: int = 0  # number of folds of all images, of which each seed tests its own; 0: all share one test set
+    why: str = ""  # reason for networks that no option chose; empty where there is none to tell
+    pace: "StudyPace | None" = None  # how fast each series was, where the time decides the design; else None
+    design: "Design | None" = None  # what the time allows; None: the options decide all
+    seconds: float | None = None  # time of the study; None: as long as it takes
+    began: float = 0.0  # `time.monotonic()` at its beginning
 
     @property
     def sizes(self) -> list[int]:
@@ -199,12 +187,19 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.study.grid import Budget, parse_sizes
     from vit.study.running.executors import share_of
     from vit.training.planning.images import at_revision
+    from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
     from vit.training.running.seen_before import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
-    find_bursts(listed, first.data, reporter)
-    source = make_plan(without_cell_files(alone), listed).source
+
+    def search() -> None:
+        if listed is not None:
+            for model in (one.model for one in _recipes(series) if one.model.init_from is None):
+                choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
+        find_bursts(listed, first.data, reporter)
+
+    source = make_plan(without_cell_files(alone), listed, search).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     folds = num_folds(options, source, listed)

@@ -11,8 +11,7 @@ from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.training.train_options import read_with
 from vit.errors import UsageError
 from vit.models.network_names import check_network
-from vit.training.recipes.probe_options import as_trained
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import Recipe, as_trained
 from vit.training.recipes.trackers import WandbMode, refuse_register
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
     if wandb != "auto" or tracker is not None:
         return wandb
 
-    from vit.training.tracking.wandb_login import intended, logged_in
+    from vit.training.tracking.connection import intended, logged_in
 
     status, _ = intended(wandb)
     return status if status != "online" or logged_in() else "off"

@@ -11,8 +11,7 @@ from vit.console import Reporter
 from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
 from vit.models.network_names import check_image_size
-from vit.training.recipes.probe_options import is_unused
-from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -26,19 +25,12 @@ FURTHER = "the best of this run, on its images and with its recipe, whose schedu
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """A recipe whose initial weights are decided.
+    """A recipe whose initial weights are decided."""
 
-    Attributes:
-        recipe: recipe whose init_from is a source of weights, or None for random weights.
-        listed: images of DATA, where they are listed already.
-        rendezvous: rendezvous of several processes that have already agreed on something.
-        why: reason for weights, or for random weights, that nothing asked for; empty: the user has decided.
-    """
-
-    recipe: Recipe
-    listed: "Source | None"
-    rendezvous: "Rendezvous | None" = None
-    why: str = ""
+    recipe: Recipe  # recipe whose init_from is a source of weights, or None for random weights
+    listed: "Source | None"  # images of DATA, where they are listed already
+    rendezvous: "Rendezvous | None" = None  # rendezvous of several processes that have already agreed on something
+    why: str = ""  # reason for weights, or for random weights, that nothing asked for; empty: the user has decided
 
 
 def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:

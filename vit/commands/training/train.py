@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,8 +121,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     # kept until the end: the training itself meets in its store
     rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
-    find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
-    plan = make_plan(start.recipe, start.listed)
+    search = partial(find_bursts, start.listed, start.recipe.data, reporter, rendezvous)
+    plan = make_plan(start.recipe, start.listed, search)
     if options.run is None and plan.device.type == "cpu" and (note := options.layers.note_for_cpu()):
         reporter.notice(note)
     if options.dry_run:
@@ -199,14 +200,10 @@ def _open_for_all(
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A training with nothing left to decide.
+    """A training with nothing left to decide."""
 
-    Attributes:
-        plan: the training.
-        data: its loaders, with the images that memory holds already; None: no trial has made them.
-    """
-
-    plan: "Plan"
+    plan: "Plan"  # the training
+    # its loaders, with the images that memory holds already; None: no trial has made them
     data: "ImageDataModule | None" = None
 
 

@@ -56,11 +56,11 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *(("note", note) for note in plan.source.notes),
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             *_classes(plan),
-            ("network", network_words(plan)),
+            ("network", network_text(plan)),
             *start_facts(plan, why),
             *_teacher(plan),
-            ("augment", augment_words(plan)),
-            ("batch", batch_words(plan)),
+            ("augment", augment_text(plan)),
+            ("batch", batch_text(plan)),
             *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
@@ -69,7 +69,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
     )
 
 
-def network_words(plan: "Plan") -> str:
+def network_text(plan: "Plan") -> str:
     """Size and cost of the network."""
     cost = plan.cost
     flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
@@ -178,9 +178,9 @@ def _corrections(plan: "Plan") -> list[str]:
 
 
 def _best(metric: str) -> str:
-    from vit.checkpoints.result import rule_words
+    from vit.checkpoints.result import rule_text
 
-    return f"best.ckpt has the {rule_words(metric)}"
+    return f"best.ckpt has the {rule_text(metric)}"
 
 
 def _is_hopeful(plan: "Plan") -> bool:
@@ -198,8 +198,8 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     weights = plan.recipe.model.init_from
     if weights is not None:
         from vit.training.distributed.batch_norm import has_batch_norm
-        from vit.training.network.backbone import last_layer
-        from vit.training.network.head_start import fits_head
+        from vit.training.network.initial_network import fits_head
+        from vit.training.network.linear_head import last_layer
 
         model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
         is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
@@ -211,10 +211,10 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
 
 def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
     """A note where the training of a teacher, or of the weights to start from, is not finished."""
-    from vit.checkpoints.run import check_finished, unfinished_words
+    from vit.checkpoints.run import check_finished, unfinished_text
 
     lacks = check_finished(model, True, of_file)
-    return [("note", f"{model}: {unfinished_words(lacks)}")] if lacks else []
+    return [("note", f"{model}: {unfinished_text(lacks)}")] if lacks else []
 
 
 def _teacher(plan: "Plan") -> list[tuple[str, str]]:
@@ -238,13 +238,17 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     ]
 
 
-def augment_words(plan: "Plan") -> str:
+def augment_text(plan: "Plan") -> str:
     """The augmentations that change an image, and whether the preset's RandAugment is left out."""
     from vit.data.pixels.augment import preset
 
     augment = plan.augment
     unchanged = vars(type(augment)()) | {"magnitude": augment.magnitude}
-    changing = [f"{key} {value:g}" for key, value in vars(augment).items() if value != unchanged[key]]
+    changing = [
+        f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}"
+        for key, value in vars(augment).items()
+        if value != unchanged[key]
+    ]
     if augment.randaugment:
         changing.append(f"magnitude {augment.magnitude}")
     is_of_preset = preset(plan.recipe.augment.name, plan.preprocess.image_size, mirrored=False).randaugment > 0
@@ -253,7 +257,7 @@ def augment_words(plan: "Plan") -> str:
     return (", ".join(changing) or "none") + left_out
 
 
-def batch_words(plan: "Plan") -> str:
+def batch_text(plan: "Plan") -> str:
     """The images of a step, and how they are divided."""
     parts = plan.recipe.optim.accumulate
     micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
@@ -269,11 +273,12 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         return [("training", how)]
     epochs = plan.total_steps / plan.steps_per_epoch
 
-    from vit.training.optim import LEVELS
+    lowest = ""
+    if optim.layer_decay != 1:
+        from vit.training.optim import LEVELS, layer_decay
 
-    lowest = (
-        f", down to {optim.lr * optim.layer_decay**LEVELS:.2g} in the lowest layer" if optim.layer_decay < 1 else ""
-    )
+        decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
+        lowest = f", down to {optim.lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
     steps = (
         f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
@@ -289,6 +294,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         steps = f"at most {steps}"
     return [
         *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
+        *([("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []),
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
         *patience,

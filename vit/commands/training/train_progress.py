@@ -178,7 +178,7 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
     """Show the result of a finished run, its files, and the next useful command."""
     reporter.line(
         f"\nBest {result.validation_name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
-        f"{result.speed_words}"
+        f"{result.speed_text}"
     )
     reporter.facts(
         [
@@ -194,7 +194,7 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
 
 def _metrics(result: "RunResult") -> list[tuple[str, str]]:
     """Accuracies and calibration error."""
-    from vit.inference.scores.image_groups import count_words
+    from vit.inference.scores.image_groups import count_text
 
     if result.multilabel is not None:
         return _label_metrics(result)
@@ -203,8 +203,8 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
         facts.append(
             (
                 "test accuracy",
-                f"{interval(**result.metrics['acc1'])}, {count_words(result.num_images['test'], result.test_groups)}, "
-                f"95 % interval{'; ' * bool(result.tested_words)}{result.tested_words}",
+                f"{interval(**result.metrics['acc1'])}, {count_text(result.num_images['test'], result.test_groups)}, "
+                f"95 % interval{'; ' * bool(result.tested_text)}{result.tested_text}",
             )
         )
         balanced = result.metrics["balanced_accuracy"]
@@ -212,7 +212,7 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
             facts.append(
                 (
                     "test balanced accuracy",
-                    f"{interval(**balanced)}: each {'tested ' * bool(result.tested_words)}class counts the same",
+                    f"{interval(**balanced)}: each {'tested ' * bool(result.tested_text)}class counts the same",
                 )
             )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
@@ -224,7 +224,7 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
 
 def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
     """Metrics of several labels for an image."""
-    from vit.inference.scores.image_groups import count_words
+    from vit.inference.scores.image_groups import count_text
 
     facts = [("validation mAP", percent(result.validation["val/map"]))] if result.validation else []
     for name, words in MULTILABEL.items():
@@ -235,8 +235,8 @@ def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperatures" if before != after else ""
         facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
-        images = count_words(result.num_images["test"], result.test_groups, "test image")
-        facts[-1:-1] = [("", f"{images}, 95 % intervals{'; ' * bool(result.tested_words)}{result.tested_words}")]
+        images = count_text(result.num_images["test"], result.test_groups, "test image")
+        facts[-1:-1] = [("", f"{images}, 95 % intervals{'; ' * bool(result.tested_text)}{result.tested_text}")]
     return facts
 
 

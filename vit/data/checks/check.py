@@ -96,19 +96,12 @@ class Sizes:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The findings and the statistics of a data set.
+    """The findings and the statistics of a data set."""
 
-    Attributes:
-        findings: all problems, errors first, then in the order of KINDS.
-        counts: {split: number of listed images of each class, or with each label}.
-        num_images: {split: number of listed images}.
-        sizes: {split: sides of its images}.
-    """
-
-    findings: list[Finding]
-    counts: dict[str, Labels]
-    num_images: dict[str, int]
-    sizes: dict[str, Sizes]
+    findings: list[Finding]  # all problems, errors first, then in the order of KINDS
+    counts: dict[str, Labels]  # {split: number of listed images of each class, or with each label}
+    num_images: dict[str, int]  # {split: number of listed images}
+    sizes: dict[str, Sizes]  # {split: sides of its images}
 
     @property
     def errors(self) -> int:

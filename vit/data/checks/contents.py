@@ -40,14 +40,10 @@ ReadImage = tuple[str, str]  # content hash, and the reason why a file is not an
 
 @dataclass(frozen=True)
 class Contents:
-    """Content hashes of the images of a source.
+    """Content hashes of the images of a source."""
 
-    Attributes:
-        hashes: {split: a content hash of each image}; "" for unreadable images.
-        unreadable: {split: {index: reason}} for files without the header of an image within the limits.
-    """
-
-    hashes: dict[str, list[str]]
+    hashes: dict[str, list[str]]  # {split: a content hash of each image}; "" for unreadable images
+    # {split: {index: reason}} for files without the header of an image within the limits
     unreadable: dict[str, dict[int, str]]
 
     def by_path(self, source: Source) -> dict[str, str]:

@@ -29,19 +29,12 @@ _PER_TASK = 32  # images that a thread takes at a time
 
 @dataclass(frozen=True)
 class Scan:
-    """What is kept of one readable image.
+    """What is kept of one readable image."""
 
-    Attributes:
-        hashes: hashes of its pixels.
-        format: format of its file; empty for arrays.
-        channels: number of its channels, 3 for gray.
-        is_deep: whether its values have more than 8 bits.
-    """
-
-    hashes: ImageHashes
-    format: str
-    channels: int
-    is_deep: bool
+    hashes: ImageHashes  # hashes of its pixels
+    format: str  # format of its file; empty for arrays
+    channels: int  # number of its channels, 3 for gray
+    is_deep: bool  # whether its values have more than 8 bits
 
 
 class ImageList:

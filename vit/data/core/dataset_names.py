@@ -51,15 +51,11 @@ LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CS
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns of a parquet table or of a CSV that are given by name.
+    """Columns of a parquet table or of a CSV that are given by name."""
 
-    Attributes:
-        image: column of encoded images, or of paths in a CSV; None: the only one, or the one with a usual name.
-        label: column of labels; None: the only one, or the one with a usual name.
-    """
-
+    # column of encoded images, or of paths in a CSV; None: the only one, or the one with a usual name
     image: str | None = None
-    label: str | None = None
+    label: str | None = None  # column of labels; None: the only one, or the one with a usual name
 
     @property
     def by_option(self) -> dict[str, str]:
@@ -77,17 +73,11 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class HubName:
-    """A data set of the Hugging Face hub, as hf:NAME[/CONFIG][@REVISION] names it.
+    """A data set of the Hugging Face hub, as hf:NAME[/CONFIG][@REVISION] names it."""
 
-    Attributes:
-        repository: ORGANIZATION/NAME; or NAME alone, which the hub still knows for old data sets.
-        config: one of the data sets of the repository; None: the only one.
-        revision: commit, tag or branch; None: the newest.
-    """
-
-    repository: str
-    config: str | None = None
-    revision: str | None = None
+    repository: str  # ORGANIZATION/NAME; or NAME alone, which the hub still knows for old data sets
+    config: str | None = None  # one of the data sets of the repository; None: the only one
+    revision: str | None = None  # commit, tag or branch; None: the newest
 
     def __str__(self) -> str:
         config = f"/{self.config}" if self.config else ""

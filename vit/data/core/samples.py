@@ -21,24 +21,17 @@ _SHOWN, _NOTED = 10, 5  # class names in an error, and in a note
 
 @dataclass(frozen=True)
 class Samples:
-    """Images in a fixed order, with their labels.
+    """Images in a fixed order, with their labels."""
 
-    Attributes:
-        paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
-        labels: (n,) class numbers, -1 where unknown; with several labels for an image (n, K) int8: 1 present, 0 absent,
-            -1 unknown.
-        root: folder of the paths; None where `arrays` or `reader` has the images.
-        arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
-        groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
-        reader: reads images that are in shards or on other machines; None for files and arrays.
-    """
-
-    paths: Sequence[str]
+    paths: Sequence[str]  # path of each image, relative to `root`; a name where `arrays` holds the pixels
+    # (n,) class numbers, -1 where unknown; with several labels for an image (n, K) int8: 1 present, 0 absent, -1
+    # unknown
     labels: npt.NDArray[Any]
-    root: Path | None = None
-    arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+    root: Path | None = None  # folder of the paths; None where `arrays` or `reader` has the images
+    arrays: Sequence[npt.NDArray[np.uint8]] | None = None  # n arrays (H, W) or (H, W, 3) uint8; None for files
+    # the group of each image, such as its patient: splits keep a group in one part; None: no groups
     groups: tuple[str, ...] | None = None
-    reader: ImageReader | None = None
+    reader: ImageReader | None = None  # reads images that are in shards or on other machines; None for files and arrays
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -116,28 +109,23 @@ class Samples:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: class names, and the images of each split.
+    """A data set: class names, and the images of each split."""
 
-    Attributes:
-        name: short name for run folders and tables.
-        class_names: class names in the order of their numbers, or the names of the K labels that an image may have. The
-            training images alone define them; those of all splits, where images are opened to be measured.
-        splits: {"train", and where present "validation" and "test": images}. Images that are opened to be measured may
-            lack "train".
-        notes: messages for the user, for example about skipped files or missing classes.
-        origin: DATA with the revision that was read, where DATA itself does not tell; else None.
-        has_label_lists: whether each image lists its labels, so that labels with other names than `class_names` are
-            absent, and not unknown.
-        is_one_hot: whether a table with a column for each label has a single 1 in each row, so that the images have one
-            class each. A model of several labels may be measured on them, too.
-    """
-
-    name: str
+    name: str  # short name for run folders and tables
+    # class names in the order of their numbers, or the names of the K labels that an image may have. The training
+    # images alone define them; those of all splits, where images are opened to be measured.
     class_names: tuple[str, ...]
+    # {"train", and where present "validation" and "test": images}. Images that are opened to be measured may lack
+    # "train".
     splits: dict[str, Samples]
+    # messages for the user, for example about skipped files or missing classes
     notes: list[str] = field(default_factory=list)
-    origin: str | None = None
+    origin: str | None = None  # DATA with the revision that was read, where DATA itself does not tell; else None
+    # whether each image lists its labels, so that labels with other names than `class_names` are absent, and not
+    # unknown
     has_label_lists: bool = False
+    # whether a table with a column for each label has a single 1 in each row, so that the images have one class each. A
+    # model of several labels may be measured on them, too.
     is_one_hot: bool = False
 
     def with_label_rows(self) -> "Source":

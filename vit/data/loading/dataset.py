@@ -1,5 +1,8 @@
 """Lists of keys -> whole batches, from files or from memory; an unreadable image never ends a batch."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,14 +12,70 @@ from vit.data.core.batch import Batch
 from vit.data.core.draws import hashed
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.samples import Labels, Samples
-from vit.data.loading.processes import Part, parts, uses_processes
 from vit.data.loading.sampler import Key
-from vit.data.loading.threads import decode_threads
+from vit.data.loading.threads import available_cores, decode_threads
+from vit.data.loading.workers import MOST_WORKERS, START, worker_loader
 from vit.data.pixels.augment import ImageAugment
 from vit.data.pixels.decode import decode_image
 from vit.data.pixels.planes import ChannelsError, with_channels
 from vit.data.pixels.preprocess import COLORS, Decoding, Preprocess, resize_shorter
 from vit.errors import DataError
+
+# Decoding of many small images on all cores, in processes of their own
+#
+# Most of the time of a small image is Python's, and Python runs one thread at a time: sixteen threads decode fewer
+# images of 32 pixels in a second than one. Larger images take decoders that release the interpreter's lock, see
+# threads.py.
+
+MOST_SIDE = 64  # pixels of a small image
+FEWEST = 5_000  # images that are worth the start of processes
+FEWEST_CORES = 4
+PART_BYTES = 2**18  # that a process sends at once: at most 8 MiB of shared memory wait for the training
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some decoded images."""
+
+    images: Tensor  # (n, C, S, S) uint8
+    origin: list[int]  # index of the image that each row shows
+    unreadable: dict[int, str]  # {index: reason}
+
+    def share_memory(self) -> None:
+        """Move the images, in place, to memory that processes share; RuntimeError where there is too little."""
+        self.images.share_memory_()
+
+
+def uses_processes(count: int, side: int) -> bool:
+    """Whether processes decode this many images of this side sooner than threads."""
+    return START is not None and count >= FEWEST and side <= MOST_SIDE and available_cores() >= FEWEST_CORES
+
+
+def parts(count: int, image_bytes: int, decode: Callable[[range], Part]) -> Iterator[tuple[range, Part]]:
+    """Every part of `count` images, decoded, in order.
+
+    Args:
+        image_bytes: size of a decoded image.
+        decode: decodes the images of some indices, in another process.
+
+    Raises:
+        DataError: the error of `decode`.
+    """
+    size = max(1, PART_BYTES // image_bytes)
+    ranges = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    workers = min(MOST_WORKERS, available_cores())
+    yield from zip(ranges, worker_loader(_Parts(decode), ranges, workers), strict=True)
+
+
+@dataclass
+class _Parts:
+    """Parts as a dataset of batches."""
+
+    decode: Callable[[range], Part]
+
+    def __getitems__(self, indices: range) -> Part:
+        return self.decode(indices)
+
 
 _FETCHED_AT_ONCE = 1024  # images that memory keeps, if they are on other machines
 _USUAL = Decoding()
@@ -79,8 +138,9 @@ class ImageDataset(Dataset[Batch]):
 
     @property
     def is_recolored(self) -> bool:
-        """Whether RandAugment varies the images."""
-        return self.augment is not None and self.augment.augment.randaugment > 0
+        """Whether RandAugment or the user's augmentation varies the images."""
+        augment = None if self.augment is None else self.augment.augment
+        return augment is not None and (augment.randaugment > 0 or augment.own is not None)
 
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys. DataLoader calls this method instead of `__getitem__` for each image."""

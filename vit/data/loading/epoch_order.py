@@ -47,16 +47,11 @@ class EpochOrder:
     With "natural" an epoch is a permutation of all images. Otherwise each class has its share of the epoch, rounded up
     or down at random. A class with more images than its share gives a random choice of different images. A class with
     fewer images gives all of them equally often, up to one more of some.
-
-    Attributes:
-        labels: (n,) class numbers of the training images.
-        seed: seed of the order.
-        sampling: how an epoch draws.
     """
 
-    labels: Labels = field(repr=False)
-    seed: int
-    sampling: Sampling = "natural"
+    labels: Labels = field(repr=False)  # (n,) class numbers of the training images
+    seed: int  # seed of the order
+    sampling: Sampling = "natural"  # how an epoch draws
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -1,6 +1,7 @@
 """`ImageDataModule`: the splits of a source as loaders for this process."""
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -9,7 +10,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vit.data.core.batch import Batch
-from vit.data.core.samples import Samples, Source
+from vit.data.core.draws import seed_of
+from vit.data.core.samples import Labels, Samples, Source
 from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.epoch_order import EpochOrder, ImageOrder, Sampling
 from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
@@ -17,34 +19,79 @@ from vit.data.loading.sampler import TrainSampler
 from vit.data.loading.workers import Loader
 from vit.data.pixels.augment import Augment, BatchAugment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
-from vit.data.shard_order import ShardOrder
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
+
+# The order of images in shards: neighboring shards are read together, and each process reads its own part of them.
+#
+# A full permutation would read all shards at once. Here the shards of an epoch are permuted, and images are permuted
+# in windows of W shards. The sequence is cut into C lanes, and a batch takes equally many images of each lane: a batch
+# has images of about C windows. Process r takes the r-th run of lanes, and therefore needs few of the shards at a
+# time.
+#
+# C does not depend on the number of processes, as with the canonical nodes of MosaicML Streaming. Nor does the order,
+# which is a pure function of seed, epoch and batch size. The windows are those of grain's window shuffle.
+
+LANES = 64
+WINDOW = 4  # shards
+
+
+@dataclass(frozen=True)
+class ShardOrder:
+    """The images of any epoch, each once, as a pure function of the epoch."""
+
+    shards: Labels = field(repr=False)  # (n,) number of the shard of each training image
+    seed: int  # seed of the order
+    batch_size: int  # images of an optimizer step. The number of lanes is its greatest common divisor with 64.
+    window: int = WINDOW  # number of shards whose images are permuted together
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @property
+    def num_lanes(self) -> int:
+        """Number of lanes: every batch has equally many images of each."""
+        return math.gcd(self.batch_size, LANES)
+
+    def drawn(self, epoch: int) -> tuple[Labels, Labels]:
+        """(indices, zeros), both (n,): the image at each position. No image comes twice."""
+        generator = np.random.Generator(np.random.Philox(seed_of(self.seed, epoch)))
+        names, numbers = np.unique(self.shards, return_inverse=True)
+        places = generator.permutation(len(names))
+        shuffled = generator.permutation(len(self))
+        windows = places[numbers[shuffled]] // self.window
+        sequence = shuffled[np.argsort(windows, kind="stable")]
+        return sequence[self._positions()], np.zeros(len(self), dtype=np.int64)
+
+    def _positions(self) -> Labels:
+        """(n,) position in the sequence of the image at each position of the epoch."""
+        num_images, num_lanes = len(self), self.num_lanes
+        of_lane = self.batch_size // num_lanes  # images of a lane in a batch
+        num_batches = num_images // self.batch_size
+        starts = np.arange(num_lanes) * num_images // num_lanes
+        in_lane = np.arange(num_batches * of_lane).reshape(num_batches, 1, of_lane)
+        whole = (starts[:, None] + in_lane).reshape(-1)
+        left = np.ones(num_images, dtype=np.bool_)
+        left[whole] = False
+        return np.concatenate([whole, np.flatnonzero(left)])
+
 
 Cache = Literal["auto", "memory", "none"]
 
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content.
+    """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content."""
 
-    Attributes:
-        batch_size: images of an optimizer step, over all processes.
-        num_workers: number of processes that decode and recolor; None: chosen by cores, images and device.
-        cache: "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data.
-        evaluation_batch_size: images of an evaluation batch of one process.
-        batches: training batches between validations; None: one pass over the images.
-        accumulate: number of training batches that make one optimizer step.
-        sampling: how often an epoch draws the images of each class.
-    """
-
-    batch_size: int
+    batch_size: int  # images of an optimizer step, over all processes
+    # number of processes that decode and recolor; None: chosen by cores, images and device
     num_workers: int | None = None
+    # "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data
     cache: Cache = "auto"
-    evaluation_batch_size: int = EVALUATION_BATCH_SIZE
-    batches: int | None = None
-    accumulate: int = 1
-    sampling: Sampling = "natural"
+    evaluation_batch_size: int = EVALUATION_BATCH_SIZE  # images of an evaluation batch of one process
+    batches: int | None = None  # training batches between validations; None: one pass over the images
+    accumulate: int = 1  # number of training batches that make one optimizer step
+    sampling: Sampling = "natural"  # how often an epoch draws the images of each class
 
 
 def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:

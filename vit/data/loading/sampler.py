@@ -13,17 +13,12 @@ EVALUATION = -1  # epoch of the keys of evaluation
 
 
 class Key(NamedTuple):
-    """One image of one epoch.
-
-    Attributes:
-        valid: False for a key that only fills a batch.
-        repeat: how often the epoch has drawn this image before, so that each time has its own augmentation.
-    """
+    """One image of one epoch."""
 
     epoch: int
     index: int  # type: ignore[assignment]
-    valid: bool = True
-    repeat: int = 0
+    valid: bool = True  # False for a key that only fills a batch
+    repeat: int = 0  # how often the epoch has drawn this image before, so that each time has its own augmentation
 
 
 class TrainSampler:

@@ -7,7 +7,8 @@ processes or a resume. Operations on batches run on the device, with separate dr
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ from torchvision.transforms.v2 import functional as TF
 from vit.data.core.draws import uniform
 from vit.data.pixels.preprocess import Preprocess, to_device
 from vit.data.pixels.randaugment import BatchedRandAugment
+from vit.errors import UsageError
+from vit.own_code import load
 
 Draws = npt.NDArray[np.float64]
 DrawSeeds = npt.NDArray[np.int64]
@@ -31,31 +34,20 @@ _NUM_DRAWS = 16  # numbers drawn per image and purpose
 
 @dataclass(frozen=True)
 class Augment:
-    """The strengths of all operations of an augmentation.
+    """The strengths of all operations of an augmentation."""
 
-    Attributes:
-        crop: smallest fraction of the picture's area that a random crop keeps; 1: no crop. For photographs.
-        shift: largest shift, as a fraction of the side. For small images.
-        rotate: largest rotation, in degrees.
-        zoom: largest change of size, as a fraction of the size.
-        flip: probability of a mirror image.
-        randaugment: number of RandAugment operations per image (Cubuk et al. 2020).
-        magnitude: strength of these operations, 0 to 30.
-        mixup: alpha of mixup (Zhang et al. 2018); 0: off.
-        cutmix: alpha of cutmix (Yun et al. 2019); 0: off. Beside mixup, each pair of images gets one of the two.
-        erasing: probability that a box of the image is erased (Zhong et al. 2020).
-    """
-
-    crop: float = 1.0
-    shift: float = 0.0
-    rotate: float = 0.0
-    zoom: float = 0.0
-    flip: float = 0.0
-    randaugment: int = 0
-    magnitude: int = 9
-    mixup: float = 0.0
+    crop: float = 1.0  # smallest fraction of the picture's area that a random crop keeps; 1: no crop. For photographs.
+    shift: float = 0.0  # largest shift, as a fraction of the side. For small images.
+    rotate: float = 0.0  # largest rotation, in degrees
+    zoom: float = 0.0  # largest change of size, as a fraction of the size
+    flip: float = 0.0  # probability of a mirror image
+    randaugment: int = 0  # number of RandAugment operations per image (Cubuk et al. 2020).
+    magnitude: int = 9  # strength of these operations, 0 to 30
+    mixup: float = 0.0  # alpha of mixup (Zhang et al. 2018); 0: off.
+    # alpha of cutmix (Yun et al. 2019); 0: off. Beside mixup, each pair of images gets one of the two.
     cutmix: float = 0.0
-    erasing: float = 0.0
+    erasing: float = 0.0  # probability that a box of the image is erased (Zhong et al. 2020).
+    own: str | None = None  # import path of an `OwnAugment`; None: none
 
     @property
     def crops(self) -> bool:
@@ -90,6 +82,32 @@ def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
         return light
     standard = replace(light, randaugment=2)
     return standard if name == "standard" else replace(standard, mixup=0.2, cutmix=1.0, erasing=0.25)
+
+
+class OwnAugment(Protocol):
+    """An augmentation of the user's: `augment.own` names it by its import path."""
+
+    def __call__(self, image: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint8]:
+        """A variant of an image (S, S, C) uint8 of the same shape, which `seed` (32 bits) alone decides."""
+
+
+@cache
+def own_augment(path: str) -> OwnAugment:
+    """The augmentation at an import path: a function, or a class that is made without arguments."""
+    augment: Any = load(path, "--augment.own")
+    made: OwnAugment = augment() if isinstance(augment, type) else augment
+    return made
+
+
+def _varied(image: Tensor, draw_seed: int, own: OwnAugment) -> Tensor:
+    """The user's variant of an image (C, S, S) uint8."""
+    pixels = own(np.ascontiguousarray(image.permute(1, 2, 0).numpy()), draw_seed % 2**32)
+    expected = (*image.shape[1:], len(image))
+    if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape == expected):
+        shown = f"{pixels.shape} {pixels.dtype}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        problem = f"--augment.own gives {shown} for an image of {expected} uint8"
+        raise UsageError(problem, "return an array like the image")
+    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1)
 
 
 class ImageAugment:
@@ -143,8 +161,13 @@ class ImageAugment:
         return resized.contiguous()
 
     def recolored(self, images: Tensor, draw_seeds: Sequence[int]) -> Tensor:
-        """RandAugment of images (B, 3, S, S) uint8, each drawn from its own draw seed."""
-        return self.randaugment.of_batch(images, draw_seeds) if self.augment.randaugment else images
+        """RandAugment of images (B, 3, S, S) uint8, then the user's augmentation, each drawn from its draw seed."""
+        if self.augment.randaugment:
+            images = self.randaugment.of_batch(images, draw_seeds)
+        if self.augment.own is None:
+            return images
+        own = own_augment(self.augment.own)  # not an attribute: worker processes need not pickle the user's code
+        return torch.stack([_varied(image, seed, own) for image, seed in zip(images, draw_seeds, strict=True)])
 
 
 class BatchAugment:

@@ -25,21 +25,13 @@ class ValuesError(ValueError):
 
 @dataclass(frozen=True)
 class Planes:
-    """The values of an image.
+    """The values of an image."""
 
-    Attributes:
-        values: (C, H, W) of the file's type.
-        window: values that the file itself says are black and white; None: it says nothing.
-        is_inverted: whether the lowest value is white.
-        full_range: all values that the bits of the file can be; None: those of its type.
-        orientation: how the values lie, by the numbers of EXIF; 1: upright.
-    """
-
-    values: npt.NDArray[Any]
-    window: Window | None = None
-    is_inverted: bool = False
-    full_range: Window | None = None
-    orientation: int = 1
+    values: npt.NDArray[Any]  # (C, H, W) of the file's type
+    window: Window | None = None  # values that the file itself says are black and white; None: it says nothing
+    is_inverted: bool = False  # whether the lowest value is white
+    full_range: Window | None = None  # all values that the bits of the file can be; None: those of its type
+    orientation: int = 1  # how the values lie, by the numbers of EXIF; 1: upright
 
     @property
     def is_deep(self) -> bool:
@@ -147,13 +139,9 @@ def shown(pixels: Tensor) -> Tensor:
 
 
 class ChannelsError(ImageError):
-    """An image that can be read, with another number of channels than the model's.
+    """An image that can be read, with another number of channels than the model's."""
 
-    Attributes:
-        found: number of its channels.
-    """
-
-    found: int = 0
+    found: int = 0  # number of its channels
 
 
 def wrong_channels(path: str | os.PathLike[str], found: int, channels: int) -> ChannelsError:

@@ -8,7 +8,6 @@ In a table of columns that has -1 and 1, and neither 0 nor empty cells, -1 means
 cells -1 may mean unknown, as in CheXpert, and is refused. A single 1 in each row is one class for each image.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from vit.data.sources.listed_files import ListedRow, place_of, rows_by_split, so
 from vit.errors import DataError
 from vit.tasks.label_text import (
     ABSENT,
+    LIST,
     NOT_KNOWN,
     PRESENT,
     SEPARATOR,
@@ -34,7 +34,6 @@ _CELLS = {"0": ABSENT, "0.0": ABSENT, "false": ABSENT, "1": PRESENT, "1.0": PRES
 _MINUS = {"-1", "-1.0"}  # absent or unknown, as the whole table decides
 _OTHER_MARKS = ",;/"  # that people put between labels
 _SHOWN = 5  # labels in an error
-_LIST = re.compile(r"""\s*[\[({].*['",].*[\])}]\s*""", re.DOTALL)  # "['cat', 'dog']"
 
 _RowsOfLabels = dict[str, list[ListedRow[dict[str, int]]]]  # split -> images with several labels each
 
@@ -92,7 +91,7 @@ def _read_classes(path: Path, given: Mapping[str, str], to_measure: bool) -> Sou
 def _refuse_lists(path: Path, table: CsvTable, column: str) -> None:
     """Raise DataError where a cell is a list as Python writes it, which may be one class or several labels."""
     for line, row in table.rows:
-        if _LIST.fullmatch(row[column]):
+        if LIST.fullmatch(row[column]):
             raise DataError(
                 f"{path}, line {line}: {row[column][:40]!r} in the column {column} is a list",
                 "write several labels as cat|indoors, in a column labels; name one class without brackets",

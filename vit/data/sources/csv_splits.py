@@ -6,7 +6,7 @@ from pathlib import Path
 from vit.data.core.dataset_names import SPLIT_OF_NAME, SPLIT_OF_WORD, words_of
 from vit.errors import DataError, nearest
 
-_MOST_SPLITS = 12  # different cells of a column that may be splits
+MOST_SPLITS = 12  # different cells of a column that may be splits
 _OF_WORDS = SPLIT_OF_WORD | {"public": "validation", "private": "test"}  # leaderboards of Kaggle, as in FER2013
 _THINGS = frozenset(("set", "data", "dataset", "split", "images", "samples"))  # as in "training set"
 _JOINED = {word + end: split for word, split in _OF_WORDS.items() for end in ("", "set")} | {
@@ -48,7 +48,7 @@ def split_of(row: Mapping[str, str], where: str) -> str:
     return found
 
 
-def _splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -> dict[str, str] | None:
+def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -> dict[str, str] | None:
     """{cell: split} where a column of another name holds splits; None where it holds something else.
 
     Args:
@@ -117,7 +117,7 @@ class UnreadColumns:
         for index, cells in list(self._cells.items()):
             cell, known = row[index] if index < len(row) else "", self._different[index]
             cells.append(known.setdefault(cell, cell))  # one text for equal cells: a list has millions
-            if len(known) > _MOST_SPLITS:
+            if len(known) > MOST_SPLITS:
                 del self._cells[index]
 
     def splits(self, path: Path, rows: list[tuple[int, dict[str, str]]], among_labels: bool) -> tuple[int, str] | None:
@@ -130,7 +130,7 @@ class UnreadColumns:
         chosen: tuple[int, str] | None = None
         for index, cells in self._cells.items():
             name = self._names[index]
-            found = _splits_in(plain_name(name), self._different[index], f"{path}: column {name!r}", among_labels)
+            found = splits_in(plain_name(name), self._different[index], f"{path}: column {name!r}", among_labels)
             if found is None:
                 continue
             for (line, row), cell in zip(rows, cells, strict=True):

@@ -167,7 +167,7 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
     skipped: Counter[str] = Counter()
     rows: dict[str, list[tuple[str, str]]] = {}  # split -> path and class name of each file
     class_names: dict[str, list[str]] = {}
-    deeper: list[str] = []  # images in folders inside class folders
+    num_deeper, deep_folder = 0, Path()  # images in folders inside class folders, and the first such folder
     for split, folder in folders.items():
         rows[split] = []
         folder_names = subfolders(root / folder, skipped)
@@ -190,10 +190,12 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
                 raise EmptyClassError(f"class folder {class_folder} has no images{instead}", fix)
             skipped += skipped_here
             rows[split] += [(os.path.join(folder, name, file), label) for file in files]
-            deeper += [os.path.join(folder, name, file) for file in files if os.sep in file]
-    if deeper and not any(note.endswith(_ABOVE) for note in notes):
-        count = f"{len(deeper):,} image{'s' * (len(deeper) != 1)}"
-        notes.append(f"folders inside class folders, such as {Path(deeper[0]).parent}/, hold {count}; {_ABOVE}")
+            inside = [file for file in files if os.sep in file]
+            deep_folder = Path(folder, name, inside[0]).parent if inside and not num_deeper else deep_folder
+            num_deeper += len(inside)
+    if num_deeper and not any(note.endswith(_ABOVE) for note in notes):
+        count = f"{num_deeper:,} image{'s' * (num_deeper != 1)}"
+        notes.append(f"folders inside class folders, such as {deep_folder}/, hold {count}; {_ABOVE}")
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])

@@ -38,20 +38,13 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The rows of a CSV under our column names.
+    """The rows of a CSV under our column names."""
 
-    Attributes:
-        rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
-        note: columns and separator that were recognized, where they are not ours, and columns that are not read; else
-            empty.
-        others: names of the other columns, where they were asked for.
-        other_cells: their cells of each row; "" where a row is too short.
-    """
-
-    rows: list[tuple[int, dict[str, str]]]
+    rows: list[tuple[int, dict[str, str]]]  # line number, and {"path", "label", "split" or "group": cell}, of each row
+    # columns and separator that were recognized, where they are not ours, and columns that are not read; else empty
     note: str
-    others: tuple[str, ...] = ()
-    other_cells: list[list[str]] = field(default_factory=list)
+    others: tuple[str, ...] = ()  # names of the other columns, where they were asked for
+    other_cells: list[list[str]] = field(default_factory=list)  # their cells of each row; "" where a row is too short
 
 
 def given_columns(wanted: TableColumns) -> dict[str, str]:
@@ -81,6 +74,17 @@ def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
     _check_given(path, header, given)
     found = _columns(header, tuple(NAMES), given)
     return set(found), len(_others(header, found.values())) > 0
+
+
+def other_columns(path: Path) -> dict[str, dict[str, str]]:
+    """{column: {path: cell}} of the columns of a CSV that have no meaning for a training; {} where it has none."""
+    try:
+        table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), others=True)
+    except DataError:
+        return {}  # its columns are given by name
+    paths = [row["path"] for _, row in table.rows]
+    columns = zip(table.others, zip(*table.other_cells, strict=True), strict=False)
+    return {name: dict(zip(paths, cells, strict=True)) for name, cells in columns}
 
 
 def read_image_csv(

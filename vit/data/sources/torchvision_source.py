@@ -19,16 +19,11 @@ Files = Sequence[tuple[str | os.PathLike[str], int]]  # path and class number
 
 @dataclass(frozen=True)
 class _DataSet:
-    """One of torchvision's data sets.
+    """One of torchvision's data sets."""
 
-    Attributes:
-        open: class or function that opens the data set.
-        splits: splits of the data set under our names.
-        files: function that lists files and labels without opening the files; None for sets that hold small arrays.
-    """
-
-    open: Callable[..., VisionDataset]
-    splits: Splits
+    open: Callable[..., VisionDataset]  # class or function that opens the data set
+    splits: Splits  # splits of the data set under our names
+    # function that lists files and labels without opening the files; None for sets that hold small arrays
     files: Callable[[VisionDataset], Files] | None = None
 
 

@@ -99,19 +99,12 @@ def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> 
 
 
 class SplitRow(NamedTuple):
-    """One image of splits.csv.
+    """One image of splits.csv."""
 
-    Attributes:
-        path: absolute path of the file; a name for an image of a data set without files.
-        label: class name; the text of `label_text` where an image may have several labels.
-        content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files.
-        group: the image's group; "" where images have none.
-    """
-
-    path: str
-    label: str
-    content_hash: str = ""
-    group: str = ""
+    path: str  # absolute path of the file; a name for an image of a data set without files
+    label: str  # class name; the text of `label_text` where an image may have several labels
+    content_hash: str = ""  # hash of the file's bytes, or of the pixels; "" for unreadable files
+    group: str = ""  # the image's group; "" where images have none
 
 
 def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -196,6 +189,8 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
         if header not in ([*COLUMNS, *more], [COLUMNS[0], MULTI_LABEL.column, COLUMNS[2], *more]):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
         for name, label, split, *others in rows:
+            if split not in SPLITS:
+                raise ValueError(f"it has the split {split!r}")
             cells = dict(zip(more, others, strict=True))
             row = SplitRow(name, label, cells.get(CONTENT, ""), cells.get(GROUP, ""))
             found.setdefault(split, []).append(row)

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.errors import CheckpointError, UsageError, first_line
-from vit.export.format import Classify, Format, check_pictures, description_text
-from vit.export.quiet import quiet
+from vit.export.format import Classify, Format, check_pictures, description_text, quiet
 from vit.inference.deployment import LoadedModel, describe_input, notes
 from vit.inference.scores.activation import probabilities_of
 

@@ -83,19 +83,12 @@ def demo(
 
 
 class Page(NamedTuple):
-    """What a page shows.
+    """What a page shows."""
 
-    Attributes:
-        predictor: the model.
-        top_k: number of classes.
-        heading: what is said of the model.
-        examples: images to choose from.
-    """
-
-    predictor: "Predictor"
-    top_k: int
-    heading: "Heading"
-    examples: "Sequence[Example]" = ()
+    predictor: "Predictor"  # the model
+    top_k: int  # number of classes
+    heading: "Heading"  # what is said of the model
+    examples: "Sequence[Example]" = ()  # images to choose from
 
 
 def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:

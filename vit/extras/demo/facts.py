@@ -11,7 +11,7 @@ from PIL import Image
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import read_described
-from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_words
+from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_text
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.exporting.model_card import origin_of
 from vit.console import harmless, interval, percent
@@ -32,27 +32,17 @@ _VALIDATED = {"acc1": "accuracy", "map": "mAP"}  # the exact match of a validati
 
 
 class Example(NamedTuple):
-    """An example image.
+    """An example image."""
 
-    Attributes:
-        path: its file.
-        label: its label in the data set, or its labels as one text.
-    """
-
-    path: str
-    label: str
+    path: str  # its file
+    label: str  # its label in the data set, or its labels as one text
 
 
 class Heading(NamedTuple):
-    """What the page says of its model.
+    """What the page says of its model."""
 
-    Attributes:
-        title: network and data.
-        lines: size, accuracy and file.
-    """
-
-    title: str
-    lines: tuple[str, ...]
+    title: str  # network and data
+    lines: tuple[str, ...]  # size, accuracy and file
 
     @property
     def html(self) -> str:
@@ -71,7 +61,7 @@ def heading_of(model: Path, predictor: Predictor) -> Heading:
     network, size = description.spec.name, description.preprocess.image_size
     facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
     if predictor.lacks:
-        facts += f"; {unfinished_words(predictor.lacks)}"
+        facts += f"; {unfinished_text(predictor.lacks)}"
     try:
         origin = origin_of(model)
     except _DAMAGED:

@@ -9,8 +9,7 @@ import torch
 
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError
-from vit.export.format import Classify, Format, description_text
-from vit.export.quiet import quiet
+from vit.export.format import Classify, Format, description_text, quiet
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine

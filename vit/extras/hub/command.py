@@ -52,61 +52,55 @@ def push(
     Example:
         vit push runs/photos/vit_tiny_patch16_224/20260101-120000 hf:me/photos-vit --dry_run
     """
-    name = _checked(target)
-    check_model(os.fspath(model), unfinished)
-
-    from vit.extras.hub.upload import address, check_free, check_login, find_repository, upload
-
-    reporter = Reporter()
-    user = "" if dry_run else check_login(name)  # before the export, which takes a while
-
-    from vit.commands.exporting.model_card import trained_model
-    from vit.commands.exporting.shown_export import show_licence
-
-    trained = trained_model(Path(model), unfinished)
-    warn_of_unfinished(trained.description.unfinished or "", reporter)
-    with TemporaryDirectory() as parent:
-        folder = Path(parent) / name.partition("/")[2]
-        _export(Path(model), trained, format, name, folder)
-        _show_files(reporter, folder, name)
-        reporter.line(f"the card names the data set, its classes and the test results: {_how_to_read(model, format)}")
-        show_licence(reporter, trained)
-        if dry_run:
-            reporter.line("nothing was uploaded (--dry_run)")
-            options = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
-            reporter.next_command(shell_command("vit", "push", model, target, options=options))
-            return address(name)
-        repository = find_repository(name)
-        if repository.holds(folder):
-            reporter.line(f"{address(name)} holds these files already; nothing to do")
-        else:
-            check_free(repository, replace)
-            private = repository.private if repository.exists else not public
-            reporter.notice(
-                f"uploading as {user} to {address(name)}, {'private' if private else 'visible to everyone'}"
-            )
-            commit = upload(repository, folder, public)
-            reporter.line(f"{address(name)}: commit {commit[:12]}, files compared with those here")
-    if format == "hf":
-        reporter.next_command(f"vit convert {target} --output {name.partition('/')[2]}.ckpt")
-    return address(name)
-
-
-def _checked(target: str) -> str:
-    """OWNER/NAME of a target; UsageError for anything else."""
     name = target.removeprefix(_HUB)
     if not target.startswith(_HUB) or _NAME.fullmatch(name) is None or name.endswith((".git", "-", ".")):
         raise UsageError(
             f"{target!r} is not a model of the Hugging Face hub", "give hf:OWNER/NAME, such as hf:me/photos-vit"
         )
-    return name
+    check_model(os.fspath(model), unfinished)
+
+    from huggingface_hub import constants
+
+    from vit.extras.hub.upload import check_free, check_login, find_repository, upload
+
+    title, address = name.partition("/")[2], f"{constants.ENDPOINT}/{name}"
+    reporter = Reporter()
+    user = "" if dry_run else check_login(name)  # before the export, which takes a while
+
+    from vit.commands.exporting.model_card import show_license, trained_model
+
+    trained = trained_model(Path(model), unfinished)
+    warn_of_unfinished(trained.description.unfinished or "", reporter)
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / title
+        _export(Path(model), trained, format, name, folder)
+        _show_files(reporter, folder, name)
+        reporter.line(f"the card names the data set, its classes and the test results: {_how_to_read(model, format)}")
+        show_license(reporter, trained)
+        if dry_run:
+            reporter.line("nothing was uploaded (--dry_run)")
+            options = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
+            reporter.next_command(shell_command("vit", "push", model, target, options=options))
+            return address
+        repository = find_repository(name)
+        if repository.holds(folder):
+            reporter.line(f"{address} holds these files already; nothing to do")
+        else:
+            check_free(repository, replace)
+            private = not public if repository.commit is None else repository.private
+            reporter.notice(f"uploading as {user} to {address}, {'private' if private else 'visible to everyone'}")
+            commit = upload(repository, folder, public)
+            reporter.line(f"{address}: commit {commit[:12]}, files compared with those here")
+    if format == "hf":
+        reporter.next_command(f"vit convert {target} --output {title}.ckpt")
+    return address
 
 
 def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder: Path) -> None:
     """Write the export and its card into a folder that does not exist yet."""
     from vit.commands.exporting.model_card import card_of, origin_of
     from vit.export.exporting import export, export_format
-    from vit.weights.licence import CARD
+    from vit.weights.license import CARD
 
     chosen, title = export_format(format), name.partition("/")[2]
     file = folder if not chosen.ending else folder / f"model{chosen.ending}"
@@ -128,7 +122,7 @@ def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
 def _how_to_read(model: Model, format: str) -> str:
     """How to read the card here; in a folder it lies anyway, and beside a single file it has a name."""
     from vit.export.exporting import export_format
-    from vit.weights.licence import CARD
+    from vit.weights.license import CARD
 
     is_file = bool(export_format(format).ending)
     command = shell_command("vit", "export", model, options={"format": format, "card": "card.md" if is_file else None})

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from fsspec.utils import glob_translate
+
 from vit.data.core.dataset_names import HubName
 from vit.errors import DataError, UsageError, nearest
 from vit.extras.parquet.names import is_split_name
@@ -16,19 +18,13 @@ _CONVERTED = re.compile(r"[^/]+/[^/]+/[0-9]{4,}\.parquet")  # CONFIG/SPLIT/0000.
 
 @dataclass(frozen=True)
 class Config:
-    """The files of one config.
+    """The files of one config."""
 
-    Attributes:
-        name: name of the config.
-        files: paths of its parquet files.
-        titles: {file: name of its split}, where the card says it; None: the names of the files say it.
-        is_default: whether the card calls it the default.
-    """
-
-    name: str
-    files: list[str]
+    name: str  # name of the config
+    files: list[str]  # paths of its parquet files
+    # {file: name of its split}, where the card says it; None: the names of the files say it
     titles: dict[str, str] | None = None
-    is_default: bool = False
+    is_default: bool = False  # whether the card calls it the default
 
 
 def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:
@@ -69,7 +65,12 @@ def _of_card(files: Sequence[str], said: Any) -> list[Config]:
         unmatched: list[str] = []
         patterns = _patterns(one.get("data_files"))
         for title, pattern in patterns:
-            chosen = [name for name in below if _matches(name.removeprefix(prefix), pattern)]
+            try:
+                glob = glob_translate(pattern.removeprefix("./"))
+            except ValueError:  # ** beside other letters
+                unmatched.append(pattern)
+                continue
+            chosen = [name for name in below if re.match(glob, name.removeprefix(prefix))]
             if not chosen:
                 unmatched.append(pattern)
             twice = next((name for name in chosen if titles.get(name, title) != title), None)
@@ -108,17 +109,6 @@ def _patterns(said: Any) -> list[tuple[str | None, str]]:
 
 def _texts(said: Any) -> list[str]:
     return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)]
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a path fits a pattern, in which * stands for a part of one folder's name and ** for any folders."""
-    parts = re.split(r"(\*\*/?)", pattern.removeprefix("./"))
-    translated = ["(?:.*)" if part.startswith("**") else _of_one_folder(part) for part in parts]
-    return re.fullmatch("".join(translated), name) is not None
-
-
-def _of_one_folder(pattern: str) -> str:
-    return "".join({"*": "[^/]*", "?": "[^/]"}.get(letter, re.escape(letter)) for letter in pattern)
 
 
 def _of_folders(files: Sequence[str]) -> list[Config]:

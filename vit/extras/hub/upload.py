@@ -7,9 +7,9 @@ left: a repository without files, or the finished commit.
 import hashlib
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vit.errors import ResourceError, UsageError, first_line
@@ -20,32 +20,20 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository of the hub, as it is before an upload.
+    """A repository of the hub, as it is before an upload."""
 
-    Attributes:
-        name: OWNER/NAME.
-        exists: whether there is one.
-        commit: newest commit; "" without one.
-        private: whether only its owner sees it.
-        hashes: hash of each file by its path, as the hub gives it.
-    """
-
-    name: str
-    exists: bool
-    commit: str = ""
-    private: bool = True
-    hashes: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Paths of its files, without those of the hub itself."""
-        return tuple(path for path, _ in self.hashes if path != _OF_THE_HUB)
+    name: str  # OWNER/NAME
+    commit: str | None = None  # newest commit; None: there is no such repository
+    private: bool = True  # whether only its owner sees it
+    # {path of a file: its hash, as the hub gives it}, without the hub's own file
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, folder: Path) -> bool:
         """Whether the repository has exactly the files of a folder, with the same content."""
-        remote = {path: digest for path, digest in self.hashes if path != _OF_THE_HUB}
         local = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-        return remote.keys() == local.keys() and all(remote[name] in _digests(path) for name, path in local.items())
+        return self.hashes.keys() == local.keys() and all(
+            self.hashes[name] in _digests(path) for name, path in local.items()
+        )
 
 
 def check_login(name: str) -> str:
@@ -78,16 +66,16 @@ def find_repository(name: str) -> Repository:
         try:
             about = api.model_info(name)
         except RepositoryNotFoundError:
-            return Repository(name, exists=False)
-        tree = [item for item in api.list_repo_tree(name, recursive=True) if isinstance(item, RepoFile)]
-    hashes = tuple((item.path, item.blob_id if item.lfs is None else item.lfs.sha256) for item in tree)
-    return Repository(name, True, str(about.sha or ""), bool(about.private), hashes)
+            return Repository(name)
+        files = [item for item in api.list_repo_tree(name, recursive=True) if isinstance(item, RepoFile)]
+    hashes = {item.path: item.lfs.sha256 if item.lfs else item.blob_id for item in files if item.path != _OF_THE_HUB}
+    return Repository(name, str(about.sha or ""), bool(about.private), hashes)
 
 
 def check_free(repository: Repository, replace: bool) -> None:
     """Raise UsageError where a repository holds other files, and no new version was asked for."""
-    if repository.files and not replace:
-        some = ", ".join(repository.files[:_SHOWN]) + ", ..." * (len(repository.files) > _SHOWN)
+    if repository.hashes and not replace:
+        some = ", ".join(list(repository.hashes)[:_SHOWN]) + ", ..." * (len(repository.hashes) > _SHOWN)
         raise UsageError(
             f"hf:{repository.name} exists and holds other content: {some}",
             "give another name, or --replace for a new commit in place of these files",
@@ -108,28 +96,21 @@ def upload(repository: Repository, folder: Path, public: bool) -> str:
     if not sys.stderr.isatty():
         disable_progress_bars()
     with _failures(name):
-        if not repository.exists:
+        if repository.commit is None:
             api.create_repo(name, private=not public, repo_type="model")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of what huggingface_hub asks of httpx
-            found = api.upload_folder(
+            commit = api.upload_folder(
                 repo_id=name,
                 folder_path=folder,
                 commit_message="Upload by vit push",
-                delete_patterns="*" if repository.files else None,
+                delete_patterns="*" if repository.hashes else None,
                 parent_commit=repository.commit or None,
             )
     after = find_repository(name)
     if not after.holds(folder):
         raise ResourceError(f"hf:{name} does not hold what was uploaded", "look at it on the hub, and push again")
-    return str(found.oid)
-
-
-def address(name: str) -> str:
-    """The page of a repository."""
-    from huggingface_hub import constants
-
-    return f"{constants.ENDPOINT}/{name}"
+    return str(commit.oid)
 
 
 @contextmanager
@@ -137,28 +118,20 @@ def _failures(name: str) -> Iterator[None]:
     """While entered: every failure of the hub is one line that names the next step."""
     from huggingface_hub import errors
 
-    owner = name.partition("/")[0]
     try:
         yield
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", 0)
         if status == 401:
-            raise UsageError(
-                "the Hugging Face hub does not take the token (401)",
-                "run 'hf auth login' again, or set another HF_TOKEN",
-            ) from error
+            problem, fix = "the Hugging Face hub does not take the token (401)", "run 'hf auth login', or set HF_TOKEN"
+            raise UsageError(problem, fix) from error
         if status == 403:
-            raise UsageError(
-                f"the token may not write to {owner} on the Hugging Face hub (403)",
-                "give another OWNER, or a token with the right to write there",
-            ) from error
+            problem = f"the token may not write to {name.partition('/')[0]} on the Hugging Face hub (403)"
+            raise UsageError(problem, "give another OWNER, or a token with the right to write there") from error
         if status in (409, 412):
-            raise ResourceError(
-                f"hf:{name} was changed by another upload meanwhile ({status})", "push again"
-            ) from error
-        raise ResourceError(
-            f"the Hugging Face hub refuses hf:{name} ({status}): {first_line(error)}", "push again later"
-        ) from error
+            raise ResourceError(f"hf:{name} was changed by another upload ({status})", "push again") from error
+        problem = f"the Hugging Face hub refuses hf:{name} ({status}): {first_line(error)}"
+        raise ResourceError(problem, "push again later") from error
     except (UsageError, ResourceError):
         raise
     except Exception as error:  # of httpx, sockets and the libraries of uploads: each has classes of its own

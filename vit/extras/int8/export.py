@@ -33,28 +33,18 @@ Measure = Callable[[Classifies], Scored]  # scores the same labeled images at ev
 
 @dataclass(frozen=True)
 class Int8Answers:
-    """What a file of int8 and its checkpoint answer on the same labeled images.
+    """What a file of int8 and its checkpoint answer on the same labeled images."""
 
-    Attributes:
-        num_calibrated: number of images that gave the ranges of the activations.
-        correct: (n,) whether the file is right; of several labels, whether all are.
-        reference: (n,) whether the checkpoint is right.
-        num_labels: number of images to which both give different labels.
-        largest: largest difference of a probability.
-        before: temperature of the checkpoint.
-        description: what the file says about itself.
-        groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
-        micro_f1: micro F1 of the checkpoint and of the file, of several labels; None with one class for an image.
-    """
-
-    num_calibrated: int
-    correct: npt.NDArray[np.bool_]
-    reference: npt.NDArray[np.bool_]
-    num_labels: int
-    largest: float
-    before: float
-    description: Description
+    num_calibrated: int  # number of images that gave the ranges of the activations
+    correct: npt.NDArray[np.bool_]  # (n,) whether the file is right; of several labels, whether all are
+    reference: npt.NDArray[np.bool_]  # (n,) whether the checkpoint is right
+    num_labels: int  # number of images to which both give different labels
+    largest: float  # largest difference of a probability
+    before: float  # temperature of the checkpoint
+    description: Description  # what the file says about itself
+    # (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent
     groups: Labels | None = None
+    # micro F1 of the checkpoint and of the file, of several labels; None with one class for an image
     micro_f1: tuple[float, float] | None = None
 
     @property

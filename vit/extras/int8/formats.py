@@ -14,15 +14,14 @@ from torch import Tensor
 
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError, first_line
-from vit.export.format import Format, Progress, check_packages, description_text
-from vit.export.quiet import quiet
+from vit.export.format import Format, Progress, check_packages, description_text, quiet
 from vit.extras.export.onnx_file import OnnxFile, described, graph_of
 from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
+from vit.inference.engines.engine_names import without_telemetry
 from vit.inference.engines.onnx_engine import INPUT, OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
-from vit.inference.engines.openvino_library import without_telemetry
 from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 

@@ -12,15 +12,10 @@ from vit.training.tracking.connection import unreachable
 
 @dataclass(frozen=True)
 class MlflowAddress:
-    """A place of runs.
+    """A place of runs."""
 
-    Attributes:
-        uri: as MLflow takes it.
-        artifacts: where the artifacts of a new experiment go; None: as the server or store decides.
-    """
-
-    uri: str
-    artifacts: str | None = None
+    uri: str  # as MLflow takes it
+    artifacts: str | None = None  # where the artifacts of a new experiment go; None: as the server or store decides
 
     @classmethod
     def below(cls, out: Path) -> Self:

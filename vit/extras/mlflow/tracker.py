@@ -21,8 +21,7 @@ from vit.extras.mlflow.address import MlflowAddress
 from vit.extras.mlflow.background import Background
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion
 from vit.layout import RunLayout
-from vit.training.tracking.public_config import flat, public
-from vit.training.tracking.tracker import Sharing, recorded_rows
+from vit.training.tracking.tracker import Sharing, flat, public, recorded_rows
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

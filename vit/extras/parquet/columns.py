@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vit.data.core.dataset_names import TableColumns
-from vit.data.sources.image_csv import NAMES, plain_name
+from vit.data.sources.csv_splits import is_index, plain_name
+from vit.data.sources.image_csv import NAMES
 from vit.errors import DataError, UsageError, nearest
-from vit.tasks.label_text import SEPARATOR
+from vit.tasks.label_text import LIST, SEPARATOR
 
 IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
 LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")
@@ -30,8 +31,9 @@ class ChosenColumns:
         label: column of labels; None where there is none.
         class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
         split, group: columns of the split and of the group of each image, or None.
-        like_split: columns that might be the split where there is none, and are not read.
         other_labels: further columns that might be the labels.
+        unread: all other columns.
+        may_split: columns that are not read, of texts, whole numbers or yes and no: one might hold splits.
     """
 
     image: str
@@ -41,8 +43,9 @@ class ChosenColumns:
     class_names: tuple[str, ...] | None
     split: str | None
     group: str | None
-    like_split: tuple[str, ...] = ()
     other_labels: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    may_split: tuple[str, ...] = ()
 
 
 def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: bool = True) -> ChosenColumns:
@@ -72,12 +75,13 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
     label, others = _label_column(fields, features, wanted, where, needs_label)
     is_struct = not _is_binary(fields[image])
     names = {field.name for field in fields[image]} if is_struct else set()
-    texts = [name for name in _named(fields, NAMES["split"]) if name != label and _is_text(fields[name])]
-    split = next((name for name in texts if plain_name(name) == "split"), None)
+    texts = [name for name in fields if plain_name(name) == "split" and name != label and _is_text(fields[name])]
+    split = next(iter(texts), None)
     group = next((name for name in _named(fields, NAMES["group"]) if name != label), None)
     twice = next((name for name in (image, label, split, group) if schema.names.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"{where} has the column {twice!r} twice", "rename one of the two")
+    rest = [name for name in fields if name not in (image, label, split, group, *others) and not is_index(name)]
     return ChosenColumns(
         image=image,
         bytes_path=f"{image}.bytes" if is_struct else image,
@@ -86,8 +90,9 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
         class_names=None if label is None else _class_names(features.get(label), f"the column {label!r} of {where}"),
         split=split,
         group=group,
-        like_split=tuple(texts) if split is None else (),
         other_labels=others,
+        unread=tuple(rest),
+        may_split=tuple(name for name in rest if _is_label(fields[name])),
     )
 
 
@@ -97,11 +102,15 @@ def is_index_schema(names: list[str]) -> bool:
 
 
 def check_bars(columns: ChosenColumns, class_names: Sequence[str], is_given: bool, where: str) -> None:
-    """Raise DataError for cat|indoors in a column `labels`, which are several labels in a CSV.
+    """Raise DataError for cat|indoors in a column `labels`, which are several labels in a CSV, and for lists.
 
     Args:
         is_given: whether the user has named the column.
     """
+    as_list = next((name for name in class_names if columns.class_names is None and LIST.fullmatch(name)), None)
+    if as_list is not None:
+        fix = "give several labels as a CSV; name one class without brackets"
+        raise DataError(f"the column {columns.label!r} of {where} has {as_list[:40]!r}, which is a list", fix)
     with_bar, column = _with_bar(columns, class_names), columns.label or ""
     if with_bar and plain_name(column) == "labels" and not is_given:
         raise DataError(
@@ -125,9 +134,9 @@ def column_notes(columns: ChosenColumns, class_names: Sequence[str], has_named_s
         notes.append(f"labels are the column {columns.label!r}, not {others} (--data.label_column chooses)")
     if columns.split is not None and has_named_splits:
         notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
-    if columns.like_split and not has_named_splits:
-        unread = " and ".join(map(repr, columns.like_split))
-        notes.append(f"the column {unread} is not read; name it split if it says which images are train and test")
+    if columns.unread:
+        shown = ", ".join(map(repr, columns.unread[:_SHOWN])) + ", ..." * (len(columns.unread) > _SHOWN)
+        notes.append(f"columns that are not read: {shown}")
     if columns.group is not None:
         notes.append(f"groups are the column {columns.group!r}")
     if with_bar := _with_bar(columns, class_names):

@@ -21,17 +21,11 @@ _FOOTER_BYTES = 2**16  # fetched at first, as pyarrow reads them
 
 
 class TableFile(Protocol):
-    """A parquet file, wherever it lies.
+    """A parquet file, wherever it lies."""
 
-    Attributes:
-        where: path or address, for errors.
-        identity: changes where the file changes.
-        metadata: what its footer says, of pyarrow, once it was read.
-    """
-
-    where: str
-    identity: str
-    metadata: Any
+    where: str  # path or address, for errors
+    identity: str  # changes where the file changes
+    metadata: Any  # what its footer says, of pyarrow, once it was read
 
     def open(self, ranges: Sequence[tuple[int, int]] = ()) -> Any:
         """What pyarrow reads from. Ranges (first byte, byte after the last) are those that will be read for sure."""

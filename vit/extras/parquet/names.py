@@ -24,15 +24,10 @@ _OF_FOLDER = re.compile(r"[0-9]{4,}")
 
 @dataclass(frozen=True)
 class NamedSplits:
-    """The files of each split.
+    """The files of each split."""
 
-    Attributes:
-        files: {"train", "validation" and "test", where present: names of the files in order}.
-        notes: messages for the user, about files that are left out.
-    """
-
-    files: dict[str, list[str]]
-    notes: list[str] = field(default_factory=list)
+    files: dict[str, list[str]]  # {"train", "validation" and "test", where present: names of the files in order}
+    notes: list[str] = field(default_factory=list)  # messages for the user, about files that are left out
 
     @property
     def decide(self) -> bool:

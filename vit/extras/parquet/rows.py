@@ -32,19 +32,12 @@ Rows = Sequence[bytes | None]
 
 @dataclass(frozen=True)
 class ImageTable:
-    """The images of one parquet file.
+    """The images of one parquet file."""
 
-    Attributes:
-        file: the file.
-        column: path of the column with the bytes of images, such as "image.bytes".
-        group_rows: number of rows of each row group.
-        group_bytes: bytes of the images of each row group, unpacked.
-    """
-
-    file: TableFile
-    column: str
-    group_rows: tuple[int, ...]
-    group_bytes: tuple[int, ...]
+    file: TableFile  # the file
+    column: str  # path of the column with the bytes of images, such as "image.bytes"
+    group_rows: tuple[int, ...]  # number of rows of each row group
+    group_bytes: tuple[int, ...]  # bytes of the images of each row group, unpacked
 
 
 class _Place(NamedTuple):

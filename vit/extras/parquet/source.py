@@ -9,6 +9,7 @@ import numpy as np
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME, TableColumns
 from vit.data.core.samples import Samples, Source, label_files
+from vit.data.sources.csv_splits import MOST_SPLITS, plain_name, splits_in
 from vit.errors import DataError, nearest
 from vit.extras.parquet.columns import ChosenColumns, check_bars, choose_columns, column_notes
 from vit.extras.parquet.files import TableFile, column_ranges, opened
@@ -18,29 +19,21 @@ from vit.tasks.label_text import clean_label, sorted_classes
 _NAME_CHARACTERS = 255  # of an image's own name in its key
 _NO_CLASS = -1  # that Hugging Face writes for a ClassLabel that is not known
 _DIGITS = 6  # of a row in a key
+_SPLIT_BYTES = 64  # of a cell, at most, in a column that may hold splits: captions are not read
 
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """The files of a data set.
+    """The files of a data set."""
 
-    Attributes:
-        name: name of the data set.
-        where: folder, address or name of the data set, for errors.
-        splits: {split: name and file of each table}. Names are relative, without ".parquet", and unique.
-        notes: messages for the user.
-        are_far: whether the files are on other machines.
-        has_named_splits: whether the names of the files decide the splits.
-        origin: DATA with the revision of the hub that was read; None for other places.
-    """
-
-    name: str
-    where: str
+    name: str  # name of the data set
+    where: str  # folder, address or name of the data set, for errors
+    # {split: name and file of each table}. Names are relative, without ".parquet", and unique.
     splits: dict[str, list[tuple[str, TableFile]]]
-    notes: list[str]
-    are_far: bool = False
-    has_named_splits: bool = False
-    origin: str | None = None
+    notes: list[str]  # messages for the user
+    are_far: bool = False  # whether the files are on other machines
+    has_named_splits: bool = False  # whether the names of the files decide the splits
+    origin: str | None = None  # DATA with the revision of the hub that was read; None for other places
 
 
 class _Row(NamedTuple):
@@ -79,6 +72,9 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     }
     every = [one for tables in rows.values() for one in tables]
     _check_alike(every)
+    if not files.has_named_splits:
+        for one in every:
+            _refuse_unread_splits(one)
     reader = _reader(every, files.are_far)
     by_split = rows if files.has_named_splits else {"train": every}
     listed = _listed(by_split, files.has_named_splits)
@@ -222,6 +218,30 @@ def _check_alike(tables: Sequence[_Table]) -> None:
                     f"{first.images.file.where} and {other.images.file.where} have another {what}",
                     "give tables of one data set",
                 )
+
+
+def _refuse_unread_splits(table: _Table) -> None:
+    """Raise DataError where a column that is not read says which images are for training and for testing."""
+    for name in table.columns.may_split if table.columns.split is None else ():
+        cells: set[str] = set()
+        with opened(table.images.file) as parquet:
+            if _bytes_per_row(parquet.metadata, name) > _SPLIT_BYTES:
+                continue
+            for batch in parquet.iter_batches(columns=[name]):
+                cells |= {"" if value is None else str(value) for value in batch.column(0).unique().to_pylist()}
+                if len(cells) > MOST_SPLITS:
+                    break
+        where = f"{table.images.file.where}: column {name!r}"
+        if len(cells) <= MOST_SPLITS and (found := splits_in(plain_name(name), cells, where, among_labels=False)):
+            says = ", ".join(f"{cell} is {split}" for cell, split in sorted(found.items()))
+            raise DataError(f"{where} names splits ({says}), and is not read", "name the column split, or remove it")
+
+
+def _bytes_per_row(metadata: Any, column: str) -> float:
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column)
+    return size / max(1, metadata.num_rows)
 
 
 def _reader(tables: Sequence[_Table], are_far: bool) -> TableReader:

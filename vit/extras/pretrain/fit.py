@@ -18,25 +18,19 @@ from vit.extras.pretrain.pretrainer import KNN, Pretrainer, StartingAccuracy, ma
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distributed.processes import lost_process_explained
-from vit.training.fit import signals_and_errors
+from vit.training.fit import with_signals_and_retries
 from vit.training.loop import Loop
 from vit.training.network.initial_network import initial_network
-from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.running.result import FitResult, pretrain_result
 from vit.weights.file import write_backbone
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A finished pretraining.
+    """A finished pretraining."""
 
-    Attributes:
-        fit: its result, without scores of images.
-        objective: the objective with the last weights, in evaluation mode.
-    """
-
-    fit: FitResult
-    objective: Objective
+    fit: FitResult  # its result, without scores of images
+    objective: Objective  # the objective with the last weights, in evaluation mode
 
 
 def fit_pretraining(
@@ -53,22 +47,13 @@ def fit_pretraining(
         VitError: as `fit`.
     """
     data = plan.data_module()
-    with signals_and_errors(plan, run) as signals:
-        if plan.world_size == 1:
-            data.dataset("train")  # memory that the images need is not a matter of micro-batches
-        attempt = partial(_fit, run=run, observers=Observers(signals, listeners), resume=resume, data=data)
-        again = partial(start_again, run=run, listeners=listeners)
-        return until_it_fits(plan, attempt, again, may_divide=not run.can_resume)
+    if plan.world_size == 1:
+        data.dataset("train")  # memory that the images need is not a matter of micro-batches
+    return with_signals_and_retries(plan, run, listeners, partial(_fit, run=run, resume=resume, data=data))
 
 
 def _fit(
-    plan: PretrainPlan,
-    count: StepCount,
-    *,
-    run: RunDirectory,
-    observers: Observers,
-    resume: bool,
-    data: ImageDataModule,
+    plan: PretrainPlan, observers: Observers, *, run: RunDirectory, resume: bool, data: ImageDataModule
 ) -> Pretrained:
     """One attempt."""
     data = data.renewed(plan.loader_options)
@@ -78,27 +63,27 @@ def _fit(
     module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     shows = has_progress(plan.source)
     columns, callbacks = (columns_with((KNN,)), [StartingAccuracy()]) if shows else (columns_with(()), [])
-    loop = Loop(module, plan, run, observers.also(count), columns, describe_backbone(plan, start.licence), callbacks)
+    loop = Loop(module, plan, run, observers, columns, describe_backbone(plan, start.license), callbacks)
     with lost_process_explained(loop.trainer):
         loop.trainer.fit(module, datamodule=data, ckpt_path=run.last_path if resume else None)
     stats = loop.stats
     metrics: dict[str, float] = {}
-    licence = start.licence
+    license_name = start.license
     if stats.is_first_process:
         content = read_checkpoint(run.last_path)
         description = replace(read_description(content[KEY], run.last_path), unfinished=None)
         write_backbone(description, weights_of(content), run.backbone_path)
-        metrics, licence = description.metrics, description.licence
+        metrics, license_name = description.metrics, description.license
         run.previous_path.unlink(missing_ok=True)
-    result = pretrain_result(plan, plan.recipe.method, stats, metrics, licence)
+    result = pretrain_result(plan, plan.recipe.method, stats, metrics, license_name)
     return Pretrained(FitResult(result, {}, data, stats.is_first_process), objective.eval())
 
 
-def describe_backbone(plan: PretrainPlan, licence: str | None) -> Description:
+def describe_backbone(plan: PretrainPlan, license: str | None) -> Description:
     """The description that every checkpoint of a pretraining holds: that of a network without classes.
 
     Args:
-        licence: licence of the weights that the pretraining starts from.
+        license: license of the weights that the pretraining starts from.
     """
     spec = replace(plan.spec, num_classes=0)
-    return Description((), spec, plan.preprocess, plan.precision, versions=versions(), licence=licence)
+    return Description((), spec, plan.preprocess, plan.precision, versions=versions(), license=license)

@@ -9,12 +9,11 @@ from vit.extras.pretrain.images import PretrainingData
 from vit.extras.pretrain.mae import autoencoder_of
 from vit.extras.pretrain.objective import without_classes
 from vit.extras.pretrain.unlabeled import UNKNOWN, open_images, with_more_images
-from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import check_compatibility
 from vit.training.planning.images import chosen_part, divided, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.planning.plan import Plan, absolute, choose_machine, decide
-from vit.training.planning.schedule import ROUNDS
+from vit.training.planning.schedule import AUTO, ROUNDS
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.values import plain
 

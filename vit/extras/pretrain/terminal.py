@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import shell_command
 from vit.commands.training.tracker_plan import tracker_facts
-from vit.commands.training.train_plan import augment_words, batch_words, length_facts, network_words, start_facts
+from vit.commands.training.train_plan import augment_text, batch_text, length_facts, network_text, start_facts
 from vit.commands.training.train_progress import TrainProgress
 from vit.console import Reporter, count_of, duration, percent
 from vit.csv_files import records
@@ -37,10 +37,10 @@ def show_pretrain_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> No
             ("data", _data(plan)),
             *(("note", note) for note in plan.source.notes),
             ("progress", _progress(plan)),
-            ("network", network_words(plan)),
+            ("network", network_text(plan)),
             *start_facts(plan, ""),
-            ("augment", augment_words(plan)),
-            ("batch", batch_words(plan)),
+            ("augment", augment_text(plan)),
+            ("batch", batch_text(plan)),
             *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
@@ -59,7 +59,7 @@ def _data(plan: "PretrainPlan") -> str:
 def _progress(plan: "PretrainPlan") -> str:
     """What shows the progress."""
     from vit.extras.pretrain.images import LABELED, QUERIES, has_progress, numbered
-    from vit.extras.pretrain.neighbor_accuracy import NEIGHBORS
+    from vit.extras.pretrain.pretrainer import NEIGHBORS
 
     if not has_progress(plan.source):
         return NO_PROGRESS
@@ -85,7 +85,7 @@ class PretrainProgress(TrainProgress):
 
 def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:
     """Show the result of a finished pretraining, its files, and the next useful command."""
-    reporter.line(f"\n{duration(result.seconds)} in all, {result.speed_words}")
+    reporter.line(f"\n{duration(result.seconds)} in all, {result.speed_text}")
     facts, is_worse = [], False
     if KNN in result.validation:
         first = next((float(row[KNN]) for row in records(run.metrics_path) if row[KNN]), math.nan)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.errors import UsageError, install
-from vit.study.running.cluster import ClusterOptions, Task, batches, follow, without_result
+from vit.study.running.cluster import ClusterOptions, ClusterTask, batches, follow, without_result
 from vit.study.running.executors import Alive
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ class Ray:
 
     @contextmanager
     def started(
-        self, folder: Path, tasks: Sequence[Task], options: ClusterOptions
+        self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
     ) -> Iterator[tuple[list[str], Alive]]:
         with _tasks(tasks, options, None) as running:
             yield running.names, running.alive
 
 
 @contextmanager
-def _tasks(tasks: Sequence[Task], options: ClusterOptions, jobs: int | None) -> "Iterator[RayTasks]":
+def _tasks(tasks: Sequence[ClusterTask], options: ClusterOptions, jobs: int | None) -> "Iterator[RayTasks]":
     import ray
 
     ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
@@ -79,7 +79,7 @@ class RayTasks:
         jobs: largest number of tasks at a time; None: all are given to Ray at once.
     """
 
-    def __init__(self, ray: Any, tasks: Mapping[str, Task], options: ClusterOptions, jobs: int | None) -> None:
+    def __init__(self, ray: Any, tasks: Mapping[str, ClusterTask], options: ClusterOptions, jobs: int | None) -> None:
         self.ray, self.jobs = ray, jobs or len(tasks)
         memory = {"memory": int(options.memory * 1e9)} if options.memory else {}
         self.remote = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=_RETRIES, **memory)(_run)
@@ -103,5 +103,5 @@ class RayTasks:
         return "Ray's task has ended without a result (its worker was lost, or memory was not sufficient)"
 
 
-def _run(task: Task) -> None:
+def _run(task: ClusterTask) -> None:
     task()

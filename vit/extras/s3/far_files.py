@@ -26,17 +26,11 @@ _OF_PARENTS: list[Any] = []
 
 @dataclass(frozen=True)
 class Patience:
-    """How long far files are waited for.
+    """How long far files are waited for."""
 
-    Attributes:
-        attempts: number of times that a range is asked for.
-        first_pause: seconds before the second time; every pause is about twice the one before.
-        seconds: time without a byte after which an answer is given up.
-    """
-
-    attempts: int = 6
-    first_pause: float = 0.5
-    seconds: float = 30.0
+    attempts: int = 6  # number of times that a range is asked for
+    first_pause: float = 0.5  # seconds before the second time; every pause is about twice the one before
+    seconds: float = 30.0  # time without a byte after which an answer is given up
 
 
 PATIENCE = Patience()

@@ -72,9 +72,8 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
         raise UsageError("a service needs fastapi, uvicorn, python-multipart and prometheus-client", install("serve"))
 
-    from vit.extras.serve.app import Limits, create_app
+    from vit.extras.serve.app import Limits, Service, create_app, listening
     from vit.extras.serve.batching import Batcher
-    from vit.extras.serve.server import Service, listening
 
     opened = listening(host, port)  # a taken port must show before the model is loaded
     reporter = Reporter()

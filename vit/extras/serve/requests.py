@@ -28,19 +28,12 @@ class UploadBudget:
 
 @dataclass(frozen=True)
 class Upload:
-    """The images of a request.
+    """The images of a request."""
 
-    Attributes:
-        names: name of each image as the client gave it; only shown, never opened.
-        images: bytes of each.
-        is_form: whether they came as a form, which gets a list of rows.
-        size: bytes that the request holds in `UploadBudget` until it is answered.
-    """
-
-    names: list[str]
-    images: list[bytes]
-    is_form: bool
-    size: int
+    names: list[str]  # name of each image as the client gave it; only shown, never opened
+    images: list[bytes]  # bytes of each
+    is_form: bool  # whether they came as a form, which gets a list of rows
+    size: int  # bytes that the request holds in `UploadBudget` until it is answered
 
 
 async def read_upload(request: Request, budget: UploadBudget, max_bytes: int, seconds: float) -> Upload:

@@ -42,14 +42,10 @@ class TarImage:
 
 @dataclass(frozen=True)
 class Splits:
-    """Where each image belongs.
+    """Where each image belongs."""
 
-    Attributes:
-        of_images: split of each image.
-        depth: number of folders at the start of each key up to those of the splits; 0 where shards name the splits.
-    """
-
-    of_images: list[str]
+    of_images: list[str]  # split of each image
+    # number of folders at the start of each key up to those of the splits; 0 where shards name the splits
     depth: int = 0
 
 

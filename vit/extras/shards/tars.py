@@ -30,34 +30,21 @@ MAX_LABEL_BYTES = 1 << 20
 
 @dataclass
 class SkippedFiles:
-    """Files of tar files that no index holds.
+    """Files of tar files that no index holds."""
 
-    Attributes:
-        left_out: names of images that cannot be read, with the reason.
-        num_others: number of files that are neither images nor labels.
-        num_hidden: number of files of systems and programs, such as those in .thumbnails/.
-    """
-
-    left_out: list[str] = field(default_factory=list)
-    num_others: int = 0
-    num_hidden: int = 0
+    left_out: list[str] = field(default_factory=list)  # names of images that cannot be read, with the reason
+    num_others: int = 0  # number of files that are neither images nor labels
+    num_hidden: int = 0  # number of files of systems and programs, such as those in .thumbnails/
 
 
 @dataclass(frozen=True)
 class IndexedTars:
-    """The index of some tar files, and what it does not hold.
+    """The index of some tar files, and what it does not hold."""
 
-    Attributes:
-        index: the images.
-        labels_from: where the labels stand: ".cls", ".json" or "folders".
-        has_split_folders: whether folders inside the shards name the splits, and not the paths of the shards.
-        skipped: the other files.
-    """
-
-    index: ShardIndex
-    labels_from: str
-    has_split_folders: bool
-    skipped: SkippedFiles
+    index: ShardIndex  # the images
+    labels_from: str  # where the labels stand: ".cls", ".json" or "folders"
+    has_split_folders: bool  # whether folders inside the shards name the splits, and not the paths of the shards
+    skipped: SkippedFiles  # the other files
 
 
 def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], None]) -> IndexedTars:

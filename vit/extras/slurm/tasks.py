@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
 from vit.layout import CellsLayout
-from vit.study.running.cluster import ClusterOptions, Task, batches, follow, without_result
+from vit.study.running.cluster import ClusterOptions, ClusterTask, batches, follow, without_result
 from vit.study.running.executors import Alive
 from vit.training.recipes.ranges import seconds
 
@@ -39,7 +39,7 @@ _ARRAY_SIZE = 1001  # SLURM's default
 class SlurmTask:
     """A task that submitit queues once more when its time is over."""
 
-    task: Task
+    task: ClusterTask
 
     def __call__(self) -> None:
         """Do the work."""
@@ -100,7 +100,7 @@ class Slurm:
 
     @contextmanager
     def started(
-        self, folder: Path, tasks: Sequence[Task], options: ClusterOptions
+        self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
     ) -> Iterator[tuple[list[str], Alive]]:
         names = submit(folder, tasks[: largest_array()], options, None)
         with _interruptible(names):
@@ -120,7 +120,7 @@ def _interruptible(names: Collection[str]) -> Iterator[None]:
         ) from error  # fmt: skip
 
 
-def submit(folder: Path, tasks: Sequence[Task], options: ClusterOptions, jobs: int | None) -> list[str]:
+def submit(folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions, jobs: int | None) -> list[str]:
     """Queue tasks as one array; returns their names, such as 4711_0.
 
     Args:

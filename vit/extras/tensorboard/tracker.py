@@ -12,8 +12,7 @@ from PIL import Image
 from vit.csv_files import records
 from vit.layout import RunLayout
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking.public_config import flat, public
-from vit.training.tracking.tracker import Sharing, Tracker, Tracking
+from vit.training.tracking.tracker import Sharing, Tracker, Tracking, flat, public
 
 if TYPE_CHECKING:
     from lightning.fabric.loggers import TensorBoardLogger

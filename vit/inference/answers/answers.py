@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vit.checkpoints.validation_scores import ValidationScores, fitted_words
+from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.draws import uniform
 from vit.errors import UsageError
 from vit.inference.answers.prediction_sets import PredictionSets, SetMethod, fewest_images
@@ -14,17 +14,11 @@ from vit.inference.answers.prediction_sets import PredictionSets, SetMethod, few
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """What becomes of the probabilities of an image. By default every image gets its most probable class.
+    """What becomes of the probabilities of an image. By default every image gets its most probable class."""
 
-    Attributes:
-        reject_below: images whose largest probability is below this number get no label.
-        sets: the rule for sets of classes; None: rows have no sets.
-        reject_novelty: images of at least this novelty get no label; None: novelty decides nothing.
-    """
-
-    reject_below: float = 0.0
-    sets: PredictionSets | None = None
-    reject_novelty: float | None = None
+    reject_below: float = 0.0  # images whose largest probability is below this number get no label
+    sets: PredictionSets | None = None  # the rule for sets of classes; None: rows have no sets
+    reject_novelty: float | None = None  # images of at least this novelty get no label; None: novelty decides nothing
 
     def members(self, probabilities: npt.NDArray[np.float32], images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
@@ -111,16 +105,16 @@ def _threshold(scores: ValidationScores, target: float) -> float:
 
 
 def _count(scores: ValidationScores) -> str:
-    from vit.inference.scores.image_groups import count_words, number_of
+    from vit.inference.scores.image_groups import count_text, number_of
 
-    return count_words(len(scores), number_of(scores.groups), fitted_words(scores.split).removesuffix("s"))
+    return count_text(len(scores), number_of(scores.groups), fitted_text(scores.split).removesuffix("s"))
 
 
 def _fitted_sets(scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> PredictionSets:
     fitted = PredictionSets.fit(scores, method, coverage, num_classes)
     if len(fitted.unlimited) == num_classes:
         needed = fewest_images(coverage)
-        images = fitted_words(scores.split)
+        images = fitted_text(scores.split)
         units = images if scores.groups is None else f"groups of {images}"
         raise UsageError(
             f"--coverage {coverage:g} needs {needed:,} {units}"

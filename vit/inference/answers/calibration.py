@@ -24,20 +24,14 @@ _STEP = 1e-3  # of log T: slopes are differences
 
 @dataclass(frozen=True)
 class Temperature:
-    """A fitted temperature.
+    """A fitted temperature."""
 
-    Attributes:
-        fitted: most probable temperature.
-        gain: nats by which the log-likelihood of all images at its best temperature exceeds the one at temperature 1;
-            over the design effect, where groups of images are alike.
-        num_images: number of images in the fit.
-        split: split of these images.
-    """
-
-    fitted: float
+    fitted: float  # most probable temperature
+    # nats by which the log-likelihood of all images at its best temperature exceeds the one at temperature 1; over the
+    # design effect, where groups of images are alike
     gain: float
-    num_images: int
-    split: str = "validation"
+    num_images: int  # number of images in the fit
+    split: str = "validation"  # split of these images
 
     @property
     def is_clear(self) -> bool:

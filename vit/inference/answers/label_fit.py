@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vit.checkpoints.label_rules import NEVER, range_words
+from vit.checkpoints.label_rules import NEVER, range_text
 from vit.console import percent
 from vit.data.core.samples import Labels
 from vit.inference.answers.calibration import Temperature, most_probable
@@ -28,12 +28,9 @@ _SHOWN = 10  # names in a sentence
 
 @dataclass(frozen=True)
 class LabelTemperatures:
-    """A fitted temperature for each label.
+    """A fitted temperature for each label."""
 
-    Attributes:
-        fitted: (K,) temperature of each label; None where too few images have it, or lack it.
-    """
-
+    # (K,) temperature of each label; None where too few images have it, or lack it
     fitted: tuple[Temperature | None, ...]
 
     @property
@@ -82,26 +79,19 @@ def _fit(labels: LabelRows, logits: PerLabel, split: str, groups: Labels | None)
 
 @dataclass(frozen=True)
 class LabelThresholds:
-    """A threshold for each label. An image gets a label from this probability on.
+    """A threshold for each label. An image gets a label from this probability on."""
 
-    Attributes:
-        values: (K,) thresholds.
-        without_positives: numbers of the labels that no image has: their thresholds stay 0.5.
-        unreachable: numbers of the labels that do not reach the precision at any threshold, which is `NEVER`.
-        min_precision: lowest precision that was asked for; None: the thresholds have the highest F1.
-        num_images: number of images in the fit.
-    """
-
-    values: tuple[float, ...]
-    without_positives: tuple[int, ...]
+    values: tuple[float, ...]  # (K,) thresholds
+    without_positives: tuple[int, ...]  # numbers of the labels that no image has: their thresholds stay 0.5
+    # numbers of the labels that do not reach the precision at any threshold, which is `NEVER`
     unreachable: tuple[int, ...]
-    min_precision: float | None
-    num_images: int
+    min_precision: float | None  # lowest precision that was asked for; None: the thresholds have the highest F1
+    num_images: int  # number of images in the fit
 
     def describe(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
         rule = "with the highest F1" if self.min_precision is None else f"of precision {percent(self.min_precision)}"
-        lines = [f"thresholds {rule}: {range_words(self.values)}, chosen on {self.num_images:,} images"]
+        lines = [f"thresholds {rule}: {range_text(self.values)}, chosen on {self.num_images:,} images"]
         if self.without_positives:
             names = _names(label_names, self.without_positives)
             lines.append(f"WARNING: none of these images has {names}: the threshold stays {DEFAULT}")

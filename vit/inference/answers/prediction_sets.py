@@ -24,19 +24,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PredictionSets:
-    """A rule from probabilities to sets of classes, fitted on validation images. A set is never empty.
+    """A rule from probabilities to sets of classes, fitted on validation images. A set is never empty."""
 
-    Attributes:
-        method: "lac": classes above one probability, the smallest sets on average (Sadinle et al. 2019, arXiv
-            1609.00451). "aps": the most probable classes until their sum is large enough, with a random last step
-            (Romano et al. 2020, arXiv 2006.02544); sets of difficult images are larger. "class_conditional": lac with
-            one threshold for each class, so that the coverage holds in each class.
-        coverage: probability that the set has the true class.
-        limits: (C,) largest score of a class that is in a set; infinite where a class has too few validation images.
-    """
-
+    # "lac": classes above one probability, the smallest sets on average (Sadinle et al. 2019, arXiv 1609.00451). "aps":
+    # the most probable classes until their sum is large enough, with a random last step (Romano et al. 2020, arXiv
+    # 2006.02544); sets of difficult images are larger. "class_conditional": lac with one threshold for each class, so
+    # that the coverage holds in each class.
     method: SetMethod
-    coverage: float
+    coverage: float  # probability that the set has the true class
+    # (C,) largest score of a class that is in a set; infinite where a class has too few validation images
     limits: Floats
 
     @classmethod

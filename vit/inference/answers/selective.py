@@ -30,38 +30,23 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Threshold:
-    """The lowest probability with an answer, fitted on validation images.
+    """The lowest probability with an answer, fitted on validation images."""
 
-    Attributes:
-        value: images whose largest probability is below this value get no answer.
-        coverage: fraction of the validation images that are kept.
-        accuracy: accuracy of the kept validation images.
-        num_images: number of validation images.
-    """
-
-    value: float
-    coverage: float
-    accuracy: float
-    num_images: int
+    value: float  # images whose largest probability is below this value get no answer
+    coverage: float  # fraction of the validation images that are kept
+    accuracy: float  # accuracy of the kept validation images
+    num_images: int  # number of validation images
 
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Risk against coverage: a point for each of m distinct confidences, highest first.
+    """Risk against coverage: a point for each of m distinct confidences, highest first."""
 
-    Attributes:
-        coverage: (m,) fraction of the images that are at least as confident.
-        risk: (m,) fraction of wrong predictions among them.
-        low: (m,) lower end of the 95 % interval of the risk.
-        high: (m,) upper end.
-        area: area under the curve (AURC), which is the mean risk over all coverages, with its 95 % interval.
-    """
-
-    coverage: npt.NDArray[np.float64]
-    risk: npt.NDArray[np.float64]
-    low: npt.NDArray[np.float64]
-    high: npt.NDArray[np.float64]
-    area: Metric
+    coverage: npt.NDArray[np.float64]  # (m,) fraction of the images that are at least as confident
+    risk: npt.NDArray[np.float64]  # (m,) fraction of wrong predictions among them
+    low: npt.NDArray[np.float64]  # (m,) lower end of the 95 % interval of the risk
+    high: npt.NDArray[np.float64]  # (m,) upper end
+    area: Metric  # area under the curve (AURC), which is the mean risk over all coverages, with its 95 % interval
 
 
 def threshold_for(
@@ -98,22 +83,14 @@ def threshold_for(
 
 @dataclass(frozen=True)
 class _Above:
-    """The images that are at least as confident as each of m distinct confidences, highest first.
+    """The images that are at least as confident as each of m distinct confidences, highest first."""
 
-    Attributes:
-        values: (m,) the confidences.
-        images: (m,) numbers of images.
-        errors: (m,) numbers of wrong ones.
-        units: (m,) numbers of independent units, which are images or groups.
-        unit_risk: (m,) mean over the units of the fraction of wrong images.
-        equal_units: (m,) number of equally large units that tell as much as these, as `image_groups.effective_number`.
-    """
-
-    values: Floats
-    images: Counts
-    errors: Counts
-    units: Counts
-    unit_risk: Floats
+    values: Floats  # (m,) the confidences
+    images: Counts  # (m,) numbers of images
+    errors: Counts  # (m,) numbers of wrong ones
+    units: Counts  # (m,) numbers of independent units, which are images or groups
+    unit_risk: Floats  # (m,) mean over the units of the fraction of wrong images
+    # (m,) number of equally large units that tell as much as these, as `image_groups.effective_number`
     equal_units: Floats
 
     @classmethod

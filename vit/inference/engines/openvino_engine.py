@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vit.errors import CheckpointError, UsageError
 from vit.inference.devices import choose_precision
-from vit.inference.engines.openvino_library import import_openvino
+from vit.inference.engines.engine_names import import_openvino
 from vit.inference.engines.openvino_model import OUTPUT, OpenVinoModel
 
 _HINTS = {"32-true": "f32", "bf16-mixed": "bf16"}  # openvino's default would be bf16 wherever the hardware has it

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vit.checkpoints.format import KEY, Description, read_description
 from vit.errors import CheckpointError, UsageError, first_line
 from vit.inference.deployment import LoadedModel, notes, traced
-from vit.inference.engines.openvino_library import import_openvino, without_telemetry
+from vit.inference.engines.engine_names import import_openvino, without_telemetry
 
 if TYPE_CHECKING:
     import openvino

@@ -21,19 +21,12 @@ COVERAGES = (0.9, 0.95)
 
 @dataclass(frozen=True)
 class MeasuredThreshold:
-    """A threshold for a target accuracy, on images that it was not fitted on.
+    """A threshold for a target accuracy, on images that it was not fitted on."""
 
-    Attributes:
-        target: accuracy that was asked for.
-        threshold: smallest probability with an answer; None where no threshold has the guarantee.
-        kept: fraction of the images with an answer; None without a threshold.
-        accuracy: accuracy of the kept images; None where no image is kept.
-    """
-
-    target: float
-    threshold: float | None
-    kept: Metric | None
-    accuracy: Metric | None
+    target: float  # accuracy that was asked for
+    threshold: float | None  # smallest probability with an answer; None where no threshold has the guarantee
+    kept: Metric | None  # fraction of the images with an answer; None without a threshold
+    accuracy: Metric | None  # accuracy of the kept images; None where no image is kept
 
     @property
     def keeps_none(self) -> bool:
@@ -43,36 +36,22 @@ class MeasuredThreshold:
 
 @dataclass(frozen=True)
 class MeasuredSets:
-    """Prediction sets of one method, on images that they were not fitted on.
+    """Prediction sets of one method, on images that they were not fitted on."""
 
-    Attributes:
-        method: method of the sets.
-        coverage: probability that was asked for.
-        measured: fraction of the images whose set has the true class.
-        mean_size: mean number of classes in a set.
-        by_class: the same fraction for the images of each class; None for a class without images.
-        unlimited: number of classes that are in every set, because they have too few validation images.
-    """
-
-    method: SetMethod
-    coverage: float
-    measured: Metric
-    mean_size: float
-    by_class: list[float | None]
-    unlimited: int
+    method: SetMethod  # method of the sets
+    coverage: float  # probability that was asked for
+    measured: Metric  # fraction of the images whose set has the true class
+    mean_size: float  # mean number of classes in a set
+    by_class: list[float | None]  # the same fraction for the images of each class; None for a class without images
+    unlimited: int  # number of classes that are in every set, because they have too few validation images
 
 
 @dataclass(frozen=True)
 class MeasuredNovelty:
-    """How many images are unlike the training images. Of images like the validation images, at most 5 % are.
+    """How many images are unlike the training images. Of images like the validation images, at most 5 % are."""
 
-    Attributes:
-        unlike: fraction of the images with a novelty of 0.95 or more.
-        counts: number of images with a novelty from 0 to 0.05, from 0.05 to 0.1, ..., from 0.95 to 1.
-    """
-
-    unlike: Metric
-    counts: list[int]
+    unlike: Metric  # fraction of the images with a novelty of 0.95 or more
+    counts: list[int]  # number of images with a novelty from 0 to 0.05, from 0.05 to 0.1, ..., from 0.95 to 1
 
     @classmethod
     def of(cls, novelty: Floats, groups: Labels | None = None) -> "MeasuredNovelty":
@@ -83,23 +62,15 @@ class MeasuredNovelty:
 
 @dataclass(frozen=True)
 class MeasuredAnswers:
-    """How well a network knows when it does not know.
+    """How well a network knows when it does not know."""
 
-    Attributes:
-        num_validation: number of validation images of the fit.
-        area: area under the curve of risk against coverage (AURC), with its 95 % interval.
-        thresholds: one for each target accuracy.
-        sets: one for each method and coverage.
-        novelty: how many images are unlike the training images; None where it was not computed.
-        num_groups: number of groups of the validation images; None where they have none.
-    """
-
-    num_validation: int
-    area: Metric
-    thresholds: list[MeasuredThreshold]
-    sets: list[MeasuredSets]
+    num_validation: int  # number of validation images of the fit
+    area: Metric  # area under the curve of risk against coverage (AURC), with its 95 % interval
+    thresholds: list[MeasuredThreshold]  # one for each target accuracy
+    sets: list[MeasuredSets]  # one for each method and coverage
+    # how many images are unlike the training images; None where it was not computed
     novelty: MeasuredNovelty | None = None
-    num_groups: int | None = None
+    num_groups: int | None = None  # number of groups of the validation images; None where they have none
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON files."""

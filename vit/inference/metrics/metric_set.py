@@ -19,14 +19,10 @@ class CalibrationError:
     """Expected calibration error (ECE), without an interval.
 
     With few images the value is too large (Kumar et al. 2019, arXiv 1909.10155), and in a bootstrap even larger.
-
-    Attributes:
-        value: mean gap between confidence and accuracy over 15 bins, weighted by the images of a bin.
-        chance: expected value for a perfectly calibrated network with as many images of the same confidences.
     """
 
-    value: float
-    chance: float
+    value: float  # mean gap between confidence and accuracy over 15 bins, weighted by the images of a bin
+    chance: float  # expected value for a perfectly calibrated network with as many images of the same confidences
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,9 @@ class Calibration:
 
 
 class MetricSet:
-    """Metrics over all images; subclasses are dataclasses of metrics.
+    """Metrics over all images; subclasses are dataclasses of metrics."""
 
-    Attributes:
-        TITLES: {name: name for people}, in the order of tables.
-    """
-
-    TITLES: ClassVar[Mapping[str, str]]
+    TITLES: ClassVar[Mapping[str, str]]  # {name: name for people}, in the order of tables
     nll: Metric
     ece: CalibrationError
 
@@ -72,17 +64,12 @@ class MetricSet:
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """The classes or labels of a measurement for people.
+    """The classes or labels of a measurement for people."""
 
-    Attributes:
-        title: which of them the table has, and in which order.
-        note: how many have no images; "" where all have some.
-    """
-
-    title: str
+    title: str  # which of them the table has, and in which order
     columns: tuple[str, ...]
     rows: list[tuple[str | int, ...]]
-    note: str
+    note: str  # how many have no images; "" where all have some
 
 
 def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:

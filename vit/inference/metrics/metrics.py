@@ -20,7 +20,7 @@ from vit.inference.metrics.metric_set import (
     calibration_error,
     decimals,
 )
-from vit.inference.scores.image_groups import count_words, number_of
+from vit.inference.scores.image_groups import count_text, number_of
 from vit.inference.scores.intervals import Metric as Metric
 from vit.inference.scores.intervals import balanced_accuracy, macro_f1, mean_loss
 from vit.inference.scores.scored_images import ScoredImages
@@ -34,14 +34,6 @@ class Metrics(MetricSet):
 
     The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
     classes are of `class_mean`, and that of nll is of `mean_loss`.
-
-    Attributes:
-        acc1: accuracy.
-        acc5: top-5 accuracy; None for five classes or fewer.
-        balanced_accuracy: mean recall of the classes that have images.
-        macro_f1: mean F1 of the classes that have images or predictions.
-        nll: mean negative log-probability of the true class, in nats.
-        ece: expected calibration error.
     """
 
     TITLES: ClassVar[Mapping[str, str]] = {
@@ -52,12 +44,12 @@ class Metrics(MetricSet):
         "ece": "calibration error",
         "nll": "log-loss (nats)",
     }
-    acc1: Metric
-    acc5: Metric | None
-    balanced_accuracy: Metric
-    macro_f1: Metric
-    nll: Metric
-    ece: CalibrationError
+    acc1: Metric  # accuracy
+    acc5: Metric | None  # top-5 accuracy; None for five classes or fewer
+    balanced_accuracy: Metric  # mean recall of the classes that have images
+    macro_f1: Metric  # mean F1 of the classes that have images or predictions
+    nll: Metric  # mean negative log-probability of the true class, in nats
+    ece: CalibrationError  # expected calibration error
 
 
 class HasF1(Protocol):
@@ -70,20 +62,13 @@ class HasF1(Protocol):
 
 @dataclass(frozen=True)
 class ClassMetrics:
-    """Metrics of one class.
+    """Metrics of one class."""
 
-    Attributes:
-        class_name: name of the class.
-        num_images: number of its images.
-        precision: fraction of right predictions among its predictions; None without images and predictions.
-        recall: fraction of its images that are predicted right; None without images.
-        f1: harmonic mean of both; None without images. `Metrics.macro_f1` counts 0 for a class of false alarms alone.
-    """
-
-    class_name: str
-    num_images: int
-    precision: float | None
-    recall: float | None
+    class_name: str  # name of the class
+    num_images: int  # number of its images
+    precision: float | None  # fraction of right predictions among its predictions; None without images and predictions
+    recall: float | None  # fraction of its images that are predicted right; None without images
+    # harmonic mean of both; None without images. `Metrics.macro_f1` counts 0 for a class of false alarms alone.
     f1: float | None
 
     def to_dict(self) -> dict[str, str | int | float | None]:
@@ -96,26 +81,17 @@ class ClassMetrics:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Everything that `vit evaluate` measures.
+    """Everything that `vit evaluate` measures."""
 
-    Attributes:
-        num_images: number of scored images.
-        num_groups: number of groups of these images, which intervals take for independent; None: all images are.
-        metrics: metrics over all images.
-        temperature: number that divided the logits.
-        uncalibrated: metrics at temperature 1, where they differ.
-        per_class: metrics of each class.
-        confusion: (C, C) counts, with true classes in rows; None for more than 200 classes.
-        answers: what thresholds and prediction sets of the model do; None without its validation scores.
-    """
-
-    num_images: int
-    metrics: Metrics
-    temperature: float
-    uncalibrated: Calibration
-    per_class: list[ClassMetrics]
-    confusion: npt.NDArray[np.int64] | None
+    num_images: int  # number of scored images
+    metrics: Metrics  # metrics over all images
+    temperature: float  # number that divided the logits
+    uncalibrated: Calibration  # metrics at temperature 1, where they differ
+    per_class: list[ClassMetrics]  # metrics of each class
+    confusion: npt.NDArray[np.int64] | None  # (C, C) counts, with true classes in rows; None for more than 200 classes
+    # what thresholds and prediction sets of the model do; None without its validation scores
     answers: MeasuredAnswers | None = None
+    # number of groups of these images, which intervals take for independent; None: all images are
     num_groups: int | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -135,7 +111,7 @@ class Measurement:
 
     def describe_images(self) -> str:
         """How many images are measured."""
-        return count_words(self.num_images, self.num_groups)
+        return count_text(self.num_images, self.num_groups)
 
     def temperature_fact(self) -> list[tuple[str, str]]:
         """The temperature for people, where it is not 1."""

@@ -26,19 +26,12 @@ _Floats64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Resampled:
-    """Sums over all images in row 0, and over each sample of the bootstrap in the rows below.
+    """Sums over all images in row 0, and over each sample of the bootstrap in the rows below."""
 
-    Attributes:
-        ap: (1 + R, K) average precision; NaN where no image has the label.
-        tp: (1 + R, K) numbers of known cells that are rightly predicted.
-        predicted: (1 + R, K) numbers of known cells that are predicted.
-        positive: (1 + R, K) numbers of images that have the label.
-    """
-
-    ap: _Floats64
-    tp: _Floats64
-    predicted: _Floats64
-    positive: _Floats64
+    ap: _Floats64  # (1 + R, K) average precision; NaN where no image has the label
+    tp: _Floats64  # (1 + R, K) numbers of known cells that are rightly predicted
+    predicted: _Floats64  # (1 + R, K) numbers of known cells that are predicted
+    positive: _Floats64  # (1 + R, K) numbers of images that have the label
 
 
 def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Resampled:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from vit.checkpoints.label_rules import threshold_words
+from vit.checkpoints.label_rules import threshold_text
 from vit.console import interval
 from vit.data.core.samples import Labels
 from vit.inference.metrics.metric_set import (
@@ -24,7 +24,7 @@ from vit.inference.metrics.metric_set import (
     decimals,
 )
 from vit.inference.metrics.multilabel_bootstrap import Resampled, resample
-from vit.inference.scores.image_groups import count_words, number_of
+from vit.inference.scores.image_groups import count_text, number_of
 from vit.inference.scores.intervals import Metric, class_mean, independent_units, mean_loss
 from vit.inference.scores.scored_labels import ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT
@@ -36,17 +36,7 @@ _NO_IMAGE = "no image has it"
 
 @dataclass(frozen=True)
 class MultilabelMetrics(MetricSet):
-    """All metrics of a set of images with several labels.
-
-    Attributes:
-        map: mean average precision of the labels that some image has; None without such a label.
-        micro_f1: F1 of all cells together at the labels' thresholds.
-        macro_f1: mean F1 of the labels that some image has or is given.
-        exact_match: fraction of the images whose known labels are all right, with Wilson's interval; images without a
-            known label do not count.
-        nll: mean negative log-probability of a known label, in nats.
-        ece: calibration error of all cells together.
-    """
+    """All metrics of a set of images with several labels."""
 
     TITLES: ClassVar[Mapping[str, str]] = {
         "map": "mAP",
@@ -56,12 +46,14 @@ class MultilabelMetrics(MetricSet):
         "ece": "calibration error",
         "nll": "log-loss (nats)",
     }
-    map: Metric | None
-    micro_f1: Metric
-    macro_f1: Metric
+    map: Metric | None  # mean average precision of the labels that some image has; None without such a label
+    micro_f1: Metric  # F1 of all cells together at the labels' thresholds
+    macro_f1: Metric  # mean F1 of the labels that some image has or is given
+    # fraction of the images whose known labels are all right, with Wilson's interval; images without a known label do
+    # not count
     exact_match: Metric
-    nll: Metric
-    ece: CalibrationError
+    nll: Metric  # mean negative log-probability of a known label, in nats
+    ece: CalibrationError  # calibration error of all cells together
 
     def facts(self) -> list[tuple[str, str]]:
         """Every metric with its interval, for people."""
@@ -70,31 +62,19 @@ class MultilabelMetrics(MetricSet):
 
 @dataclass(frozen=True)
 class LabelMetrics:
-    """Metrics of one label.
+    """Metrics of one label."""
 
-    Attributes:
-        label: name of the label.
-        num_known: number of images of which it is known whether they have the label.
-        num_positives: number of images that have it.
-        ap: average precision; None where no image has the label.
-        threshold: probability from which on an image gets the label.
-        precision: fraction of the images with this prediction that have the label; None where no image gets it.
-        recall: fraction of the images with the label that are found; None where no image has it.
-        f1: harmonic mean of precision and recall; None where no image has the label.
-        nll: mean negative log-probability, in nats; None where no image is known.
-        ece: calibration error of the probabilities; None where no image is known.
-    """
-
-    label: str
-    num_known: int
-    num_positives: int
-    ap: Metric | None
-    threshold: float
+    label: str  # name of the label
+    num_known: int  # number of images of which it is known whether they have the label
+    num_positives: int  # number of images that have it
+    ap: Metric | None  # average precision; None where no image has the label
+    threshold: float  # probability from which on an image gets the label
+    # fraction of the images with this prediction that have the label; None where no image gets it
     precision: float | None
-    recall: float | None
-    f1: float | None
-    nll: float | None
-    ece: CalibrationError | None
+    recall: float | None  # fraction of the images with the label that are found; None where no image has it
+    f1: float | None  # harmonic mean of precision and recall; None where no image has the label
+    nll: float | None  # mean negative log-probability, in nats; None where no image is known
+    ece: CalibrationError | None  # calibration error of the probabilities; None where no image is known
 
     def to_dict(self) -> dict[str, object]:
         """The row of the label in JSON files."""
@@ -106,27 +86,19 @@ class LabelMetrics:
         """The row of the label in a table."""
         ap = _NO_IMAGE if self.ap is None else interval(self.ap.value, self.ap.low, self.ap.high)
         numbers = decimals(self.precision, self.recall, self.f1)
-        return self.label, self.num_known, self.num_positives, ap, threshold_words(self.threshold), *numbers
+        return self.label, self.num_known, self.num_positives, ap, threshold_text(self.threshold), *numbers
 
 
 @dataclass(frozen=True)
 class MultilabelMeasurement:
-    """Everything that `vit evaluate` measures of a model that gives several labels.
+    """Everything that `vit evaluate` measures of a model that gives several labels."""
 
-    Attributes:
-        num_images: number of scored images.
-        metrics: metrics over all images.
-        temperatures: (K,) numbers that divided the logits.
-        uncalibrated: metrics at temperature 1, where they differ.
-        per_label: metrics of each label.
-        num_groups: number of groups of these images, which intervals take for independent; None: all images are.
-    """
-
-    num_images: int
-    metrics: MultilabelMetrics
-    temperatures: tuple[float, ...]
-    uncalibrated: Calibration
-    per_label: list[LabelMetrics]
+    num_images: int  # number of scored images
+    metrics: MultilabelMetrics  # metrics over all images
+    temperatures: tuple[float, ...]  # (K,) numbers that divided the logits
+    uncalibrated: Calibration  # metrics at temperature 1, where they differ
+    per_label: list[LabelMetrics]  # metrics of each label
+    # number of groups of these images, which intervals take for independent; None: all images are
     num_groups: int | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -144,7 +116,7 @@ class MultilabelMeasurement:
 
     def describe_images(self) -> str:
         """How many images are measured, and how many labels each may have."""
-        return f"{count_words(self.num_images, self.num_groups)}, {len(self.per_label):,} labels"
+        return f"{count_text(self.num_images, self.num_groups)}, {len(self.per_label):,} labels"
 
     def temperature_fact(self) -> list[tuple[str, str]]:
         """The temperatures for people, where not all are 1."""

@@ -67,7 +67,7 @@ def _effective(sizes: Labels) -> float:
     return float(sizes.sum() ** 2 / np.square(sizes).sum())
 
 
-def count_words(num_images: int, num_groups: int | None, kind: str = "image") -> str:
+def count_text(num_images: int, num_groups: int | None, kind: str = "image") -> str:
     """How many images an interval is about, and of how many groups, which it takes for independent."""
     images = f"{num_images:,} {kind}{'s' * (num_images != 1)}"
     return images if num_groups is None else f"{images} of {num_groups:,} group{'s' * (num_groups != 1)}"

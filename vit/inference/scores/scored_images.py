@@ -20,22 +20,16 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Scored(ABC):
-    """Images of a split with the probabilities that a network gives them. Entries at the same index belong together.
+    """Images of a split with the probabilities that a network gives them. Entries at the same index belong together."""
 
-    Attributes:
-        paths: (n,) names of the images.
-        labels: (n,) true class numbers; of several labels (n, K), as of `Task`.
-        probabilities: (n, C) probabilities of the classes or labels.
-        left_out: images that could not be read and have no entry: {name: reason}.
-        novelty: (n,) what fraction of the validation images is more like the training images; None if not computed.
-        groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
-    """
-
-    paths: tuple[str, ...]
-    labels: npt.NDArray[Any]
-    probabilities: Floats
+    paths: tuple[str, ...]  # (n,) names of the images
+    labels: npt.NDArray[Any]  # (n,) true class numbers; of several labels (n, K), as of `Task`
+    probabilities: Floats  # (n, C) probabilities of the classes or labels
+    # images that could not be read and have no entry: {name: reason}
     left_out: Mapping[str, str] = field(default_factory=dict)
+    # (n,) what fraction of the validation images is more like the training images; None if not computed
     novelty: Floats | None = None
+    # (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent
     groups: Labels | None = None
 
     @abstractmethod
@@ -45,13 +39,9 @@ class Scored(ABC):
 
 @dataclass(frozen=True)
 class ScoredImages(Scored):
-    """Images with one class each.
+    """Images with one class each."""
 
-    Attributes:
-        temperature: number that divided the logits before the softmax.
-    """
-
-    temperature: float = 1.0
+    temperature: float = 1.0  # number that divided the logits before the softmax
 
     @property
     def predictions(self) -> Labels:

@@ -21,13 +21,9 @@ PROBABILITY = "p_"  # before the name of a label, in the name of a column
 
 @dataclass(frozen=True)
 class ScoredLabels(Scored):
-    """Images with several labels. Probabilities of labels are independent, and do not add up to 1.
+    """Images with several labels. Probabilities of labels are independent, and do not add up to 1."""
 
-    Attributes:
-        temperatures: (K,) numbers that divided the logits before the sigmoid; () for 1 everywhere.
-    """
-
-    temperatures: tuple[float, ...] = ()
+    temperatures: tuple[float, ...] = ()  # (K,) numbers that divided the logits before the sigmoid; () for 1 everywhere
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:

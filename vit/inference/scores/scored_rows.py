@@ -8,20 +8,14 @@ from vit.errors import DataError
 
 
 class ScoredRow(NamedTuple):
-    """One image.
-
-    Attributes:
-        probability: probability of the predicted label.
-        loss: negative log-probability of the true label, in nats.
-        uncalibrated: probability of the predicted label at temperature 1.
-    """
+    """One image."""
 
     path: str
     label: str
     predicted: str
-    probability: float
-    loss: float
-    uncalibrated: float
+    probability: float  # probability of the predicted label
+    loss: float  # negative log-probability of the true label, in nats
+    uncalibrated: float  # probability of the predicted label at temperature 1
 
 
 def read_scored(path: Path, count: int) -> list[ScoredRow]:

@@ -18,21 +18,13 @@ from vit.models.network import CatalogEntry, Network, NetworkConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TimmConfig(NetworkConfig):
-    """What a TimmNetwork is built from.
+    """What a TimmNetwork is built from."""
 
-    Attributes:
-        model: name in timm, for example "convnext_atto".
-        image_size: side of an image in pixels, S, which timm gets for models that are built for one size.
-        num_classes: number of classes, C.
-        drop_rate: dropout before the head.
-        drop_path_rate: rate of stochastic depth.
-    """
-
-    model: str
-    image_size: int = 224
-    num_classes: int = 1000
-    drop_rate: float = 0.0
-    drop_path_rate: float = 0.0
+    model: str  # name in timm, for example "convnext_atto"
+    image_size: int = 224  # side of an image in pixels, S, which timm gets for models that are built for one size
+    num_classes: int = 1000  # number of classes, C
+    drop_rate: float = 0.0  # dropout before the head
+    drop_path_rate: float = 0.0  # rate of stochastic depth
 
 
 class TimmNetwork(Network):
@@ -159,13 +151,9 @@ def layers_above(model: Any) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TimmEntry(CatalogEntry):
-    """A model of timm.
+    """A model of timm."""
 
-    Attributes:
-        model: name in timm.
-    """
-
-    model: str = ""
+    model: str = ""  # name in timm
 
     def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> NetworkConfig:
         return super().config(image_size, num_classes, in_chans, {"model": self.model, **options})

@@ -11,7 +11,7 @@ from typing import Self
 
 from markupsafe import Markup
 
-from vit.checkpoints.run import unfinished_words
+from vit.checkpoints.run import unfinished_text
 from vit.data.core.dataset_names import is_far
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.pixels.decode import read_image
@@ -27,26 +27,17 @@ _LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at
 
 
 @dataclass(frozen=True)
-class Card:
-    """One file of the page.
+class PictureCard:
+    """One file of the page."""
 
-    Attributes:
-        path: path as predicted.
-        link: address of the file, seen from the page; None for images of shards.
-        labels: its labels; () without one.
-        has_answer: whether the file is an image.
-        probability: probability of the label; None without an image, and where an image may have several labels.
-        problem: status, and the reason for a missing label; "" otherwise.
-        picture: source of its <img>; None where the file cannot be read.
-    """
-
-    path: str
-    link: str | None
-    labels: tuple[str, ...]
-    has_answer: bool
+    path: str  # path as predicted
+    link: str | None  # address of the file, seen from the page; None for images of shards
+    labels: tuple[str, ...]  # its labels; () without one
+    has_answer: bool  # whether the file is an image
+    # probability of the label; None without an image, and where an image may have several labels
     probability: float | None
-    problem: str
-    picture: Markup | None
+    problem: str  # status, and the reason for a missing label; "" otherwise
+    picture: Markup | None  # source of its <img>; None where the file cannot be read
 
     @property
     def name(self) -> str:
@@ -82,7 +73,7 @@ class Gallery:
         self.labels: Counter[str] = Counter()
         self._num_bad = 0
         self._has_several = False
-        self._cards: list[tuple[float, int, Card]] = []  # a heap: the first one is the first to go
+        self._cards: list[tuple[float, int, PictureCard]] = []  # a heap: the first one is the first to go
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +108,7 @@ class Gallery:
             return
         picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
         problem = "" if status == "ok" else f"{status}: {error}" if error else status
-        card = Card(
+        card = PictureCard(
             path,
             link_to(path, self.path) if self._reader is None or is_far(path) else None,
             own,
@@ -135,7 +126,7 @@ class Gallery:
         counts = self.labels.most_common()
         content = {
             "model": self.model,
-            "warning": unfinished_words(self.lacks) if self.lacks else "",
+            "warning": unfinished_text(self.lacks) if self.lacks else "",
             "date": date.today().isoformat(),
             "num_files": self.num_files,
             "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],

@@ -16,8 +16,8 @@ from vit.data.loading.sampler import Key
 from vit.plain_files import read_text
 from vit.report.page.figures import curves, save
 from vit.report.page.image_grid import displayable, image_grid
-from vit.report.run.task_report import report_of
-from vit.report.tables.loss_text import LossText
+from vit.report.run.run_common import LossText
+from vit.report.run.run_page import report_of
 from vit.training.planning.plan import Plan
 from vit.training.running.result import FitResult
 from vit.training.tracking.tracker import Tracker

@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import torch
 from markupsafe import Markup
 from torch import Tensor
 
+from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import current_hash
 from vit.data.core.samples import Samples, Source, label_names
@@ -16,11 +18,41 @@ from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import ImageError
 from vit.data.pixels.preprocess import COLORS, Decoding
 from vit.data.splits.split import SplitRow
+from vit.errors import VitError
+from vit.explain.methods import choose_methods
 from vit.inference.scores.scored_rows import ScoredRow
 from vit.plain_files import parse_yaml, read_text
+from vit.report.page.overlay import enlarged, overlay
 from vit.report.page.thumbnails import encoded, shrunk
-from vit.report.run.run_attention import overlays
 from vit.report.tables.label_mistakes import NotedLabel
+
+
+def overlays(run: RunDirectory, images: Sequence[Tensor], predicted: Sequence[str]) -> list[tuple[Markup, Markup]]:
+    """(input of the network, the same under a map of its prediction) of each image, as sources of <img>.
+
+    Empty without a checkpoint, without images, or without a layer for a map. Also empty where the gradient of another
+    library's network fails, or needs too much memory: a report must not fail for such a reason.
+
+    Args:
+        run: run whose best checkpoint is explained.
+        images: pixels (3, H, W) uint8.
+        predicted: class names to explain, one for each image.
+    """
+    if not images:
+        return []
+    try:
+        network, description = load(run.best_path)
+        (method,) = choose_methods("best", network).values()
+        seen = torch.stack([description.preprocess(image) for image in images])
+        numbers = torch.tensor([description.class_names.index(name) for name in predicted])
+        maps = method(network, description.preprocess.normalize(seen), numbers)
+    except (VitError, RuntimeError):
+        return []
+    return [
+        (encoded(enlarged(image)), encoded(overlay(image, importance)))
+        for image, importance in zip(seen, maps, strict=True)
+    ]
+
 
 THUMBNAIL = 128  # pixels of the longer side
 
@@ -30,14 +62,10 @@ Row = ScoredRow | NotedLabel
 
 @dataclass(frozen=True)
 class Card:
-    """An image on the page.
-
-    Attributes:
-        picture: source of its <img>, or None where the image is gone or has changed.
-    """
+    """An image on the page."""
 
     row: Row
-    picture: Markup | None
+    picture: Markup | None  # source of its <img>, or None where the image is gone or has changed
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vit.checkpoints.result import RunResult, rule_words
+from vit.checkpoints.result import RunResult, rule_text
 from vit.console import count_of
 from vit.inference.scores.intervals import Metric
 from vit.report.run.confusion_images import CellImages
@@ -90,7 +90,7 @@ def last_is_better(result: RunResult) -> list[str]:
         return []
     name = f"val/{result.accuracy_metric}"
     last, best = (f"{100 * values[name]:.2f} %" for values in (result.last_validation, result.validation))
-    rule = rule_words(result.best_metric)
+    rule = rule_text(result.best_metric)
     return [
         f"Of the validation images the last weights have {last} right, and best.ckpt ({rule}) has {best}: "
         "--optim.best_metric last keeps the last weights."

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vit.checkpoints.run_list import RunSummary, metric_words
+from vit.checkpoints.run_list import RunSummary, metric_text
 from vit.console import duration, interval
 from vit.errors import ResourceError
 from vit.layout import RunLayout
@@ -28,7 +28,7 @@ def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> No
         }
         for run in found
     ]
-    content = {"folder": str(folder), "rows": rows, "metric": metric_words(found), **scripts("table.js")}
+    content = {"folder": str(folder), "rows": rows, "metric": metric_text(found), **scripts("table.js")}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_page(path, "runs.html", content)

@@ -18,7 +18,8 @@ from vit.data.splits.split import groups_of
 from vit.inference.metrics import metrics
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metrics, confusion, per_class
-from vit.inference.scores.image_groups import count_words, number_of, numbered
+from vit.inference.metrics.weak_groups import WeakGroups
+from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import ScoredImages
 from vit.inference.scores.scored_rows import read_scored
@@ -41,6 +42,7 @@ from vit.report.tables.answer_tables import unsure_content
 from vit.report.tables.class_sizes import are_unequal, class_sizes, recall_by_size
 from vit.report.tables.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows
 
+MOST_OF_GROUP = 12  # pictures of a weak group
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run.html", "evaluation.html", ("table.js", "copy.js")
 WORST_TITLE = "Validation images with the largest loss: true → predicted, probability"
 
@@ -118,23 +120,30 @@ def evaluation_content(
         f"{images.network} on {images.data}",
         accuracy,
         int(tested.correct.sum()),
-        count_words(measurement.num_images, num_groups, kind),
+        count_text(measurement.num_images, num_groups, kind),
         content["confusions"].cells,
     )
     warnings = [f"Warning: {images.seen.warning}"] if images.seen.warning else []
     return {
         **content,
         "left_out": {name: count for name, count in images.seen.left_out.items() if count},
-        "images": count_words(len(rows), num_groups),
+        "images": count_text(len(rows), num_groups),
         "accuracy": cell_of(accuracy),
         "metrics": metric_rows(Metrics.TITLES, measurement.metrics.to_dict(), measurement.uncalibrated.to_dict()),
         "temperature": measurement.temperature,
         "has_temperatures": measurement.temperature != 1,
         "fitted_on": images.fitted_on,
         "absent": [row.name for row in classes if not row.num_images],
+        "weak": None if images.weak is None else _weak_content(images.weak, pictures),
         "unreadable": list(scored.left_out.items()),
         "summary": with_next_steps([*lines, *warnings], advice(accuracy, shown, num_groups)),
     }
+
+
+def _weak_content(weak: WeakGroups, pictures: Cards) -> dict[str, object]:
+    text = weak.describe()
+    shown = [(one.describe(), pictures.cards(one.wrong[:MOST_OF_GROUP])) for one in weak.found]
+    return {"text": text[:1].upper() + text[1:], "groups": shown}
 
 
 def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
@@ -149,7 +158,7 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
     is_test = split == "test"
     groups = result.test_groups if is_test else number_of(tested.groups)
     accuracy = Metric(**result.metrics["acc1"]) if is_test else Metric.share(tested.correct, tested.groups)
-    images = count_words(len(rows), groups, f"{split} image")
+    images = count_text(len(rows), groups, f"{split} image")
     images += " (which chose the checkpoint)" * (result.is_chosen and not is_test)
     classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
     file_name = run.scored_path(split).relative_to(run.path).as_posix()

@@ -34,17 +34,11 @@ class ComparedCard:
 
 @dataclass(frozen=True)
 class ImageSection:
-    """Images that runs give different labels.
+    """Images that runs give different labels."""
 
-    Attributes:
-        anchor: name of its place on the page.
-        title: what the images have in common.
-        count: number of all such images.
-    """
-
-    anchor: str
-    title: str
-    count: int
+    anchor: str  # name of its place on the page
+    title: str  # what the images have in common
+    count: int  # number of all such images
     cards: list[ComparedCard]
 
 

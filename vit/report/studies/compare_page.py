@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from vit.checkpoints.run import RunDirectory
 from vit.console import interval, p_value
@@ -12,10 +13,10 @@ from vit.data.core.samples import Source
 from vit.data.splits.split import read_splits
 from vit.errors import ResourceError
 from vit.report.page.page import scripts, with_next_steps, write_page
-from vit.report.page.style import drawn
+from vit.report.page.style import drawn, look, plain
 from vit.report.run.run_pictures import Cards, describe_changed, num_changed, pixels_of
 from vit.report.studies.compare_images import ImageSection, image_sections, letters
-from vit.report.studies.difference_figure import DifferenceBar, difference_figure
+from vit.report.studies.study_figures import NAME, bars, ends, scaled
 from vit.study.answer.wording import Cell
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.run_comparison import RunComparison, RunPair
@@ -23,7 +24,36 @@ from vit.study.running.finished_runs import FinishedRun
 
 
 @dataclass(frozen=True)
-class PairRow:
+class DifferenceBar:
+    """A difference of accuracies and its corrected p."""
+
+    name: str
+    gap: Interval
+    p: float
+
+
+def difference_figure(first: str, found: Sequence[DifferenceBar]) -> Figure:
+    """Accuracy of the first run minus that of each other run, in points. A filled mark has a corrected p below 0.05."""
+    figure = Figure(figsize=(9, 1.4 + 0.42 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    color, marker = look(0)
+    for row, one in enumerate(found):
+        gap = scaled(one.gap, 100)
+        fill = color if one.p < ALPHA else "white"
+        axes.errorbar([gap.value], [row], xerr=bars(gap), fmt=marker, color=color, markerfacecolor=fill, capsize=2.5)
+    reach = max([1.0, *(abs(end) for one in found for end in ends(scaled(one.gap, 100)))])
+    axes.axvline(0, color="0.4", linewidth=0.9, zorder=0)
+    axes.set_yticks(range(len(found)), [plain(one.name, NAME) for one in found])
+    axes.set(ylim=(len(found) - 0.4, -1.0), xlim=(-1.15 * reach, 1.15 * reach))
+    axes.grid(axis="x", color="0.92")
+    axes.text(0.99, 0.99, f"{plain(first, NAME)} is ahead", transform=axes.transAxes, ha="right", va="top", fontsize=8)
+    axes.text(0.01, 0.99, "the other is ahead", transform=axes.transAxes, ha="left", va="top", fontsize=8)
+    axes.set(xlabel=f"accuracy of {plain(first, NAME)} minus that of the other, in points")
+    return figure
+
+
+@dataclass(frozen=True)
+class RunPairRow:
     """A difference as the page prints it, and the anchors of its images."""
 
     name: str
@@ -183,12 +213,12 @@ def _cell(gap: Interval) -> Cell:
     return f"{100 * gap.value:+z.2f}", around
 
 
-def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> PairRow:
+def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> RunPairRow:
     shown = {section.anchor for section in sections}
     anchors = [f"{side}-{number}" if f"{side}-{number}" in shown else "" for side in ("first", "other")]
     test = pair.test
     ps = p_value(test.p), p_value(pair.p_adjusted)
-    return PairRow(
+    return RunPairRow(
         letters(number + 2)[-1], _cell(pair.gap), test.only_first, test.only_second, *ps, (anchors[0], anchors[1])
     )
 

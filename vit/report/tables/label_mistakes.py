@@ -13,25 +13,15 @@ from vit.tasks.label_text import PRESENT, label_text
 
 @dataclass(frozen=True)
 class NotedLabel:
-    """An image, and the label about which the network is most surely wrong, or right.
+    """An image, and the label about which the network is most surely wrong, or right."""
 
-    Attributes:
-        index: place of the image in its split.
-        path: path of the image.
-        label: the label.
-        is_present: whether the image has the label.
-        is_predicted: whether the image was given the label.
-        probability: probability of the label.
-        true_labels: all labels of the image as text.
-    """
-
-    index: int
-    path: str
-    label: str
-    is_present: bool
-    is_predicted: bool
-    probability: float
-    true_labels: str
+    index: int  # place of the image in its split
+    path: str  # path of the image
+    label: str  # the label
+    is_present: bool  # whether the image has the label
+    is_predicted: bool  # whether the image was given the label
+    probability: float  # probability of the label
+    true_labels: str  # all labels of the image as text
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ from vit.inference.scores.intervals import Metric, recalls
 from vit.inference.scores.scored_images import Floats
 from vit.inference.scores.scored_rows import ScoredRow
 from vit.study.answer.wording import Cell
-from vit.weights.licence import licence_words
+from vit.weights.license import license_text
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -26,22 +26,14 @@ MOST_LEFT_OUT = 20
 
 @dataclass(frozen=True)
 class Tested:
-    """The measured images of a run as arrays (n,), in the order of its rows.
+    """The measured images of a run as arrays (n,), in the order of its rows."""
 
-    Attributes:
-        labels: true class numbers.
-        predictions: predicted class numbers.
-        confidences: probabilities of the predicted classes.
-        uncalibrated: the same without temperature scaling.
-        losses: negative log-probabilities of the true classes, in nats.
-        groups: number of each image's group, as of `image_groups.numbered`; None: all images are independent.
-    """
-
-    labels: Labels
-    predictions: Labels
-    confidences: Floats
-    uncalibrated: Floats
-    losses: npt.NDArray[np.float64]
+    labels: Labels  # true class numbers
+    predictions: Labels  # predicted class numbers
+    confidences: Floats  # probabilities of the predicted classes
+    uncalibrated: Floats  # the same without temperature scaling
+    losses: npt.NDArray[np.float64]  # negative log-probabilities of the true classes, in nats
+    # number of each image's group, as of `image_groups.numbered`; None: all images are independent
     groups: Labels | None = None
 
     @classmethod
@@ -84,25 +76,18 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A class: how many of its images were found, and with which other classes it was confused.
+    """A class: how many of its images were found, and with which other classes it was confused."""
 
-    Attributes:
-        number: its place among the model's outputs.
-        training_images: number of its training images; None if not known.
-        missed: number of its images with another prediction.
-        false_alarms: number of other images that were predicted as this class.
-        taken_for: the two most frequent wrong predictions for its images: (class, its number, images).
-    """
-
-    number: int
+    number: int  # its place among the model's outputs
     name: str
-    training_images: int | None
+    training_images: int | None  # number of its training images; None if not known
     num_images: int
     recall: Cell
     precision: float | None
     f1: float | None
-    missed: int
-    false_alarms: int
+    missed: int  # number of its images with another prediction
+    false_alarms: int  # number of other images that were predicted as this class
+    # the two most frequent wrong predictions for its images: (class, its number, images)
     taken_for: list[tuple[str, int, int]]
 
 
@@ -171,9 +156,9 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         *(("seen before", sentence) for sentence in result.seen_before or ()),
         ("training", training),
         ("seed", str(result.seed)),
-        ("time", f"{result.seconds:,.0f} s, {result.speed_words}"),
+        ("time", f"{result.seconds:,.0f} s, {result.speed_text}"),
         ("device", f"{result.device}, {result.precision}"),
-        *([("licence of the first weights", licence_words(result.licence))] if result.licence else []),
+        *([("license of the first weights", license_text(result.license))] if result.license else []),
         *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
         *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),

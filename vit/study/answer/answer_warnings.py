@@ -13,7 +13,7 @@ from vit.study.findings import JsonValue, Point, Protocol, Series
 
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
-LAST_WEIGHTS = "last weights"  # as `rule_words` says
+LAST_WEIGHTS = "last weights"  # as `rule_text` says
 POWER_TOLERANCE = 0.15  # of the logarithm of a number of steps
 FEW_PASSES = 3.0  # over the images of the largest size
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}

@@ -1,4 +1,4 @@
-"""The table of `vit probe`: backbones by accuracy, with nearest neighbors, time and licence; imports no torch"""
+"""The table of `vit probe`: backbones by accuracy, with nearest neighbors, time and license; imports no torch"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vit.study.findings import ALPHA, Findings, Interval
 
 TITLES = (
     "backbone", "linear probe (%)", "more errors than the first (points)", "nearest neighbors (%)", "ms an image",
-    "parameters", "licence",
+    "parameters", "license",
 )  # fmt: skip
 
 CLEARLY_FASTER = 0.8  # of the time of the most accurate one; other work on the machine changes times by some percent
@@ -20,32 +20,25 @@ CLEARLY_FASTER = 0.8  # of the time of the most accurate one; other work on the 
 
 @dataclass(frozen=True)
 class Backbone:
-    """One backbone at the largest size that all backbones have finished: a row of backbones.csv.
-
-    Attributes:
-        source: weights, as for `init_from`.
-        equal_seeds: whether the seeds have the same training images, because the size is that of all images.
-        accuracy: test accuracy of the linear probes; the interval covers other test images, and other training images
-            unless `equal_seeds`.
-        behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one, and
-            None without a common seed.
-        p_adjusted: p value of the test that `behind` is zero, corrected for all pairs of backbones; 1 without a test.
-        neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
-        seconds_per_image: time of reading an image and computing its features, on the threads of one cell.
-    """
+    """One backbone at the largest size that all backbones have finished: a row of backbones.csv."""
 
     name: str
-    source: str
+    source: str  # weights, as for `init_from`
     num_images: int
     num_seeds: int
-    equal_seeds: bool
+    equal_seeds: bool  # whether the seeds have the same training images, because the size is that of all images
+    # test accuracy of the linear probes; the interval covers other test images, and other training images unless
+    # `equal_seeds`
     accuracy: Interval
+    # error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one, and None without a
+    # common seed
     behind: Interval | None
+    # p value of the test that `behind` is zero, corrected for all pairs of backbones; 1 without a test
     p_adjusted: float
-    neighbors: float
-    seconds_per_image: float
+    neighbors: float  # test accuracy of nearest neighbors in its features, mean over the seeds
+    seconds_per_image: float  # time of reading an image and computing its features, on the threads of one cell
     parameters: int
-    licence: str
+    license: str
 
     @property
     def is_tested(self) -> bool:
@@ -62,7 +55,7 @@ class Backbone:
             f"{100 * self.neighbors:.2f}",
             f"{1000 * self.seconds_per_image:.1f}",
             f"{self.parameters / 1e6:.1f} M",
-            self.licence,
+            self.license,
         )
 
     def row(self) -> dict[str, str | float | None]:
@@ -88,7 +81,7 @@ class Backbone:
         return cls(
             name=row["name"],
             source=row["source"],
-            licence=row["licence"],
+            license=row["license"],
             num_images=int(row["num_images"]),
             num_seeds=int(row["num_seeds"]),
             parameters=int(row["parameters"]),

@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.model_path import LIBRARIES
-from vit.data.core.image_bytes import ImageError, ImageReader, content_hash, read_bytes
-from vit.data.core.image_header import num_pixels
-from vit.data.pixels.decode import decode_image
+from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.embeddings import Embedding, EmbeddingModel, Vectors
 from vit.inference.engine import Engine
 from vit.inference.pipeline import rows_of
-from vit.inference.prediction import decoding, status_of
+from vit.inference.prediction import read_hashed, status_of
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
@@ -64,19 +62,9 @@ class Embedder:
         """An Embedding for each file, in order, as they come."""
 
         def read(path: str) -> _Read:
-            return self._read(path, reader)
+            return read_hashed(path, self.engine.preprocess, reader)
 
         return rows_of(self.engine, paths, batch_size, read, self._compute)
-
-    def _read(self, path: str, reader: ImageReader | None) -> _Read:
-        found = ""
-        try:
-            data = read_bytes(path) if reader is None else reader.read(path)
-            found = content_hash(data)
-            with decoding.hold(num_pixels(data)):
-                return path, found, self.engine.preprocess(decode_image(data, path, self.engine.preprocess.decoding))
-        except ImageError as error:
-            return path, found, error
 
     def _compute(self, part: list[_Read]) -> list[Embedding]:
         images = [image for *_, image in part if isinstance(image, Tensor)]

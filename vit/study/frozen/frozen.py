@@ -20,10 +20,9 @@ from vit.inference.scores.image_groups import numbered
 from vit.study.cells import CellResult
 from vit.study.statistics.variance_components import Bools
 from vit.training.class_balance import class_balance
-from vit.training.network.backbone import Backbone, Labeled, labeled
 from vit.training.network.features import SharedFeatures, computed
 from vit.training.network.initial_network import initial_network
-from vit.training.network.linear_head import HeadFit, probe_loss
+from vit.training.network.linear_head import FrozenBackbone, HeadFit, Labeled, labeled, probe_loss
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import Recipe
@@ -56,7 +55,7 @@ def frozen_results(
     model = replace(recipe.model, freeze="backbone", init_head="random", lora=None)
     alone = replace(recipe, model=model, optim=replace(recipe.optim, best_metric="loss"))
     plan = make_plan(replace(alone, data=replace(alone.data, train_images=None, subset_seed=None)))
-    backbone = Backbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
+    backbone = FrozenBackbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
     shared = SharedFeatures(folder, hashes)
 
     def compute(some: Samples) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,7 @@ from vit.study.statistics.variance_components import Floats, mean_error
 from vit.training.network.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.recipe import Recipe
-from vit.weights.licence import UNKNOWN
+from vit.weights.license import UNKNOWN
 
 NEIGHBORS = (1, 5, 20)  # numbers of neighbors, of which validation images choose one
 
@@ -82,7 +82,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
                 neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
                 seconds_per_image=max(stored, key=lambda one: len(one.values)).seconds_per_image,
                 parameters=runs[0].parameters,
-                licence=_licence(study / runs[0].run),
+                license=_license(study / runs[0].run),
             )
         )
     return found
@@ -141,9 +141,9 @@ def _common_size(results: Sequence[CellResult]) -> int:
     return max(having, key=lambda size: (len(having[size]), size))
 
 
-def _licence(run: Path) -> str:
-    """The licence of the weights that a run started from, as its result states it."""
-    return RunResult.read(RunDirectory(run).result_path).licence or UNKNOWN
+def _license(run: Path) -> str:
+    """The license of the weights that a run started from, as its result states it."""
+    return RunResult.read(RunDirectory(run).result_path).license or UNKNOWN
 
 
 def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Floats]:

@@ -19,13 +19,14 @@ from vit.errors import StoppedError, VitError
 from vit.inference.scores.scored_images import ScoredImages
 from vit.launch import forget_launcher
 from vit.layout import CELLS
+from vit.own_code import trust
 from vit.plain_files import read_text
 from vit.study.fold_table import FoldPredictions
 from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.fit import TrackedRows, check_unchanged, finish, fit, write_beginning
 from vit.training.network.features import SharedFeatures
 from vit.training.planning.plan import Plan, make_plan
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import plain
 from vit.training.running.oom_retry import as_begun
 from vit.training.running.run_images import check_readable
@@ -55,8 +56,7 @@ def run_cell(
         group: name of the study at trackers.
         digests: {path: digest} of the images, which the study has read already.
     """
-    _end_with_parent()
-    forget_launcher()
+    _begin(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     run = RunDirectory(folder)
     _redirect_output(run.log_path)
@@ -70,7 +70,7 @@ def run_cell(
             sys.exit(error.code)
         except BaseException as error:  # noqa: BLE001  the study must be able to report any failure
             traceback.print_exc()
-            run.failure_path.write_text(_words(error) + "\n", encoding="utf-8")
+            run.failure_path.write_text(_text(error) + "\n", encoding="utf-8")
             sys.exit(1)
 
 
@@ -119,18 +119,17 @@ def _of_cells(folder: Path) -> Path:
 
 def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.Connection) -> None:
     """Send the seconds of a training step and of scoring an image through a pipe; the words of an error instead."""
-    _end_with_parent()
-    forget_launcher()
+    _begin(recipe)
     _redirect_output(Path(os.devnull))
     _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     try:
         answer.send(_timed(make_plan(recipe)))
     except Exception as error:  # noqa: BLE001  the study names the reason, whatever it is
-        answer.send(_words(error))
+        answer.send(_text(error))
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
     return " ".join(words.split())[:1000]
 
@@ -190,6 +189,14 @@ def _see_one_gpu(gpu: int | None) -> None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         names = [name.strip() for name in visible.split(",")] if visible.strip() else []
         os.environ["CUDA_VISIBLE_DEVICES"] = names[gpu] if names else str(gpu)
+
+
+def _begin(recipe: Recipe) -> None:
+    """Prepare this process for a cell. The user has named code of a recipe in the options of the study."""
+    _end_with_parent()
+    forget_launcher()
+    for path in own_code(recipe):
+        trust(path)
 
 
 def _end_with_parent() -> None:

@@ -70,13 +70,13 @@ class ClusterOptions:
         return found
 
 
-class Task(Protocol):
+class ClusterTask(Protocol):
     """What a cluster runs. A cluster stores it, so its values are plain."""
 
     def __call__(self) -> None:
         """Do the work."""
 
-    def saved(self) -> "Task":
+    def saved(self) -> "ClusterTask":
         """End the work, of which nothing is lost, and give what is left to do."""
 
 
@@ -104,11 +104,11 @@ class CellBatch:
 
     def __call__(self) -> None:
         """Train the cells without a result. Cells that began before continue."""
-        from vit.study.running.runner import Machine, run_cells
+        from vit.study.running.runner import MachineShare, run_cells
 
         os.chdir(self.home)
         digests = read_json(self.digests)
-        run_cells(self.study, self.cells, Machine(1, self.threads, self.gpus), self.group, digests, _print)
+        run_cells(self.study, self.cells, MachineShare(1, self.threads, self.gpus), self.group, digests, _print)
 
     def saved(self) -> "CellBatch":
         """End the running cell, which saves its state, and give what is left to do."""

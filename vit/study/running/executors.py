@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from vit.errors import ResourceError
 from vit.registry import EXECUTORS
-from vit.study.running.cluster import ClusterOptions, Task
+from vit.study.running.cluster import ClusterOptions, ClusterTask
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
-    from vit.study.running.runner import Event, Machine
+    from vit.study.running.runner import Event, MachineShare
 
 Executor = Literal["local", "slurm", "ray"]
 Alive = Callable[[Collection[str]], Collection[str]]  # names of tasks -> those that wait or run
 
 
 class Cluster(Protocol):
-    """Runs tasks on other machines; see `vit.registry.EXECUTORS`.
+    """Runs tasks on other machines; see `vit.registry.EXECUTORS`."""
 
-    Attributes:
-        title: its name for people.
-    """
-
-    title: str
+    title: str  # its name for people
 
     def check(self, options: ClusterOptions) -> None:
         """Raise UsageError where this machine cannot give tasks to the cluster, or the options do not fit it."""
@@ -41,7 +37,7 @@ class Cluster(Protocol):
         """Run every cell without a result, and wait for all of them; arguments and errors as of `run_cells_on`."""
 
     def started(
-        self, folder: Path, tasks: Sequence[Task], options: ClusterOptions
+        self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
     ) -> AbstractContextManager[tuple[list[str], Alive]]:
         """Start tasks; while entered: their names, and the function that says which of them wait or run.
 
@@ -62,19 +58,19 @@ def check_executor(executor: Executor, options: ClusterOptions) -> None:
         cluster_of(executor).check(options)
 
 
-def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "Machine":
+def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "MachineShare":
     """The share of a machine that each cell gets.
 
     Args:
         options: what a task of a cluster asks for.
         jobs: number of cells at a time; None: as many as there is room for.
     """
-    from vit.study.running.runner import Machine, machine
+    from vit.study.running.runner import MachineShare, machine
 
-    return machine(jobs) if executor == "local" else Machine(jobs or 1, options.cpus, options.gpus)
+    return machine(jobs) if executor == "local" else MachineShare(jobs or 1, options.cpus, options.gpus)
 
 
-def describe_share(executor: Executor, share: "Machine") -> str:
+def describe_share(executor: Executor, share: "MachineShare") -> str:
     """Where cells run, and what each of them gets."""
     where = f"{share.jobs} at a time" if executor == "local" else f"tasks of {cluster_of(executor).title}"
     gpus = f", {share.gpus} GPUs" if share.gpus else ""

@@ -24,28 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run and the predictions of its test images.
-
-    Attributes:
-        name: shortest name that tells the compared runs apart.
-        fingerprint: hash of the list of test images.
-        rows: one row for each test image, in the order of the split.
-        groups: (T,) number of each test image's group; None where images have none.
-        seen_before: sentences about test images that the run knew already, as in `RunResult`.
-        learned: images that the run has learned from; None: not known, or those of all compared runs.
-        recipe: recipe as plain values; empty where it cannot be read.
-    """
+    """A finished run and the predictions of its test images."""
 
     path: Path
-    name: str
+    name: str  # shortest name that tells the compared runs apart
     network: str
     data: str
     seed: int
-    fingerprint: str
-    rows: list[ScoredRow]
-    groups: "Labels | None" = None
-    seen_before: Sequence[str] = ()
+    fingerprint: str  # hash of the list of test images
+    rows: list[ScoredRow]  # one row for each test image, in the order of the split
+    groups: "Labels | None" = None  # (T,) number of each test image's group; None where images have none
+    seen_before: Sequence[str] = ()  # sentences about test images that the run knew already, as in `RunResult`
+    # images that the run has learned from; None: not known, or those of all compared runs
     learned: "LearnedImages | None" = None
+    # recipe as plain values; empty where it cannot be read
     recipe: "Mapping[str, JsonValue]" = field(default_factory=dict)
 
     @property

@@ -32,7 +32,7 @@ _LOST = 255  # exit code that Python gives a process whose server is gone
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineShare:
     """The share of a machine that each cell gets."""
 
     jobs: int
@@ -44,7 +44,7 @@ class Machine:
         return slot % self.gpus if self.gpus else None
 
 
-def machine(jobs: int | None) -> Machine:
+def machine(jobs: int | None) -> MachineShare:
     """This machine. By default every GPU gets a cell, or every core of a CPU, because small networks scale badly."""
     import torch
 
@@ -52,13 +52,13 @@ def machine(jobs: int | None) -> Machine:
 
     cores, gpus = available_cores(), torch.cuda.device_count()
     chosen = jobs or gpus or min(cores, MOST_JOBS)
-    return Machine(chosen, max(1, cores // chosen), gpus)
+    return MachineShare(chosen, max(1, cores // chosen), gpus)
 
 
 def run_cells(
     study: Path,
     cells: Sequence[Cell],
-    share: Machine,
+    share: MachineShare,
     group: str,
     digests: Mapping[str, str],
     notify: Callable[[Cell, Event], None],
@@ -101,7 +101,7 @@ def run_cells(
         _end([process for process, _, _ in running.values()])
 
 
-def time_network(recipe: Recipe, share: Machine) -> tuple[float, float]:
+def time_network(recipe: Recipe, share: MachineShare) -> tuple[float, float]:
     """(seconds of a training step, seconds of scoring an image), in a process like that of a cell."""
     context = _context()
     here, there = context.Pipe()

@@ -31,19 +31,13 @@ _ROUNDING = 1e-9  # 1 - 0.9 is below 0.1, and a mean of equal errors may be abov
 
 @dataclass(frozen=True)
 class MeasuredCurve:
-    """Mean errors of a series at m sizes, ascending, and what is known of their scatter.
-
-    Attributes:
-        seeds: (m,) numbers of seeds.
-        squares: sum over all seeds of the squared relative deviation from the mean of their size.
-        by_images: (m, m) covariance of the log errors that other test images cause.
-    """
+    """Mean errors of a series at m sizes, ascending, and what is known of their scatter."""
 
     sizes: Floats
     errors: Floats
-    seeds: Floats
-    squares: float
-    by_images: Floats
+    seeds: Floats  # (m,) numbers of seeds
+    squares: float  # sum over all seeds of the squared relative deviation from the mean of their size
+    by_images: Floats  # (m, m) covariance of the log errors that other test images cause
 
     @classmethod
     def of(cls, wrong: Answers) -> "MeasuredCurve":

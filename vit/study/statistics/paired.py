@@ -32,20 +32,14 @@ class McNemar:
 
 @dataclass(frozen=True)
 class Pair:
-    """The seeds that two networks share at one size, and which test images each of them has wrong.
-
-    Attributes:
-        first: (k, T) answers of the first network, a row for each seed.
-        groups: number of equally large groups of the test images; None: all are independent.
-        has_folds: whether each seed has test images of its own.
-    """
+    """The seeds that two networks share at one size, and which test images each of them has wrong."""
 
     num_images: int
     seeds: list[int]
-    first: Floats | Bools
+    first: Floats | Bools  # (k, T) answers of the first network, a row for each seed
     second: Floats | Bools
-    groups: float | None = None
-    has_folds: bool = False
+    groups: float | None = None  # number of equally large groups of the test images; None: all are independent
+    has_folds: bool = False  # whether each seed has test images of its own
 
     @property
     def num_units(self) -> float:

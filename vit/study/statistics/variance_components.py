@@ -33,21 +33,13 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of a mean over seeds and test images. Each part is an array of any one shape.
+    """The variance of a mean over seeds and test images. Each part is an array of any one shape."""
 
-    Attributes:
-        by_seeds: S / k + R / (k T), the part that the scatter of the seeds shows.
-        by_images: I / T, the part that the scatter of the seeds does not show.
-        by_both: R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
-        num_seeds: k, two or more.
-        prior: degrees of freedom that other sizes add to the k - 1 of `by_seeds`.
-    """
-
-    by_seeds: Floats
-    by_images: Floats
-    by_both: Floats
-    num_seeds: int
-    prior: float = 0
+    by_seeds: Floats  # S / k + R / (k T), the part that the scatter of the seeds shows
+    by_images: Floats  # I / T, the part that the scatter of the seeds does not show
+    by_both: Floats  # R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
+    num_seeds: int  # k, two or more
+    prior: float = 0  # degrees of freedom that other sizes add to the k - 1 of `by_seeds`
 
     @property
     def freedom(self) -> float:

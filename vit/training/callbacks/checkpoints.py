@@ -43,7 +43,7 @@ class CountConsumed(Callback):
 class DescribeCheckpoint(Callback):
     """Adds our description, with the latest metrics, to every checkpoint.
 
-    A resumed training does not open the weights that it started from. Their licence comes from its checkpoint.
+    A resumed training does not open the weights that it started from. Their license comes from its checkpoint.
 
     Args:
         counts_epochs: whether the length of the training is a number of epochs; else it is one of steps.
@@ -63,12 +63,13 @@ class DescribeCheckpoint(Callback):
         done = f"{step:,} of {total:,} steps"
         if self.counts_epochs:
             rounds = trainer.max_epochs
+            assert rounds is not None
             done = f"{rounds * step / total:.4g} of {count_of(rounds, 'epoch')}"
         unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self.description = replace(self.description, licence=checkpoint[KEY].get("licence"))
+        self.description = replace(self.description, license=checkpoint[KEY].get("license"))
         self.resumed_metrics = checkpoint[KEY]["metrics"]
 
 

@@ -38,17 +38,11 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Observers:
-    """The observers of a training.
+    """The observers of a training."""
 
-    Attributes:
-        signals: signals that end the training at its next step.
-        listeners: receivers of steps, rows and notices.
-        callbacks: callbacks beside those that every training has.
-    """
-
-    signals: Signals
-    listeners: Sequence[Listener] = ()
-    callbacks: Sequence["Callback"] = ()
+    signals: Signals  # signals that end the training at its next step
+    listeners: Sequence[Listener] = ()  # receivers of steps, rows and notices
+    callbacks: Sequence["Callback"] = ()  # callbacks beside those that every training has
 
     def also(self, listener: Listener) -> "Observers":
         """The same with one more listener."""

@@ -25,16 +25,11 @@ class TeachingLoss:
 
     hard: cross-entropy of the teacher's most probable class, without label smoothing (Touvron et al. 2021, equation 3
     and section 4).
-
-    Attributes:
-        kind: what the teacher gives.
-        temperature: T, with soft.
-        weight: fraction of the teacher in the whole loss.
     """
 
-    kind: Literal["soft", "hard"]
-    temperature: float
-    weight: float
+    kind: Literal["soft", "hard"]  # what the teacher gives
+    temperature: float  # T, with soft
+    weight: float  # fraction of the teacher in the whole loss
 
     def of(self, logits: Tensor, teacher_logits: Tensor) -> Tensor:
         """The mean loss of logits (B, C) against the teacher's logits (B, C).

@@ -24,17 +24,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Teacher:
-    """A trained network as its file describes it.
+    """A trained network as its file describes it."""
 
-    Attributes:
-        path: run folder, checkpoint or exported file, as the recipe names it.
-        description: classes, network, preprocessing, calibration and metrics.
-        content_hash: hash of the file.
-    """
-
-    path: Path
-    description: Description
-    content_hash: str
+    path: Path  # run folder, checkpoint or exported file, as the recipe names it
+    description: Description  # classes, network, preprocessing, calibration and metrics
+    content_hash: str  # hash of the file
 
     @property
     def cost(self) -> Cost:

@@ -34,17 +34,11 @@ _HEX = 32  # characters of a content hash
 
 @dataclass(frozen=True)
 class StoredFeatures:
-    """Features of images, found by the content of the image.
+    """Features of images, found by the content of the image."""
 
-    Attributes:
-        place: {content hash: row of `values`}.
-        values: (n, D) float32.
-        seconds: time of reading and computing all of them.
-    """
-
-    place: dict[str, int]
-    values: Tensor
-    seconds: float
+    place: dict[str, int]  # {content hash: row of `values`}
+    values: Tensor  # (n, D) float32
+    seconds: float  # time of reading and computing all of them
 
     @property
     def seconds_per_image(self) -> float:

@@ -33,10 +33,9 @@ from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_with
-from vit.training.network.backbone import Backbone, labeled
 from vit.training.network.features import SharedFeatures, computed
 from vit.training.network.initial_network import InitialNetwork, describe
-from vit.training.network.linear_head import HeadFit, probe_loss
+from vit.training.network.linear_head import FrozenBackbone, HeadFit, labeled, probe_loss
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.running.best_weights import Measured, MeasuredCheckpoint, measure_checkpoint
@@ -61,7 +60,7 @@ def probe(
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    backbone, splits = Backbone(start.network, plan), plan.source.splits
+    backbone, splits = FrozenBackbone(start.network, plan), plan.source.splits
     features, labels = labeled(splits["train"], _features(backbone, "train", data, plan, shared))
     images_per_second = len(labels) / (time.perf_counter() - began)
     validation = labeled(splits["validation"], _features(backbone, "validation", data, plan, shared))
@@ -86,7 +85,7 @@ def probe(
             if sign * metrics[metric] > best:
                 best = sign * metrics[metric]
                 fit.put_into(head)
-                _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
+                _save(network, replace(describe(plan, start.license), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
     if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
@@ -103,7 +102,7 @@ def _measure(
         features: features (n, D) of the training images.
     """
     network, description = load(path)
-    backbone = Backbone(network, plan)
+    backbone = FrozenBackbone(network, plan)
     splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
     found = {split: _features(backbone, split, data, plan, shared) for split in splits}
     scored = {split: _scored(backbone, data.source.splits[split], plan, *found[split]) for split in splits}
@@ -118,7 +117,7 @@ def _measure(
 
 
 def _features(
-    backbone: Backbone, split: str, data: ImageDataModule, plan: Plan, shared: SharedFeatures | None
+    backbone: FrozenBackbone, split: str, data: ImageDataModule, plan: Plan, shared: SharedFeatures | None
 ) -> tuple[Tensor, Labels]:
     """As the backbone's; those that other trainings have computed are not computed again."""
     if shared is None:
@@ -130,7 +129,7 @@ def _features(
 
 
 @torch.inference_mode()
-def _scored(backbone: Backbone, samples: Samples, plan: Plan, features: Tensor, kept: Labels) -> ScoredImages:
+def _scored(backbone: FrozenBackbone, samples: Samples, plan: Plan, features: Tensor, kept: Labels) -> ScoredImages:
     """Images of a split by the features (n, D) of those that can be read, which are at the indices `kept` (n,)."""
     is_exact = isinstance(backbone.network, VisionTransformer) and can_pack()  # as `prepared` computes the head
     with autocast("32-true" if is_exact else plan.precision, features.device):

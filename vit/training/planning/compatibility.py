@@ -5,26 +5,45 @@ from importlib.util import find_spec
 
 import torch
 
+from vit.data.core.samples import Source
 from vit.errors import UsageError, install
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.planning.batch_size import AUTO
+from vit.own_code import load
+from vit.training.planning.schedule import AUTO
 from vit.training.recipes.recipe import Recipe
+
+
+def check_task_options(recipe: Recipe, source: Source) -> None:
+    """Raise UsageError if an option does not go with the labels of the images."""
+    task, metric = source.task, recipe.optim.best_metric
+    if metric not in task.best_metrics:
+        raise UsageError(
+            f"--optim.best_metric {metric} does not exist for {task.described}", f"give {', '.join(task.best_metrics)}"
+        )
+    for option, unset in task.other_options.items():
+        section, name = option.split(".")
+        value = getattr(getattr(recipe, section), name)
+        if value != unset:
+            shown = f"{value:g}" if isinstance(value, float) else value
+            raise UsageError(f"--{option} {shown} {task.other_problem.format(data=source.name)}", task.other_fix)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a recipe trains.
+    """Where a recipe trains."""
 
-    Attributes:
-        device: device of this process.
-        world_size: number of processes over all machines.
-        precision: precision of the training.
-    """
+    device: torch.device  # device of this process
+    world_size: int  # number of processes over all machines
+    precision: str  # precision of the training
 
-    device: torch.device
-    world_size: int
-    precision: str
+
+def check_own_code(recipe: Recipe) -> None:
+    """Import the user's code; UsageError where that fails, before anything is written."""
+    own, optim = recipe.augment.own, recipe.optim
+    for option, path in (("augment.own", own), ("optim.loss", optim.loss), ("optim.metric", optim.metric)):
+        if path is not None:
+            load(path, f"--{option}")
 
 
 def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:

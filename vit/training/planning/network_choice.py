@@ -23,19 +23,12 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class WantedNetwork:
-    """The network as a recipe and its weights state it, before images are read.
+    """The network as a recipe and its weights state it, before images are read."""
 
-    Attributes:
-        spec: the network, for one class; None: the size of the images decides.
-        image_size: side of its images in pixels; None: undecided.
-        options: options that the user or the weights set.
-        pretrained: weights to start from, where they still decide something.
-    """
-
-    spec: NetworkSpec | None
-    image_size: int | None
-    options: Options = field(default_factory=dict)
-    pretrained: PretrainedWeights | None = None
+    spec: NetworkSpec | None  # the network, for one class; None: the size of the images decides
+    image_size: int | None  # side of its images in pixels; None: undecided
+    options: Options = field(default_factory=dict)  # options that the user or the weights set
+    pretrained: PretrainedWeights | None = None  # weights to start from, where they still decide something
 
     @property
     def name(self) -> str | None:
@@ -45,25 +38,16 @@ class WantedNetwork:
 
 @dataclass(frozen=True)
 class ChosenNetwork:
-    """The network of a training.
+    """The network of a training."""
 
-    Attributes:
-        spec: its description.
-        options: options that differ from the catalog's, as the recipe holds them.
-        preprocess: how an image becomes its input.
-        cost: parameters and FLOPs.
-        shapes: the network on the meta device.
-        has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
-        kept_rows: which rows a last layer for other classes keeps, in words; "" for none.
-    """
-
-    spec: NetworkSpec
-    options: Options
-    preprocess: Preprocess
-    cost: Cost
-    shapes: Network
+    spec: NetworkSpec  # its description
+    options: Options  # options that differ from the catalog's, as the recipe holds them
+    preprocess: Preprocess  # how an image becomes its input
+    cost: Cost  # parameters and FLOPs
+    shapes: Network  # the network on the meta device
+    # whether the weights to start from have no last layer for these classes, as far as is known
     has_new_head: bool = True
-    kept_rows: str = ""
+    kept_rows: str = ""  # which rows a last layer for other classes keeps, in words; "" for none
 
 
 def wanted_network(model: ModelConfig) -> WantedNetwork:

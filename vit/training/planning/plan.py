@@ -1,7 +1,7 @@
 """A recipe becomes a plan: everything that a training needs to know, decided and checked before the first step"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,12 +21,10 @@ from vit.training.distillation.teacher import Teacher, can_remember, find_teache
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import check_optimizer, warmup_steps
-from vit.training.planning.batch_size import AUTO
-from vit.training.planning.compatibility import Machine, check_compatibility
+from vit.training.planning.compatibility import Machine, check_compatibility, check_own_code, check_task_options
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
-from vit.training.planning.schedule import choose_schedule, end_of_decay, with_length
-from vit.training.planning.task_options import check_task_options
+from vit.training.planning.schedule import AUTO, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
@@ -37,46 +35,27 @@ UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letter
 
 @dataclass(frozen=True)
 class Plan:
-    """A training, fully decided.
+    """A training, fully decided."""
 
-    Attributes:
-        recipe: the recipe with every open choice filled in: the content of the run's config.yaml.
-        source: images of all splits.
-        spec: the network.
-        preprocess: how an image becomes the network's input.
-        augment: how training images are varied.
-        cost: parameters and FLOPs of the network.
-        device: device of this process.
-        world_size: number of processes over all machines.
-        precision: precision of the training.
-        batch_size: number of images of one optimizer step, over all processes.
-        steps_per_epoch: number of optimizer steps of a pass over the training images.
-        rounds: number of validations; a checkpoint is saved at each.
-        steps_per_round: number of optimizer steps between two validations.
-        checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
-        has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
-        kept_rows: which rows a last layer for other classes keeps, in words; "" for none.
-        teacher: network that teaches this one; None: labels alone.
-        seen_before: sentences about validation and test images that the teacher or the first weights know already.
-    """
-
-    recipe: Recipe
-    source: Source
-    spec: NetworkSpec
-    preprocess: Preprocess
-    augment: Augment
-    cost: Cost
-    device: torch.device
-    world_size: int
-    precision: str
-    batch_size: int
-    steps_per_epoch: int
-    rounds: int
-    steps_per_round: int
-    checkpoint_seconds: float | None
+    recipe: Recipe  # the recipe with every open choice filled in: the content of the run's config.yaml
+    source: Source  # images of all splits
+    spec: NetworkSpec  # the network
+    preprocess: Preprocess  # how an image becomes the network's input
+    augment: Augment  # how training images are varied
+    cost: Cost  # parameters and FLOPs of the network
+    device: torch.device  # device of this process
+    world_size: int  # number of processes over all machines
+    precision: str  # precision of the training
+    batch_size: int  # number of images of one optimizer step, over all processes
+    steps_per_epoch: int  # number of optimizer steps of a pass over the training images
+    rounds: int  # number of validations; a checkpoint is saved at each
+    steps_per_round: int  # number of optimizer steps between two validations
+    checkpoint_seconds: float | None  # time between two checkpoints; None: they are saved at validations only
+    # whether the weights to start from have no last layer for these classes, as far as is known
     has_new_head: bool = True
-    kept_rows: str = ""
-    teacher: Teacher | None = None
+    kept_rows: str = ""  # which rows a last layer for other classes keeps, in words; "" for none
+    teacher: Teacher | None = None  # network that teaches this one; None: labels alone
+    # sentences about validation and test images that the teacher or the first weights know already
     seen_before: Sequence[str] = ()
 
     @property
@@ -180,11 +159,12 @@ class Plan:
         return ImageDataModule(self.source, self.preprocess, augment, self.loader_options, self.recipe.seed)
 
 
-def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
+def make_plan(recipe: Recipe, found: Source | None = None, before_reading: Callable[[], None] = lambda: None) -> Plan:
     """Decide everything that a recipe leaves open, and refuse contradictions.
 
     Args:
         found: images of the recipe's data, where they are listed already.
+        before_reading: called when the network fits the image size and the weights, before all images are read.
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
@@ -194,11 +174,13 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
+    check_own_code(recipe)
     _checkpoint_seconds(recipe)
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or opened_data(recipe.data)
     network = choose_network(recipe.model, wanted, found, len(found.class_names))
+    before_reading()
     recipe, source = choose_images(recipe, found)
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step

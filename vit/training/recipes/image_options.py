@@ -9,6 +9,7 @@ from vit.training.recipes.ranges import (
     ChannelCount,
     ClosedUnitInterval,
     Finite,
+    ImportPath,
     Magnitude,
     NonNegative,
     NonNegativeInt,
@@ -135,6 +136,7 @@ class AugmentConfig:
         mixup: alpha of mixup.
         cutmix: alpha of cutmix, whose boxes the border cuts (Yun et al. 2019).
         erasing: probability that a box is erased.
+        own: import path of an augmentation of your own, MODULE:NAME, which comes after the crop; null: none.
     """
 
     name: Literal["none", "light", "standard", "strong"] = "light"
@@ -148,6 +150,7 @@ class AugmentConfig:
     mixup: NonNegative | None = None
     cutmix: NonNegative | None = None
     erasing: ClosedUnitInterval | None = None
+    own: ImportPath | None = None
 
     @property
     def mixes(self) -> bool:

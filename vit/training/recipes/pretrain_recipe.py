@@ -9,7 +9,8 @@ from vit.training.recipes.recipe import Recipe
 Method = Literal["diet", "mae"]
 UNUSED = (  # options of a training that a pretraining does not use
     "model.init_head", "model.freeze", "model.lora", "data.sampling", "data.calibration", "data.fold", "augment.mixup",
-    "augment.cutmix", "optim.time", "optim.patience", "optim.loss", "optim.label_smoothing", "optim.class_weights",
+    "augment.cutmix", "augment.own", "optim.time", "optim.patience", "optim.loss", "optim.metric",
+    "optim.label_smoothing", "optim.class_weights",
     "optim.logit_adjustment", "optim.multilabel_loss", "optim.min_precision", "optim.best_metric", "optim.ema_decay",
     "distill.teacher", "distill.kind", "distill.temperature", "distill.weight", "distill.teacher_hash",
     "mlflow.register",

@@ -4,9 +4,10 @@ A recipe file is this tree in YAML, and a run folder keeps the tree with every c
 nothing heavy, so that a wrong option is refused in a fraction of a second.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from vit.own_code import is_path
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
 from vit.training.recipes.ranges import (
     Area,
@@ -86,6 +87,7 @@ class OptimConfig:
         weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
         momentum: momentum of sgd.
         loss: import path of a training loss of your own, MODULE:NAME; null: cross-entropy, with the options below.
+        metric: import path of one more validation metric, MODULE:NAME; null: none.
         label_smoothing: fraction of a label that is spread over all classes; with several labels for an image the
             fraction that is replaced by the label's frequency.
         class_weights: weight of each class in the training loss, with mean 1 over the drawn images. none: equal. auto:
@@ -102,7 +104,8 @@ class OptimConfig:
             macro F1 or exact match. Of equal values the earliest wins. last: the last weights (not for a linear probe).
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of a block as a fraction of the next block's in a network of 12 blocks (fine-tuning).
-            In others it falls as far from the first to the last layer, in equal ratios; 1: equal for all.
+            In others it falls as far from the first to the last layer, in equal ratios; 1: equal for all; auto: 0.75
+            for a transformer, and 1 for a CNN.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
             the training is shorter than five times the memory of the average.
         on_nan: answer to a loss or gradient that is not finite. stop: training ends. skip: the step is skipped, up to
@@ -122,6 +125,7 @@ class OptimConfig:
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
     loss: ImportPath | None = None
+    metric: ImportPath | None = None
     label_smoothing: Share = 0.1
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0
@@ -129,7 +133,7 @@ class OptimConfig:
     min_precision: Share | None = None
     best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match", "last"] = "loss"
     clip_norm: NonNegative = 1.0
-    layer_decay: Area = 1.0
+    layer_decay: Area | Literal["auto"] = 1.0
     ema_decay: Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
 
@@ -250,3 +254,33 @@ PLACES = (  # options that name files, by part and name; hashes of contents stan
     ("model", "init_from"),
     ("distill", "teacher"),
 )
+
+
+def own_code(recipe: Recipe) -> list[str]:
+    """The import paths of code outside vit that a recipe names."""
+    optim = recipe.optim
+    names = (recipe.model.network.get("name"), recipe.augment.own, optim.optimizer, optim.loss, optim.metric)
+    return [name for name in names if isinstance(name, str) and is_path(name)]
+
+
+_USED = frozenset({
+    "class_weights", "logit_adjustment", "multilabel_loss", "min_precision", "best_metric", "batch_size"
+})  # of optim  # fmt: skip
+_REFUSED_ELSEWHERE = "optim.time"
+
+
+def is_unused(name: str) -> bool:
+    """Whether an option, by its dotted name, changes nothing in a linear probe."""
+    section, _, key = name.partition(".")
+    if section == "optim":
+        return key not in _USED and name != _REFUSED_ELSEWHERE
+    return section == "augment" or name == "model.init_head"
+
+
+def as_trained(recipe: Recipe) -> Recipe:
+    """The recipe with the defaults of all options that change nothing: two equal ones are one training."""
+    if recipe.model.freeze != "backbone":
+        return recipe
+    used = {name: value for name, value in vars(recipe.optim).items() if name in _USED}
+    model = replace(recipe.model, init_head="random")
+    return replace(recipe, model=model, augment=AugmentConfig(), optim=OptimConfig(**used))

@@ -34,18 +34,14 @@ from vit.training.planning.plan import Plan
 
 @dataclass(frozen=True)
 class MeasuredCheckpoint:
-    """A checkpoint with its scores.
+    """A checkpoint with its scores."""
 
-    Attributes:
-        description: description of the checkpoint.
-        fitted: temperature fitted on the calibration images, or else on the validation images; None without either.
-        scored: images of all splits but the training images, with the probabilities at the temperature.
-        novelty: what recognizes images unlike the training images; None where it cannot be computed.
-    """
-
-    description: Description
+    description: Description  # description of the checkpoint
+    # temperature fitted on the calibration images, or else on the validation images; None without either
     fitted: Temperature | None
+    # images of all splits but the training images, with the probabilities at the temperature
     scored: Mapping[str, ScoredImages]
+    # what recognizes images unlike the training images; None where it cannot be computed
     novelty: Novelty | None = None
 
     @cached_property
@@ -61,7 +57,7 @@ class MeasuredCheckpoint:
         """The number that divides the logits."""
         return 1.0 if self.fitted is None else self.fitted.value
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What was fitted, for people."""
         return [] if self.fitted is None else [f"temperature {self.fitted.describe()}"]
 
@@ -72,20 +68,13 @@ class MeasuredCheckpoint:
 
 @dataclass(frozen=True)
 class MeasuredLabels:
-    """A checkpoint of a network that gives several labels for an image, with its scores.
+    """A checkpoint of a network that gives several labels for an image, with its scores."""
 
-    Attributes:
-        description: description of the checkpoint.
-        temperatures: fitted on the calibration images, or else on the validation images.
-        thresholds: chosen on the same images, at these temperatures.
-        split: split of these images.
-        scored: images of all splits but the training images, with the probabilities at the temperatures.
-    """
-
-    description: Description
-    temperatures: LabelTemperatures
-    thresholds: LabelThresholds
-    split: str
+    description: Description  # description of the checkpoint
+    temperatures: LabelTemperatures  # fitted on the calibration images, or else on the validation images
+    thresholds: LabelThresholds  # chosen on the same images, at these temperatures
+    split: str  # split of these images
+    # images of all splits but the training images, with the probabilities at the temperatures
     scored: Mapping[str, ScoredLabels]
 
     @property
@@ -93,7 +82,7 @@ class MeasuredLabels:
         """The temperatures and thresholds that the checkpoint keeps."""
         return LabelRules(np.array(self.temperatures.values), np.array(self.thresholds.values))
 
-    def words(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What was fitted, for people."""
         names = self.description.class_names
         return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]

@@ -22,8 +22,8 @@ from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.plain_files import parse_yaml
 from vit.training.callbacks.listener import Listener
 from vit.training.distributed.batch_norm import takes_batch_stats
-from vit.training.planning.batch_size import batch_multiple
 from vit.training.planning.plan import Plan
+from vit.training.planning.schedule import batch_multiple
 from vit.training.recipes.recipe import PLACES, Recipe
 from vit.training.recipes.values import dump, plain, training_options
 

@@ -26,44 +26,27 @@ PASSES = 3  # forward passes that a training step costs: the backward pass costs
 
 @dataclass(frozen=True)
 class TrainingStats:
-    """Duration and counts of a training.
+    """Duration and counts of a training."""
 
-    Attributes:
-        seconds: duration of the whole training; the parts of an interrupted training add up.
-        images_per_second: training images per second, without validation and saving.
-        steps: number of optimizer steps.
-        skipped_steps: number of steps without an update, because a loss or gradient was not finite.
-        unreadable_images: number of training images that could not be read.
-        is_first_process: whether this is the first of the processes that trained together.
-        last_validation: validation metrics of the last weights; {} where nothing is chosen by epoch.
-        image_wait: fraction of the training time in which steps waited for images; NaN: not known.
-    """
-
-    seconds: float
-    images_per_second: float
-    steps: int
-    skipped_steps: int = 0
-    unreadable_images: int = 0
-    is_first_process: bool = True
+    seconds: float  # duration of the whole training; the parts of an interrupted training add up
+    images_per_second: float  # training images per second, without validation and saving
+    steps: int  # number of optimizer steps
+    skipped_steps: int = 0  # number of steps without an update, because a loss or gradient was not finite
+    unreadable_images: int = 0  # number of training images that could not be read
+    is_first_process: bool = True  # whether this is the first of the processes that trained together
+    # validation metrics of the last weights; {} where nothing is chosen by epoch
     last_validation: Mapping[str, float] = field(default_factory=dict)
-    image_wait: float = math.nan
+    image_wait: float = math.nan  # fraction of the training time in which steps waited for images; NaN: not known
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """A finished training.
+    """A finished training."""
 
-    Attributes:
-        result: content of result.json.
-        scored: validation and test images with the probabilities of the best checkpoint.
-        data: the loaders, with the images that they keep in memory.
-        is_first_process: whether this is the first of the processes that trained together.
-    """
-
-    result: RunResult
-    scored: Mapping[str, Scored]
-    data: ImageDataModule
-    is_first_process: bool
+    result: RunResult  # content of result.json
+    scored: Mapping[str, Scored]  # validation and test images with the probabilities of the best checkpoint
+    data: ImageDataModule  # the loaders, with the images that they keep in memory
+    is_first_process: bool  # whether this is the first of the processes that trained together
 
 
 def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
@@ -84,7 +67,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
-        licence=best.description.licence,
+        license=best.description.license,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
         seen_before=list(plan.seen_before) or None,
         **_measurements(best),
@@ -92,14 +75,14 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
 
 
 def pretrain_result(
-    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], licence: str | None
+    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], license: str | None
 ) -> RunResult:
     """The result of a pretraining, which has no classes and no test.
 
     Args:
         method: what was learned.
         metrics: validation metrics of the last weights.
-        licence: licence of the weights that the pretraining started from.
+        license: license of the weights that the pretraining started from.
     """
     facts = _training_facts(plan, stats, plan.source.splits)
     return RunResult(
@@ -108,7 +91,7 @@ def pretrain_result(
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         metrics={},
         method=method,
-        licence=licence,
+        license=license,
     )
 
 

@@ -29,17 +29,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class SeenImages:
-    """Images of a run among the images of an evaluation.
+    """Images of a run among the images of an evaluation."""
 
-    Attributes:
-        left_out: number of images that are not scored because the run has seen them, by the split of the run.
-        scored: number of images that are scored although the run has seen them, by the split of the run.
-        warning: why metrics are too good for new images, without a full stop; "" where they are not.
-    """
-
+    # number of images that are not scored because the run has seen them, by the split of the run
     left_out: Mapping[str, int] = field(default_factory=dict)
+    # number of images that are scored although the run has seen them, by the split of the run
     scored: Mapping[str, int] = field(default_factory=dict)
-    warning: str = ""
+    warning: str = ""  # why metrics are too good for new images, without a full stop; "" where they are not
 
     @property
     def are_scored(self) -> bool:
@@ -143,14 +139,10 @@ class SeenRows:
     """The images that a run was trained, validated or calibrated on.
 
     Images are recognized by content, with any name. Without content hashes they are recognized by path.
-
-    Attributes:
-        used: {content hash or path: the first of the splits `SEEN` that has the image}.
-        by_content: whether `used` has content hashes.
     """
 
-    used: Mapping[str, str]
-    by_content: bool
+    used: Mapping[str, str]  # {content hash or path: the first of the splits `SEEN` that has the image}
+    by_content: bool  # whether `used` has content hashes
 
     @classmethod
     def of(cls, run: RunDirectory) -> Self:

@@ -1,10 +1,54 @@
-"""Whether the server of a tracker can be reached, known in seconds"""
+"""Whether a tracker can be reached: a connection to its server, and a login at Weights & Biases"""
 
+import netrc
+import os
 import socket
 import threading
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
+
+from vit.training.recipes.trackers import WandbMode
+
+if TYPE_CHECKING:
+    import wandb
+
+
+def intended(mode: WandbMode) -> tuple[Literal["online", "offline", "off"], str]:
+    """The status that a mode asks for, and why, before any server is asked. WANDB_MODE decides only for "auto"."""
+    variable = os.environ.get("WANDB_MODE") if mode == "auto" else None
+    if mode == "off" or variable == "disabled":
+        return "off", "as asked" if mode == "off" else f"WANDB_MODE={variable}"
+    if mode == "offline" or variable in ("offline", "dryrun"):
+        return "offline", "as asked" if mode == "offline" else f"WANDB_MODE={variable}"
+    return "online", "you are logged in" if logged_in() else "if you are logged in"
+
+
+def logged_in() -> bool:
+    """Whether a user is logged in to Weights & Biases. This asks no server and imports nothing."""
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    return bool(os.environ.get("WANDB_API_KEY")) or _in_netrc(server)
+
+
+def obstacle(settings: "wandb.Settings") -> str:
+    """Why online is not possible, or "". The answer takes 3 seconds at most; wandb would try for over a minute."""
+    server = urlsplit(settings.base_url)
+    if not (settings.api_key or settings.identity_token_file or _in_netrc(server.netloc)):
+        return "not logged in, see 'wandb login'"
+    return unreachable(settings.base_url)
+
+
+def _in_netrc(host: str) -> bool:
+    hosts = [host, "api.wandb.ai"] if host == "api.forge.coreweave.com" else [host]  # one server, renamed in 2026
+    netrc_file = os.environ.get("NETRC")
+    for file in [netrc_file] if netrc_file else ["~/.netrc", "~/_netrc"]:
+        with suppress(OSError, netrc.NetrcParseError):
+            entries = netrc.netrc(Path(file).expanduser())
+            return any((entries.authenticators(each) or ("", "", ""))[2] for each in hosts)
+    return False
+
 
 CONNECT_SECONDS = 3.0
 

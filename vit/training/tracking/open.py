@@ -10,7 +10,7 @@ from pathlib import Path
 from vit.registry import TRACKERS
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import WANDB, WandbMode, chosen_trackers
-from vit.training.tracking import wandb_login, wandb_tracker
+from vit.training.tracking import connection, wandb_tracker
 from vit.training.tracking.tracker import (
     NUMBERS_ALONE,
     NoTracker,
@@ -68,7 +68,7 @@ def open_wandb(
         notify: receiver of messages for people.
         group: name of the study that the run is a cell of; None for a single training.
     """
-    status, why = wandb_login.intended(mode)
+    status, why = connection.intended(mode)
     if status == "off":
         return NoTracker()
     obstacle = why if status == "offline" else ""

@@ -1,5 +1,7 @@
 """The interface of a tracker, which shows a training to people, and what it may share"""
 
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,24 +11,48 @@ from typing import Literal, Protocol
 from vit.csv_files import records
 from vit.training.recipes.recipe import Recipe
 
+_SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
+_HARMLESS = (bool, int, float, type(None))
+
+
+def public(value: object) -> object:
+    """The value without texts under names of secrets. Of an absolute path, whose folders name people, the last part."""
+    if isinstance(value, Mapping):
+        hidden = {key for key, item in value.items() if _SECRET.search(str(key)) and not isinstance(item, _HARMLESS)}
+        return {str(key): "(not uploaded)" if key in hidden else public(item) for key, item in value.items()}
+    if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~")):
+        return f".../{Path(value).name}"
+    return [public(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def flat(config: Mapping[str, object]) -> dict[str, object]:
+    """The public options by their dotted names: {"optim.lr": 0.001}. Empty sections have no names."""
+    found: dict[str, object] = {}
+
+    def walk(value: object, name: str) -> None:
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                walk(item, f"{name}.{key}" if name else str(key))
+        else:
+            found[name] = value
+
+    walk(public(config), "")
+    return found
+
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a tracker may upload besides numbers, configuration, class names and figures of these.
+    """What a tracker may upload besides numbers, configuration, class names and figures of these."""
 
-    Attributes:
-        media: pictures that show images of the data, and file names with their labels.
-        model: weights of the best checkpoint.
-    """
-
-    media: bool = False
-    model: bool = False
+    media: bool = False  # pictures that show images of the data, and file names with their labels
+    model: bool = False  # weights of the best checkpoint
 
     def describe(self, status: Literal["online", "offline", "off"], why: str) -> str:
-        """The status of the tracker, what it uploads and what it does not, for people."""
+        """The status of W&B, what it gets and what it does not, for people."""
         if status == "off":
             return f"off ({why})"
-        return f"{status} ({why}): {self.content()}"
+        stats = "" if os.environ.get("WANDB_X_DISABLE_STATS", "").lower() == "true" else "use of the machine, "
+        return f"{status} ({why}): {stats}{self.content()}"
 
     def content(self) -> str:
         """What is uploaded and what is not, for people."""
@@ -86,33 +112,20 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Tracking:
-    """What trackers are told of a run.
+    """What trackers are told of a run."""
 
-    Attributes:
-        folder: run folder.
-        out: parent folder of run folders, or folder of the study, with the local store of MLflow.
-        name: name of the run.
-        group: name of the study that the run is a cell of; None for a single training.
-        config: options of the training.
-        sharing: what may be uploaded.
-    """
-
-    folder: Path
-    out: Path
-    name: str
-    group: str | None
-    config: Mapping[str, object]
-    sharing: Sharing
+    folder: Path  # run folder
+    out: Path  # parent folder of run folders, or folder of the study, with the local store of MLflow
+    name: str  # name of the run
+    group: str | None  # name of the study that the run is a cell of; None for a single training
+    config: Mapping[str, object]  # options of the training
+    sharing: Sharing  # what may be uploaded
 
 
 class TrackerKind(Protocol):
-    """A tracker of an extra; see `vit.registry.TRACKERS`. Only `open` imports its library.
+    """A tracker of an extra; see `vit.registry.TRACKERS`. Only `open` imports its library."""
 
-    Attributes:
-        title: its name for people.
-    """
-
-    title: str
+    title: str  # its name for people
 
     def open(self, recipe: Recipe, run: Tracking) -> Tracker:
         """The tracker of a run. It raises what goes wrong."""

@@ -1,4 +1,4 @@
-"""The tracker that writes to Weights & Biases, and its settings, which upload as little as possible"""
+"""The tracker that writes to Weights & Biases, and its settings, which name no machine, no person and no code"""
 
 import errno
 import os
@@ -15,9 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from vit.layout import RunLayout
-from vit.training.tracking import wandb_login
-from vit.training.tracking.public_config import public
-from vit.training.tracking.tracker import Sharing, describe, recorded_rows
+from vit.training.tracking import connection
+from vit.training.tracking.tracker import Sharing, describe, public, recorded_rows
 
 if TYPE_CHECKING:
     import wandb
@@ -41,7 +40,6 @@ SETTINGS: dict[str, object] = {
     "sagemaker_disable": True,  # else wandb replaces our run id
     "x_disable_machine_info": True,
     "x_disable_meta": True,
-    "x_disable_stats": True,
     "x_save_requirements": False,
     "x_transaction_log_flush_interval": 5.0,  # the rows that a SIGKILL can lose
 }
@@ -210,7 +208,7 @@ def begin(
     settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
     start = partial(_start, home, name, group, config, settings)
     session = wandb.setup(settings)  # login_timeout counts here, not in init
-    obstacle = obstacle or wandb_login.obstacle(session.settings)
+    obstacle = obstacle or connection.obstacle(session.settings)
     if not obstacle:
         try:
             run = start("online")

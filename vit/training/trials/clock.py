@@ -24,19 +24,12 @@ _ENDLESS = 10**6  # steps of a trial, which ends earlier
 
 @dataclass(frozen=True)
 class Pace:
-    """Measured seconds of the parts of a training.
+    """Measured seconds of the parts of a training."""
 
-    Attributes:
-        start: seconds from the first network to the end of the first step.
-        step: seconds of an optimizer step.
-        validation: seconds of a validation with its checkpoints.
-        end: seconds of calibration and test.
-    """
-
-    start: float
-    step: float
-    validation: float
-    end: float
+    start: float  # seconds from the first network to the end of the first step
+    step: float  # seconds of an optimizer step
+    validation: float  # seconds of a validation with its checkpoints
+    end: float  # seconds of calibration and test
 
     def seconds(self, steps: int, validations: int) -> float:
         """Seconds of a whole training."""

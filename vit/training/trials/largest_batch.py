@@ -5,8 +5,8 @@ from dataclasses import replace
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.errors import ResourceError, is_out_of_memory
-from vit.training.planning.batch_size import LEAST_STEPS, batch_multiple
 from vit.training.planning.plan import Plan
+from vit.training.planning.schedule import LEAST_STEPS, batch_multiple
 from vit.training.trials.trial import StopTrial, Trial
 
 _STEPS = 2  # the first makes the optimizer's state, which the second keeps beside its activations

@@ -34,16 +34,11 @@ class Trial:
 
     A trial has its own weights, optimizer, loaders and folder. The training itself starts from its seed afterwards, so
     that it does not depend on trials. Only the images that memory holds are shared, because they never change.
-
-    Attributes:
-        plan: the training, which one process carries out.
-        data: its loaders.
-        signals: signals that end the trial.
     """
 
-    plan: Plan
-    data: ImageDataModule
-    signals: Signals
+    plan: Plan  # the training, which one process carries out
+    data: ImageDataModule  # its loaders
+    signals: Signals  # signals that end the trial
 
     def of(self, plan: Plan) -> "Trial":
         """The same with another plan."""

@@ -31,17 +31,11 @@ class UndecidedError(ValueError):
 
 @dataclass(frozen=True)
 class ShownNetwork:
-    """A VisionTransformer that fits given weights.
+    """A VisionTransformer that fits given weights."""
 
-    Attributes:
-        image_size: side of its images, in pixels.
-        options: its options, without those that are as the constructor has them.
-        guess: how the number of heads was guessed; "": it is known.
-    """
-
-    image_size: int
-    options: Options
-    guess: str = ""
+    image_size: int  # side of its images, in pixels
+    options: Options  # its options, without those that are as the constructor has them
+    guess: str = ""  # how the number of heads was guessed; "": it is known
 
 
 def shown_network(weights: Weights, known: Options) -> ShownNetwork:

@@ -12,38 +12,23 @@ from vit.weights.trainer_file import State, chosen
 
 @dataclass(frozen=True)
 class TimmWeights:
-    """Tensors of a file in the names of a model of timm.
+    """Tensors of a file in the names of a model of timm."""
 
-    Attributes:
-        weights: tensors by name.
-        num_classes: outputs of their classifier; 0: they have none.
-        dropped: names outside the model, each with the reason.
-        prefix: prefix below which the model stands in the file.
-    """
-
-    weights: Weights
-    num_classes: int
-    dropped: dict[str, str]
-    prefix: str
+    weights: Weights  # tensors by name
+    num_classes: int  # outputs of their classifier; 0: they have none
+    dropped: dict[str, str]  # names outside the model, each with the reason
+    prefix: str  # prefix below which the model stands in the file
 
 
 @dataclass(frozen=True)
 class TimmModel:
-    """A model of timm.
+    """A model of timm."""
 
-    Attributes:
-        name: without the tag of its weights.
-        config: timm's pretrained_cfg: input_size, mean, std, interpolation, crop_pct, num_classes.
-        options: options of our VisionTransformer; None: the model is not a plain ViT.
-        image_size: side of its images, in pixels.
-        shapes: shape of each tensor, by name.
-    """
-
-    name: str
-    config: Config
-    options: Options | None
-    image_size: int
-    shapes: Mapping[str, torch.Size]
+    name: str  # without the tag of its weights
+    config: Config  # timm's pretrained_cfg: input_size, mean, std, interpolation, crop_pct, num_classes
+    options: Options | None  # options of our VisionTransformer; None: the model is not a plain ViT
+    image_size: int  # side of its images, in pixels
+    shapes: Mapping[str, torch.Size]  # shape of each tensor, by name
 
     def weights_of(self, weights: Weights, state: State | None = None) -> TimmWeights:
         """Tensors of a file in this model's names.

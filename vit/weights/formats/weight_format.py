@@ -19,37 +19,27 @@ READS_PRE_LOGITS = "it reads pre_logits, a layer that the networks here do not h
 
 @dataclass(frozen=True)
 class Converted:
-    """Foreign weights in our names.
+    """Foreign weights in our names."""
 
-    Attributes:
-        weights: our names -> tensors.
-        options: options of VisionTransformer that shapes do not show: norm_eps, activation, num_heads, pool.
-        dropped: foreign names that have no place in our networks, each with the reason.
-        preprocess: usual preprocessing of this format, as far as it is known.
-        undecided: options that names, shapes and config leave open, and that published networks choose differently.
-        doubt: another network that has the same names and shapes; "": none is known.
-    """
-
-    weights: Weights
+    weights: Weights  # our names -> tensors
+    # options of VisionTransformer that shapes do not show: norm_eps, activation, num_heads, pool
     options: Options = field(default_factory=dict)
+    # foreign names that have no place in our networks, each with the reason
     dropped: dict[str, str] = field(default_factory=dict)
+    # usual preprocessing of this format, as far as it is known
     preprocess: PreprocessValues = field(default_factory=PreprocessValues)
+    # options that names, shapes and config leave open, and that published networks choose differently
     undecided: tuple[str, ...] = ()
-    doubt: str = ""
+    doubt: str = ""  # another network that has the same names and shapes; "": none is known
 
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """One library's way of naming the weights of a ViT.
+    """One library's way of naming the weights of a ViT."""
 
-    Attributes:
-        name: name for the terminal.
-        matches: function of a file's names: whether the file is of this format.
-        convert: function of weights and the config.json beside them, or {}: the weights in our names.
-    """
-
-    name: str
-    matches: Callable[[Set[str]], bool]
+    name: str  # name for the terminal
+    matches: Callable[[Set[str]], bool]  # function of a file's names: whether the file is of this format
+    # function of weights and the config.json beside them, or {}: the weights in our names
     convert: Callable[[Weights, Config], Converted]
 
 

@@ -1,4 +1,4 @@
-"""The licence of weights is what timm or a card states; it stays with checkpoints, and one that restricts is shown."""
+"""The license of weights is what timm or a card states; it stays with checkpoints, and one that restricts is shown."""
 
 import json
 from dataclasses import replace
@@ -14,23 +14,23 @@ from vit.export.card import card_text
 from vit.export.card_facts import CardFacts, Origin
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
-from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_words, restricts
+from vit.weights.license import UNKNOWN, license_of, license_of_card, license_text, restricts
 from vit.weights.open import open_pretrained
 
 
-def test_a_licence_that_may_restrict_is_warned_of():
-    assert licence_of(timm_model("vit_small_patch16_dinov3.lvd1689m")) == "dinov3-license"
-    assert "read it before you publish" in licence_words("dinov3-license")
-    assert licence_words("apache-2.0") == "apache-2.0"
-    assert licence_of(None) == UNKNOWN == licence_words(UNKNOWN)
+def test_a_license_that_may_restrict_is_warned_of():
+    assert license_of(timm_model("vit_small_patch16_dinov3.lvd1689m")) == "dinov3-license"
+    assert "read it before you publish" in license_text("dinov3-license")
+    assert license_text("apache-2.0") == "apache-2.0"
+    assert license_of(None) == UNKNOWN == license_text(UNKNOWN)
 
 
 def test_it_is_shown_with_weights_that_timm_knows(tmp_path):
     path = tmp_path / "vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors"
     save_file(timm.create_model("vit_tiny_patch16_224", depth=1).state_dict(), path)
-    assert ("licence", "apache-2.0") in open_pretrained(str(path)).facts()
+    assert ("license", "apache-2.0") in open_pretrained(str(path)).facts()
     save_file(timm.create_model("vit_tiny_patch16_224", depth=1).state_dict(), tmp_path / "mine.safetensors")
-    assert "licence" not in dict(open_pretrained(str(tmp_path / "mine.safetensors")).facts())
+    assert "license" not in dict(open_pretrained(str(tmp_path / "mine.safetensors")).facts())
 
 
 @pytest.mark.parametrize(
@@ -52,38 +52,38 @@ def test_it_is_shown_with_weights_that_timm_knows(tmp_path):
 @pytest.mark.faults("T5")
 def test_the_card_of_a_folder(card, expected, tmp_path):
     (tmp_path / "README.md").write_text(card)
-    assert licence_of_card(tmp_path) == expected
-    assert licence_of_card(tmp_path / "missing") == UNKNOWN
+    assert license_of_card(tmp_path) == expected
+    assert license_of_card(tmp_path / "missing") == UNKNOWN
 
 
 @pytest.mark.faults("T7")
-def test_licences_that_restrict():
+def test_licenses_that_restrict():
     assert not any(map(restricts, ("mit", "apache-2.0, mit", UNKNOWN)))
     assert all(map(restricts, ("apple-ascl", "mit, cc-by-nc-4.0", "other", "fair-noncommercial-research-license")))
-    assert "excludes commercial use" in licence_words("cc-by-nc-4.0")
-    assert "excludes commercial use" in licence_words("fair-noncommercial-research-license")
-    assert "may restrict some uses" in licence_words("dinov3-license")
+    assert "excludes commercial use" in license_text("cc-by-nc-4.0")
+    assert "excludes commercial use" in license_text("fair-noncommercial-research-license")
+    assert "may restrict some uses" in license_text("dinov3-license")
 
 
 def test_a_description_keeps_it_and_old_ones_have_none():
-    described = Description(("a",), NetworkSpec("vit_nano_patch2_8", 1), Preprocess(8), licence="cc-by-nc-4.0")
+    described = Description(("a",), NetworkSpec("vit_nano_patch2_8", 1), Preprocess(8), license="cc-by-nc-4.0")
     plain = described.to_dict()
     assert plain["format"] == 3 and Description.from_dict(plain) == described
-    del plain["licence"]
-    assert Description.from_dict(plain).licence is None and "licence" not in replace(described, licence=None).to_dict()
+    del plain["license"]
+    assert Description.from_dict(plain).license is None and "license" not in replace(described, license=None).to_dict()
     for wrong in (3, "", "x" * 5000):
-        with pytest.raises(ValueError, match="licence"):
-            Description.from_dict(plain | {"licence": wrong})
+        with pytest.raises(ValueError, match="license"):
+            Description.from_dict(plain | {"license": wrong})
 
 
 @pytest.fixture(scope="module")
 def trained(vit, digits_run, tmp_path_factory):
     """A run that started from a folder whose card restricts."""
-    folder = tmp_path_factory.mktemp("licence")
+    folder = tmp_path_factory.mktemp("license")
     (folder / "hub").mkdir()
     file = folder / "hub" / "model.safetensors"
     exported = vit("export", digits_run.path, "--format", "safetensors", "--output", file)
-    assert exported.code == 0 and "licence of the first weights" not in exported.out + exported.err
+    assert exported.code == 0 and "license of the first weights" not in exported.out + exported.err
     (folder / "hub" / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
     options = ("--epochs", 1, "--precision", "32-true", "--keep_state", "true", "--wandb", "off", "--out", folder)
     answer = vit("train", "digits", "--init_from", folder / "hub", "--model.network.num_heads", 4, *options, drawn=True)
@@ -92,24 +92,24 @@ def trained(vit, digits_run, tmp_path_factory):
 
 
 @pytest.mark.faults("T7")
-def test_a_training_keeps_the_licence_of_its_first_weights(vit, trained, tmp_path):
+def test_a_training_keeps_the_license_of_its_first_weights(vit, trained, tmp_path):
     run, answer = trained
-    assert "licence: cc-by-nc-4.0: its name excludes commercial use" in answer.err
+    assert "license: cc-by-nc-4.0: its name excludes commercial use" in answer.err
     for name in ("best.ckpt", "last.ckpt"):
-        assert open_pretrained(str(run / "checkpoints" / name)).licence == "cc-by-nc-4.0"
-    assert json.loads((run / "result.json").read_text())["licence"] == "cc-by-nc-4.0"
+        assert open_pretrained(str(run / "checkpoints" / name)).license == "cc-by-nc-4.0"
+    assert json.loads((run / "result.json").read_text())["license"] == "cc-by-nc-4.0"
     assert "cc-by-nc-4.0: its name excludes commercial use" in (run / "report.html").read_text()
     measured = vit("evaluate", run)
-    assert "licence of the first weights: cc-by-nc-4.0" in measured.out
+    assert "license of the first weights: cc-by-nc-4.0" in measured.out
     exported = vit("export", run, "--format", "safetensors", "--output", tmp_path / "weights.safetensors")
     assert "its name excludes commercial use" in exported.err
-    assert open_pretrained(str(tmp_path / "weights.safetensors")).licence == "cc-by-nc-4.0"
+    assert open_pretrained(str(tmp_path / "weights.safetensors")).license == "cc-by-nc-4.0"
 
 
-@pytest.mark.parametrize("licence", ["mit", "mit, apache-2.0", "dinov3-license", None])
-def test_a_card_states_the_licence_so_that_it_is_read_back(licence, tmp_path):
+@pytest.mark.parametrize("license", ["mit", "mit, apache-2.0", "dinov3-license", None])
+def test_a_card_states_the_license_so_that_it_is_read_back(license, tmp_path):
     spec, preprocess = NetworkSpec.named("vit_nano_patch2_8", 2, {"depth": 1}), Preprocess(8)
-    description = Description(("a", "b"), spec, preprocess, licence=licence)
+    description = Description(("a", "b"), spec, preprocess, license=license)
     text = card_text(CardFacts("m", description, 1, "hf", "model", Origin()))
     (tmp_path / "README.md").write_text(text, encoding="utf-8")
-    assert licence_of_card(tmp_path) == (licence or UNKNOWN)
+    assert license_of_card(tmp_path) == (license or UNKNOWN)

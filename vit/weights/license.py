@@ -1,4 +1,4 @@
-"""The licence of pretrained weights, as far as timm's configuration or a model card states it"""
+"""The license of pretrained weights, as far as timm's configuration or a model card states it"""
 
 import re
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ UNKNOWN = "not stated"
 CARD = "README.md"
 _MAX_CARD = 1 << 20
 _HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
-_WORD = re.compile(r"[\w.+-]{1,80}")  # the hub's identifiers of licences
+_WORD = re.compile(r"[\w.+-]{1,80}")  # the hub's identifiers of licenses
 _NOT_COMMERCIAL = re.compile(r"(^|[-_])(nc|non-?commercial)($|[-_])", re.IGNORECASE)
 
 
-def licence_of(model: "TimmModel | None") -> str:
-    """The licence of a model's weights; "not stated" where timm does not know them."""
+def license_of(model: "TimmModel | None") -> str:
+    """The license of a model's weights; "not stated" where timm does not know them."""
     return _stated(None if model is None else model.config.get("license"))
 
 
-def licence_of_card(folder: Path) -> str:
-    """The licence that the card of a folder of the Hugging Face hub states; "not stated" without one that can be read.
+def license_of_card(folder: Path) -> str:
+    """The license that the card of a folder of the Hugging Face hub states; "not stated" without one that can be read.
 
     A card is Markdown with a YAML header. Its `license` is a word, a list of words, or "other" beside `license_name`.
     """
@@ -47,20 +47,20 @@ def licence_of_card(folder: Path) -> str:
 
 
 def _stated(word: object) -> str:
-    """A licence as a word; "not stated" for anything else."""
+    """A license as a word; "not stated" for anything else."""
     is_word = isinstance(word, str) and _WORD.fullmatch(word) is not None and word != "unknown"
     return str(word) if is_word else UNKNOWN
 
 
-def restricts(licence: str) -> bool:
-    """Whether a licence is stated that is not one of the usual permissive licences."""
-    return licence != UNKNOWN and any(word not in PERMISSIVE for word in licence.split(", "))
+def restricts(license: str) -> bool:
+    """Whether a license is stated that is not one of the usual permissive licenses."""
+    return license != UNKNOWN and any(word not in PERMISSIVE for word in license.split(", "))
 
 
-def licence_words(licence: str) -> str:
-    """A licence with a warning where it is not one of the usual permissive licences."""
-    if not restricts(licence):
-        return licence
-    if any(_NOT_COMMERCIAL.search(word) for word in licence.split(", ")):
-        return f"{licence}: its name excludes commercial use, so read it before you publish or sell a model"
-    return f"{licence}: it may restrict some uses, so read it before you publish or sell a model"
+def license_text(license: str) -> str:
+    """A license with a warning where it is not one of the usual permissive licenses."""
+    if not restricts(license):
+        return license
+    if any(_NOT_COMMERCIAL.search(word) for word in license.split(", ")):
+        return f"{license}: its name excludes commercial use, so read it before you publish or sell a model"
+    return f"{license}: it may restrict some uses, so read it before you publish or sell a model"

@@ -1,0 +1,89 @@
+"""Several models as one: `vit predict RUN RUN IMAGES` and `vit evaluate RUN RUN`"""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vit as api
+from tests.runs import run_folder
+from tests.tables import rows
+
+pytestmark = pytest.mark.usefixtures("here")
+OPTIONS = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--wandb", "off")
+
+
+@pytest.fixture(scope="module")
+def seeds(vit, colors, tmp_path_factory):
+    """Two runs of one recipe with other seeds, and one with another input."""
+    found = []
+    for options in (("--seed", 1), ("--seed", 2), ("--seed", 3, "--image_size", 12, "--resize_mode", "pad")):
+        out = tmp_path_factory.mktemp("runs")
+        answer = vit("train", colors, *OPTIONS, *options, "--out", out)
+        assert answer.code == 0, answer.err
+        found.append(run_folder(out))
+    return found
+
+
+def probabilities(model, images, *more):
+    """(rows of p_NAME, labels) of a prediction."""
+    api.predict(model, [*more, images], probabilities=True, recursive=True, output="rows.csv")
+    found = rows(Path("rows.csv"))
+    Path("rows.csv").unlink()
+    names = [name for name in found[0] if name.startswith("p_")]
+    return np.array([[float(row[name]) for name in names] for row in found]), [row["label"] for row in found]
+
+
+def test_probabilities_are_averaged_after_each_calibration_and_input(seeds, colors):
+    singles = [probabilities(run, colors)[0] for run in seeds]
+    together, labels = probabilities(seeds[0], colors, *seeds[1:])
+    assert np.abs(together - np.mean(singles, axis=0)).max() < 1e-4
+    assert not np.allclose(singles[0], singles[1], atol=1e-3)
+    names = sorted({path.name for path in colors.iterdir()})
+    assert labels == [names[place] for place in np.mean(singles, axis=0).argmax(axis=1)]
+
+
+def test_bad_files_have_one_row_and_rules_of_one_model_are_refused(vit, seeds, colors, here):
+    shutil.copytree(colors / "red", here / "photos")
+    (here / "photos" / "bad.png").write_bytes(b"nothing")
+    answer = vit("predict", *seeds[:2], here / "photos", "--reject_below", 0.999)
+    assert answer.code == 0 and "the average of 2 models" in answer.err
+    statuses = [row["status"] for row in rows(here / "predictions.csv")]
+    assert len(statuses) == 15 and set(statuses) == {"unsure", "not_image"}
+    for option in (("--target_accuracy", 0.5), ("--coverage", 0.5), ("--reject_novel",)):
+        refused = vit("predict", *seeds[:2], here / "photos", *option)
+        assert refused.code == 2 and "is fitted to the validation images of one model" in refused.err
+
+
+def test_an_ensemble_is_measured_beside_its_models_on_the_same_images(vit, seeds, here):
+    answer = vit("evaluate", *seeds, "--output", "found")
+    assert answer.code == 0, answer.err
+    assert "all, averaged" in answer.out and "paired 95 % interval over images" in answer.out
+    kept = json.loads((here / "found" / "metrics.json").read_text())
+    assert list(kept["ensemble"]["accuracies"]) == [str(run) for run in seeds]
+    gain = kept["ensemble"]["gain"]
+    best = max(kept["ensemble"]["accuracies"].values())
+    assert (
+        gain["value"] == pytest.approx(kept["metrics"]["acc1"]["value"] - best)
+        and gain["low"] <= gain["value"] <= gain["high"]
+    )
+    assert "ensemble of 3 models" in (here / "found" / "report.html").read_text()
+
+
+def test_images_that_any_model_has_learned_are_left_out(vit, seeds, colors, tmp_path):
+    answer = vit("train", colors, *OPTIONS, "--data.split_seed", 5, "--out", tmp_path)
+    assert answer.code == 0
+    other = run_folder(tmp_path)
+    answer = vit("evaluate", seeds[0], other)
+    assert answer.code in (0, 3) and ("left out: " in answer.err or "all " in answer.err)
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_models_that_cannot_be_averaged(vit, seeds, colors, digits_run, command):
+    images = [colors, "--recursive"] if command == "predict" else []
+    other = vit(command, seeds[0], digits_run.path, *images)
+    assert other.code != 0 and ("different classes" in other.err or "have changed" in other.err)
+    twice = vit(command, seeds[0], seeds[0], *images)
+    assert twice.code == 2 and "is given twice" in twice.err

@@ -1,0 +1,74 @@
+"""`vit soup`: the average of weights that start from the same weights"""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from tests.runs import run_folder
+from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.load import load
+
+OPTIONS = ("--epochs", 2, "--wandb", "off", "--image_size", 8)
+
+
+@pytest.fixture(scope="module")
+def runs(vit, colors, tmp_path_factory):
+    """(a run from random weights, three runs that start from it)."""
+    out = tmp_path_factory.mktemp("soup")
+    network = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1)
+    assert vit("train", colors, *network, *OPTIONS, "--out", out / "first").code == 0
+    first = run_folder(out / "first")
+    found = []
+    for seed in (1, 2, 3):
+        answer = vit("train", colors, "--init_from", first, *OPTIONS, "--seed", seed, "--out", out / str(seed))
+        assert answer.code == 0, answer.err
+        found.append(run_folder(out / str(seed)))
+    return first, found
+
+
+def test_a_soup_is_the_mean_of_the_runs_that_it_names(vit, runs, colors, tmp_path):
+    answer = vit("soup", *runs[1], "--output", tmp_path / "soup.ckpt")
+    assert answer.code == 0, answer.err
+    network, description = load(tmp_path / "soup.ckpt")
+    used = [run for run in runs[1] if "/".join(run.parts[-3:]) in description.made_of]
+    assert description.made_of.startswith(f"the average of {len(used)} of 3 runs: ") and used
+    singles = [load(run / "checkpoints" / "best.ckpt")[0].state_dict() for run in used]
+    for name, value in network.state_dict().items():
+        assert torch.allclose(value, torch.stack([single[name] for single in singles]).mean(0), atol=1e-6)
+    best = max(json.loads((run / "result.json").read_text())["validation"]["val/acc1"] for run in runs[1])
+    assert description.metrics["val/acc1"] >= best - 1e-6 and len(description.validation_scores)
+    assert "paired 95 % interval" in answer.out and "of the average with it" in answer.out
+    assert vit("predict", tmp_path / "soup.ckpt", colors / "red", "--output", tmp_path / "r.csv").code == 0
+    assert vit("soup", *runs[1], "--output", tmp_path / "soup.ckpt").code == 2  # never overwritten
+
+
+def test_a_run_that_lowers_the_accuracy_stays_out(vit, runs, tmp_path):
+    spoiled = tmp_path / "runs" / "spoiled"
+    spoiled.parent.mkdir()
+    shutil.copytree(runs[1][1], spoiled)
+    file = spoiled / "checkpoints" / "best.ckpt"
+    content = read_checkpoint(file)
+    content["state_dict"] = {name: 50 * torch.randn_like(value) for name, value in content["state_dict"].items()}
+    torch.save(content, file)
+    answer = vit("soup", runs[1][0], spoiled, "--output", tmp_path / "soup.ckpt")
+    assert answer.code == 0, answer.err
+    row = next(line for line in answer.out.splitlines() if line.startswith(str(spoiled)))
+    assert row.split()[-1] == "no" and "the soup is that run alone" in answer.err
+
+
+def test_runs_whose_average_means_nothing_are_refused(vit, runs, colors, digits_run, tmp_path):
+    first, found = runs
+    for others, words in (
+        ((found[0], first), "an average of such weights means nothing"),
+        ((found[0],), "two or more runs"),
+        ((found[0], found[0]), "is given twice"),
+        ((found[0], digits_run.path), "an average of such weights means nothing"),
+    ):
+        answer = vit("soup", *others, "--output", tmp_path / "soup.ckpt")
+        assert answer.code == 2 and words in answer.err, answer.err
+    assert not (tmp_path / "soup.ckpt").exists()
+    answer = vit("train", colors, "--init_from", first, *OPTIONS, "--data.split_seed", 3, "--out", tmp_path)
+    other = vit("soup", found[0], run_folder(tmp_path), "--output", tmp_path / "soup.ckpt")
+    assert answer.code == 0 and other.code == 3 and "has other validation images" in other.err

@@ -1,0 +1,60 @@
+"""`--latency`: median and 99th percentile of a prediction, by engine, threads and batch size"""
+
+import json
+
+import pytest
+import torch
+
+from vit.export import latency
+from vit.export.latency import latencies
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(latency, "PASSES", 120)
+
+
+def test_one_thread_and_all_are_loaded_and_measured_apart(short):
+    asked = []
+
+    def build():
+        asked.append(torch.get_num_threads())
+        return lambda images: images.float().mean(dim=(1, 2, 3))
+
+    every = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        rows = list(latencies({"one": build, "cuda, other": build}, (3, 4)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(every)
+    assert asked == [1, 2, 2]
+    shape = [(row.engine, row.threads, row.batch_size) for row in rows]
+    assert shape == [("one", n, batch) for n in (1, 2) for batch in (1, 32)] + [
+        ("cuda, other", 0, 1),
+        ("cuda, other", 0, 32),
+    ]
+    assert all(row.passes == 120 and row.p99 is not None and 0 < row.p50 <= row.p99 for row in rows)
+
+
+def test_few_passes_have_no_99th_percentile(monkeypatch):
+    monkeypatch.setattr(latency, "SECONDS", 0.0)
+    (row, _) = latencies({"cuda": lambda: lambda images: images}, (3, 4))
+    assert row.passes == 1 and row.p99 is None and row.p50 > 0
+
+
+def test_evaluate_measures_every_engine_and_keeps_the_numbers(vit, digits_run, short, tmp_path):
+    answer = vit("evaluate", digits_run.path, "--latency", "--output", tmp_path / "found")
+    assert answer.code == 0, answer.err
+    kept = json.loads((tmp_path / "found" / "metrics.json").read_text())["latency"]
+    assert {row["engine"].split()[0] for row in kept} == {"torch", "onnx", "openvino"}
+    assert {row["batch_size"] for row in kept} == {1, 32} and all(row["p50"] <= row["p99"] for row in kept)
+    assert "p99 ms" in answer.out and "up to 120 passes from prepared pixels to probabilities" in answer.out
+
+
+def test_export_measures_its_file_beside_the_checkpoint(vit, digits_run, short, tmp_path, monkeypatch):
+    monkeypatch.setattr(latency, "OTHERS", ())  # the graphs of the test above
+    answer = vit("export", digits_run.path, "--format", "pt2", "--latency", "--output", tmp_path / "m.pt2")
+    assert answer.code == 0 and {"torch", "pt2"} <= set(answer.out.split())
+    refused = vit("export", digits_run.path, "--format", "coreml", "--latency")
+    assert refused.code == 2 and "Core ML computes on Apple's systems alone" in refused.err

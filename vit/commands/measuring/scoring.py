@@ -1,0 +1,64 @@
+"""The scores of the images that `vit evaluate` measures, and groups of them with more errors than others"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter
+from vit.inference.files import TABLES
+
+if TYPE_CHECKING:
+    from vit.data.core.samples import Samples, Source
+    from vit.inference.metrics.weak_groups import ImageTraits, WeakGroups
+    from vit.inference.predictor import Predictor
+    from vit.inference.scores.scored_images import Scored
+
+
+def score_images(
+    predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter
+) -> "tuple[Scored, ImageTraits]":
+    """The scores of images, and traits of the images that this process has scored."""
+    from vit.data.loading.loader import labeled_images
+    from vit.inference.engine import score
+    from vit.inference.metrics.weak_groups import ImageTraits
+    from vit.inference.scores.image_groups import in_groups
+
+    engine = predictor.engine
+    where = f"{engine.device.type}, {engine.precision}, {engine.name}"
+    reporter.notice(f"{len(samples):,} {words}, {where}")
+    traits = ImageTraits()
+    novelty_of = None if predictor.novelty is None else traits.watch_features(predictor.novelty.of_features)
+    batches = traits.watch(labeled_images(samples, predictor.preprocess))
+    return in_groups(score(engine, batches, novelty_of), samples), traits
+
+
+def columns_of(model: str, data: str | None, source: "Source") -> dict[str, dict[str, str]]:
+    """{column: {path: cell}} of the other columns of the CSV that lists the measured images; {} where there is none."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.cli.recipe_options import read_recipe
+    from vit.data.sources.image_csv import other_columns
+
+    run = RunDirectory.around(Path(model))
+    name = data if data is not None or run is None else read_recipe(run.config_path).data.source
+    path = Path(name or "").expanduser()
+    is_table = path.suffix.lower() in TABLES and path.is_file() and not source.is_one_hot
+    return other_columns(path) if is_table else {}
+
+
+def weak_groups_of(
+    traits: "ImageTraits",
+    scored: "Scored",
+    samples: "Samples",
+    columns: Mapping[str, Mapping[str, str]],
+    class_names: Sequence[str],
+) -> "WeakGroups | None":
+    """Groups of images with more errors than others; None where images are few, or scored by several processes."""
+    from vit.inference.metrics.weak_groups import FEWEST
+    from vit.inference.scores.scored_images import ScoredImages
+
+    if not isinstance(scored, ScoredImages) or traits.num_images != len(scored.paths):
+        return None
+    units = len(scored.paths) if scored.groups is None else len(set(scored.groups.tolist()))
+    if units < FEWEST:
+        return None
+    return traits.find(scored, samples, columns, class_names)

@@ -1,0 +1,150 @@
+"""How long a prediction takes with each engine that is installed: median and 99th percentile of many passes"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from vit.checkpoints.load import load
+from vit.checkpoints.run import checkpoint_of
+from vit.console import Reporter
+from vit.errors import UsageError
+from vit.export.exporting import export_format
+from vit.export.format import Classify
+from vit.inference.deployment import LoadedModel
+from vit.inference.devices import choose_precision
+from vit.inference.engine import trained_engine
+from vit.inference.predictor import Predictor
+from vit.inference.predictor import load as load_predictor
+
+BATCHES = (1, 32)
+PASSES, LEAST = 200, 100  # of a measurement; of a 99th percentile
+SECONDS = 20.0  # after which a measurement ends, however few passes it has
+FIRST = 3  # passes that allocate and compile, and are not counted
+OTHERS = ("onnx", "openvino")  # formats whose libraries also compute a checkpoint
+
+Build = Callable[[], Classify]  # loads a network with as many threads as torch has now
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The latency of an engine: seconds from prepared images in memory to probabilities, without decoding."""
+
+    engine: str  # what computes, and in which precision
+    threads: int  # number of threads of the CPU; 0 on a GPU
+    batch_size: int  # number of images of a pass
+    passes: int  # number of measured passes
+    p50: float  # median of their seconds
+    p99: float | None  # 99th percentile of their seconds; None where there are too few
+
+
+def latencies(builds: Mapping[str, Build], shape: tuple[int, int]) -> Iterator[Latency]:
+    """The latency of each engine, with one thread and with all.
+
+    Args:
+        builds: {name of the engine: what loads it}. A name that starts with "cuda" or "mps" is that of a GPU.
+        shape: (channels, side) of the images.
+    """
+    every = torch.get_num_threads()
+    try:
+        for name, build in builds.items():
+            is_gpu = name.startswith(("cuda", "mps"))
+            for threads in [every] if is_gpu else sorted({1, every}):
+                torch.set_num_threads(threads)
+                classify = build()
+                for batch_size in BATCHES:
+                    seconds = _seconds(classify, batch_size, *shape)
+                    p99 = float(np.percentile(seconds, 99)) if len(seconds) >= LEAST else None
+                    shown = 0 if is_gpu else threads
+                    yield Latency(name, shown, batch_size, len(seconds), float(np.median(seconds)), p99)
+    finally:
+        torch.set_num_threads(every)
+
+
+def _seconds(classify: Classify, batch_size: int, channels: int, side: int) -> list[float]:
+    generator = torch.Generator().manual_seed(0)
+    shape = (batch_size, channels, side, side)
+    images, seconds = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator), list[float]()
+    began = time.perf_counter()
+    with torch.inference_mode():
+        for count in range(FIRST + PASSES):
+            start = time.perf_counter()
+            classify(images).cpu()  # waits for a GPU
+            end = time.perf_counter()
+            if count >= FIRST:
+                seconds.append(end - start)
+            if seconds and end - began > SECONDS:
+                break
+    return seconds
+
+
+def show_latencies(reporter: Reporter, builds: Mapping[str, Build], shape: tuple[int, int]) -> list[Latency]:
+    """Measure all engines, and show them in one table."""
+    found = list(latencies(builds, shape))
+    rows = [
+        (
+            row.engine,
+            str(row.threads or ""),
+            str(row.batch_size),
+            f"{1000 * row.p50:,.2f}",
+            "" if row.p99 is None else f"{1000 * row.p99:,.2f}",
+            f"{row.batch_size / row.p50:,.1f}",
+        )
+        for row in found
+    ]
+    reporter.line()
+    reporter.table(("engine", "threads", "batch", "p50 ms", "p99 ms", "images/s"), rows)
+    few = f"; no p99 from fewer than {LEAST} passes in {SECONDS:.0f} s" * any(row.p99 is None for row in found)
+    reporter.line(f"up to {PASSES} passes from prepared pixels to probabilities, on this machine as busy as it is{few}")
+    return found
+
+
+def _by_torch(trained: LoadedModel, device: torch.device, precision: str) -> Classify:
+    return trained_engine(trained, device, precision).probabilities
+
+
+def show_latencies_of(
+    reporter: Reporter, trained: LoadedModel, device: str, precision: str, more: Mapping[str, Build] | None = None
+) -> list[Latency]:
+    """Measure torch, installed libraries of exported graphs, and further engines on a checkpoint.
+
+    Args:
+        device, precision: those of torch, which is also measured on the CPU.
+        more: further engines, which replace those of the same name.
+    """
+    builds: dict[str, Build] = {}
+    for on in dict.fromkeys((device, "cpu")):
+        name = f"{on}, " * (on != "cpu") + f"torch {choose_precision(precision, torch.device(on))}"
+        builds[name] = partial(_by_torch, trained, torch.device(on), precision)
+    with TemporaryDirectory() as folder:
+        for name in OTHERS:
+            kind = export_format(name)
+            try:
+                kind.check_installed(name)
+                kind.write(trained, Path(folder) / f"graph{kind.ending}")
+            except UsageError as error:
+                reporter.line(f"{name} is not measured: {error.problem}")
+                continue
+            builds[f"{name} 32-true"] = partial(kind.read, trained, Path(folder) / f"graph{kind.ending}")
+        shape = (trained.description.preprocess.channels, trained.network.image_size)
+        return show_latencies(reporter, {**builds, **(more or {})}, shape)
+
+
+def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predictor) -> list[Latency]:
+    """Measure a checkpoint with all engines, or an exported file with its own.
+
+    Args:
+        predictor: the model, which says where torch computes, and in which precision.
+    """
+    engine, preprocess = predictor.engine, predictor.preprocess
+    if not predictor.is_exported:
+        trained = LoadedModel(*load(checkpoint_of(model)))
+        return show_latencies_of(reporter, trained, engine.device.type, engine.precision)
+    again = lambda: load_predictor(model, unfinished=True).engine.probabilities  # noqa: E731
+    shape = preprocess.channels, preprocess.image_size
+    return show_latencies(reporter, {f"{engine.name} {engine.precision}": again}, shape)

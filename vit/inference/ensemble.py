@@ -1,0 +1,69 @@
+"""Several models as one: the average of their calibrated probabilities"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from vit.data.core.image_bytes import ImageReader
+from vit.errors import UsageError
+from vit.inference.prediction import Named, Prediction
+from vit.inference.predictor import Predictor
+
+
+class Ensemble(Predictor):
+    """Models with the same classes. Each prepares images in its own way, and has its own temperature.
+
+    A rule that is fitted to validation images does not go with it, because the checkpoints keep numbers of one model.
+
+    Args:
+        members: the models.
+        names: their names in errors.
+
+    Raises:
+        UsageError: their classes differ, or an image may have several labels, whose thresholds are of one model.
+    """
+
+    def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
+        first = members[0]
+        check_members(members, names)
+        licenses = "; ".join(dict.fromkeys(one.license for one in members if one.license is not None))
+        lacks = "; ".join(dict.fromkeys(one.lacks for one in members if one.lacks))
+        super().__init__(first.engine, first.class_names, None, None, licenses or None, lacks=lacks)
+        self.members = members
+
+    def _predict(
+        self, named: Sequence[Named], top_k: int, batch_size: int, reader: ImageReader | None = None
+    ) -> Iterator[Prediction]:
+        every = [one._predict(named, len(self.class_names), batch_size, reader) for one in self.members]
+        for rows in zip(*every, strict=True):
+            yield self._average(rows, top_k)
+
+    def _average(self, rows: Sequence[Prediction], top_k: int) -> Prediction:
+        """One row from the rows of all members, which have all classes."""
+        bad = next((row for row in rows if row.status != "ok"), None)
+        if bad is not None:
+            return bad
+        sums: Counter[str] = Counter()
+        for row in rows:
+            sums.update(dict(row.top))
+        top = tuple((name, value / len(rows)) for name, value in sums.most_common(top_k))
+        (label, probability), least = top[0], self.rule.reject_below
+        if probability < least:
+            reason = f"the most probable class, {label}, has less than {least:.4f}"
+            return Prediction(rows[0].path, "unsure", "", probability, top, reason, rows[0].engine)
+        return Prediction(rows[0].path, "ok", label, probability, top, "", rows[0].engine)
+
+
+def check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
+    """Raise UsageError unless probabilities of these models can be averaged."""
+    first = members[0]
+    for one, name in zip(members, names, strict=True):
+        if one.multilabel is not None:
+            raise UsageError(
+                f"{name} gives an image several labels, and an average has no thresholds", "give one model"
+            )
+        if one.class_names != first.class_names:
+            mine, others = set(first.class_names), set(one.class_names)
+            what = f"{len(mine - others):,} classes of the first are missing, {len(others - mine):,} are new"
+            if mine == others:
+                what = "they stand in another order"
+            raise UsageError(f"{names[0]} and {name} have different classes: {what}", "give models of the same classes")
