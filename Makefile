@@ -32,8 +32,9 @@ figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbe
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_concept_figures.py
 
-architecture: $(VENV)/installed # the table of rooms in docs/architecture.md
+architecture: $(VENV)/installed # the table of rooms in docs/architecture.md, and the schemas of recipes
 	$(BIN)/python docs/make_architecture.py
+	for name in train pretrain study; do $(BIN)/python -m vit $$name --print_schema > configs/schemas/$$name.json; done
 
 bench: $(VENV)/bench # all rows of docs/performance.md, 30 minutes on 2 cores; continues where it was interrupted
 	$(BIN)/python benchmarks/all_rows.py

@@ -1,5 +1,6 @@
 """Large blocks come from the heap once the program has asked for it."""
 
+import gc
 import platform
 import subprocess
 import sys
@@ -77,3 +78,14 @@ def test_many_objects_are_not_looked_through_again_and_again():
     assert full > 5 and young and frozen == 0
     full, young, frozen = collected(asked=True)
     assert full == 0 and young and frozen > 10**6
+
+
+@pytest.mark.parametrize("has_triton", [True, False])
+def test_the_exit_looks_at_all_objects_where_triton_would_print_those_that_stay(has_triton, monkeypatch):
+    calls = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.delitem(sys.modules, "triton._C.libtriton", raising=False)
+    if has_triton:
+        monkeypatch.setitem(sys.modules, "triton._C.libtriton", sys)
+    memory._freeze()
+    assert calls == ["freeze"] * (not has_triton)

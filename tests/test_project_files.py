@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -40,6 +41,30 @@ def test_workflows_call_targets_that_exist():
     for path in [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / ".ci" / "run"]:
         called |= set(re.findall(r"\bmake (\w+)", path.read_text()))
     assert called == {"check", "test", "docs"} and called <= targets
+
+
+@pytest.mark.parametrize("has_uv", [True, False])
+def test_make_installs_with_uv_where_there_is_one_and_else_with_pip(has_uv, tmp_path):
+    folder, programs = tmp_path / "my projects", tmp_path / "programs"
+    folder.mkdir()
+    programs.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (folder / name).symlink_to(ROOT / name)
+    for name in ("make", "sh"):
+        (programs / name).symlink_to(shutil.which(name))
+    if has_uv:
+        (programs / "uv").symlink_to(Path(sys.executable).with_name("uv"))
+    done = subprocess.run(
+        ["make", "--dry-run", "demo", "test"], cwd=folder, env={"PATH": str(programs)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    installs = [line.partition(" install ") for line in done.stdout.splitlines() if " install " in line]
+    pip = "uv pip" if has_uv else ".venv/bin/python -m pip"
+    assert {start for start, *_ in installs} == {pip}
+    base, dev = (rest for *_, rest in installs if "--editable" in rest)
+    assert base.endswith("--constraint constraints.txt --editable .") and dev.endswith("--editable . --group dev")
+    assert any("'pip>=25.1'" in rest for *_, rest in installs) is not has_uv, "an older pip has no --group"
+    assert "GB" in done.stdout, "it says how much it installs"
 
 
 def test_workflows_try_the_versions_that_the_project_admits():
