@@ -42,6 +42,7 @@ def python(tmp_path_factory):
 ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
+@pytest.mark.slow
 def test_trains_and_predicts(python, tmp_path, colors):
     def vit(*words):
         line = [python, "-m", "vit", *map(str, words)]
@@ -63,3 +64,6 @@ def test_holds_the_package_and_nothing_of_the_repository(python):
     installed = {path.name for path in python.parents[1].glob("lib/python*/site-packages/*")}
     assert not installed & {"tests", "benchmarks", "docs", "evidence", "configs"}
     assert (python.parents[1] / "bin" / "vit").exists()
+    recipe = [python, "-m", "vit", "train", "--config", "digits", "--print_config"]
+    done = subprocess.run(recipe, cwd="/", env=ALONE, capture_output=True, text=True, check=True)
+    assert "network:" in done.stdout

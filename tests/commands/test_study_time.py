@@ -11,17 +11,17 @@ from vit.study.running import runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
 QUICK = ("--set", "model.network.depth=1", "--set", "augment.name=none", "--set", "trainer.accelerator=cpu")
-LINE = ("study", "digits", *NANO, *QUICK, "--jobs", "2", "--wandb", "off")
+LINE = (*NANO, *QUICK, "--jobs", "2", "--wandb", "off")
 
 
 @pytest.fixture
-def study(vit, tmp_path, monkeypatch):
-    """`study(*words, step=seconds)`: a study of digits, where a step takes as long as it is told."""
+def study(vit, colors, tmp_path, monkeypatch):
+    """`study(*words, step=seconds)`: a study of 30 training images, where a step takes as long as it is told."""
 
     def run(*words, step=1.0):
         monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (step, 0.0))
-        answer = vit(*LINE, *words, "--out", tmp_path)
-        path = tmp_path / "digits" / "study.json"
+        answer = vit("study", colors, *LINE, *words, "--out", tmp_path)
+        path = tmp_path / "colors" / "study.json"
         content = json.loads(path.read_text()) if path.is_file() else {"cells": [], "protocol": {}}
         return answer, content
 
@@ -37,7 +37,7 @@ def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study):
     assert answer.code == 0, answer.err
     assert "60 s for everything" in answer.out and "would add" in answer.out
     assert first["protocol"]["seconds"] == 60 and first["protocol"]["looks"] == 1
-    assert {(1259, 0), (1259, 1)} <= groups(first) and len(groups(first)) < 20
+    assert {(30, 0), (30, 1)} <= groups(first) and len(groups(first)) < 20
     answer, again = study("--time", "60s", step=0.1)  # faster now: the design stays
     assert answer.code == 0 and groups(again) == groups(first) and again["protocol"]["looks"] == 1
     answer, more = study("--time", "10min", step=0.1)
@@ -55,7 +55,7 @@ def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monke
     answer, content = study("--time", "30s", step=100.0)
     assert answer.code == 0, answer.err
     assert "30 s are over" in answer.err and "did not start" in answer.err
-    assert groups(content) == {(1259, 0), (1259, 1)} and content["protocol"]["sizes"] == [1259]
+    assert groups(content) == {(30, 0), (30, 1)} and content["protocol"]["sizes"] == [30]
     assert "missing" not in answer.out
 
 

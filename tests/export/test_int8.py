@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import onnx
@@ -60,31 +61,42 @@ def made(trained):
     return network, batch, labels
 
 
+@pytest.fixture(scope="module")
+def exported(made, tmp_path_factory):
+    """`exported("onnx")` is (file or folder in int8, what was measured of it), written once; tests only read it."""
+    network, batch, labels = made
+
+    @cache
+    def export(name):
+        path = tmp_path_factory.mktemp("int8") / OUTPUTS[name]
+        measure = measure_with(batch, labels)
+        return path, export_int8(network, name, path, images(8, 40, 1), measure, quiet, "validation")
+
+    return export
+
+
 @pytest.mark.faults("X13")
 @pytest.mark.parametrize("name", FORMATS)
-def test_int8_is_close_small_and_measured(made, tmp_path, name):
+def test_int8_is_close_small_and_measured(made, exported, name):
     network, batch, labels = made
-    path = tmp_path / OUTPUTS[name]
-    answers = export_int8(network, name, path, images(8, 40, 1), measure_with(batch, labels), quiet, "validation")
+    path, answers = exported(name)
     assert answers.num_calibrated == 40 and len(answers.correct) == 200
     assert answers.reference.mean() == 0.9 and abs(answers.loss) <= 0.05
     assert 0 < answers.largest < 0.5, "int8 is not float32"
-    predictor = load(tmp_path / FILES[name], engine="auto")
+    predictor = load(path.parent / FILES[name], engine="auto")
     found = predictor.engine.probabilities(batch).numpy()
     assert ((found.argmax(axis=1) == labels) == answers.correct).all(), "what was measured is what the file answers"
     assert predictor.engine.temperature == answers.temperature
     assert predictor.validation_scores is not None
     np.testing.assert_allclose(predictor.validation_scores.highest, found.max(axis=1), rtol=1e-6)
-    assert os.listdir(tmp_path) == [path.name]
-    weights = tmp_path / (f"{path.name}/openvino_model.bin" if name == "openvino" else path.name)
+    assert os.listdir(path.parent) == [path.name]
+    weights = path / "openvino_model.bin" if name == "openvino" else path
     plain = sum(value.nbytes for value in network.network.state_dict().values())
     assert weights.stat().st_size < plain or name == "onnx"  # an ONNX file also holds the graph
 
 
-def test_onnx_int8_has_operators_of_onnx_alone_and_names_no_folder(made, tmp_path):
-    network, batch, labels = made
-    path = tmp_path / "m.onnx"
-    export_int8(network, "onnx", path, images(8, 16), measure_with(batch, labels), quiet)
+def test_onnx_int8_has_operators_of_onnx_alone_and_names_no_folder(exported):
+    path, _ = exported("onnx")
     model = onnx.load(path)
     onnx.checker.check_model(model)
     assert {node.domain for node in model.graph.node} == {""}
@@ -97,6 +109,7 @@ def test_onnx_int8_has_operators_of_onnx_alone_and_names_no_folder(made, tmp_pat
     assert os.fsencode(tempfile.gettempdir()) not in content and OnnxEngine(path).precision == "int8"
 
 
+@pytest.mark.slow
 def test_without_validation_images_no_score_of_the_float32_network_remains(made, tmp_path):
     network, batch, labels = made
     from vit.checkpoints.validation_scores import ValidationScores
@@ -109,6 +122,7 @@ def test_without_validation_images_no_score_of_the_float32_network_remains(made,
     assert "validation_scores" not in plain and plain["metrics"] == {}
 
 
+@pytest.mark.slow
 def test_a_temperature_that_images_tell_apart_is_in_the_graph(made, tmp_path):
     """The checkpoint is far too sure where half of the labels are random, so the fit must raise the temperature."""
     network, batch, labels = made
@@ -123,6 +137,7 @@ def test_a_temperature_that_images_tell_apart_is_in_the_graph(made, tmp_path):
     assert found.losses.mean() < before.losses.mean()
 
 
+@pytest.mark.slow
 def test_several_labels_keep_temperatures_and_thresholds(tmp_path):
     from tests.export.conftest import make_multilabel
 
@@ -160,7 +175,7 @@ def test_several_labels_are_judged_by_each_label(tmp_path, monkeypatch):
 
 
 @pytest.mark.faults("X14")
-@pytest.mark.parametrize("damage", ["wrong", "nan"])
+@pytest.mark.parametrize("damage", ["wrong", pytest.param("nan", marks=pytest.mark.slow)])
 def test_a_file_that_loses_too_much_is_not_kept(made, tmp_path, monkeypatch, damage):
     network, batch, labels = made
     chosen = FORMATS["onnx"]

@@ -25,7 +25,7 @@ RunResult.write = write
 @pytest.mark.faults("R9", "R12")
 def test_cells_that_are_killed_after_their_results_are_cleared_up(vit, tmp_path):
     """Each process dies between its result.json and the end of its training; the next start has nothing to train."""
-    process = start(tmp_path, *STUDY, "--out", tmp_path, script=KILLED_WITH_RESULT, real=True)
+    process = start(tmp_path, *STUDY, "--out", tmp_path, script=KILLED_WITH_RESULT)
     _, said = finish(tmp_path, process, 120)
     assert process.returncode == 0, said
     found = {name: list(tmp_path.rglob(name)) for name in ("result.json", ".lock", "last.ckpt", "best.ckpt")}

@@ -80,12 +80,12 @@ def test_rows_come_by_time_too(vit, tmp_path, monkeypatch, seconds, expected):
     assert len([row for row in rows if not row["val/loss"]]) == expected + (seconds > 0)
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.0])
-def test_a_training_that_waits_for_its_images_says_so(vit, colors, tmp_path, monkeypatch, seconds):
-    """Each batch takes `seconds` to read. A step of the network takes less than 0.3 seconds, and far more than 0."""
+@pytest.mark.parametrize(("seconds", "network"), [(0.1, "vit_nano_patch2_8"), (0.0, "vit_tiny_cifar")])
+def test_a_training_that_waits_for_its_images_says_so(vit, colors, tmp_path, monkeypatch, seconds, network):
+    """Each batch takes `seconds` to read. A step of the first network takes less, and one of the second far more."""
     read = ImageDataset.__getitems__
     monkeypatch.setattr(ImageDataset, "__getitems__", lambda images, keys: time.sleep(seconds) or read(images, keys))
-    options = ["--network=vit_tiny_cifar", "--batch_size=8", "--optim.steps=4", "--wandb=off", "--data.num_workers=0"]
+    options = [f"--network={network}", "--batch_size=8", "--optim.steps=4", "--wandb=off", "--data.num_workers=0"]
     answer = vit("train", colors, *options, "--out", tmp_path)
     assert answer.code == 0, answer.err
     (path,) = tmp_path.glob("**/result.json")
