@@ -59,6 +59,7 @@ KINDS = {
     "augment.flip": "ClosedUnitInterval", "augment.randaugment": "NonNegativeInt", "augment.magnitude": "Magnitude",
     "augment.mixup": "NonNegative", "augment.cutmix": "NonNegative", "augment.erasing": "ClosedUnitInterval",
     "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
+    "optim.patience": "PositiveInt",
     "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
     "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
     "optim.label_smoothing": "Share", "optim.logit_adjustment": "NonNegative", "optim.best_metric": "Literal",
