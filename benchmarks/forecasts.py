@@ -24,7 +24,7 @@ from vit.study.statistics.variance_components import Floats
 
 EVIDENCE = Path(__file__).resolve().parents[1] / "evidence"
 STUDIES = ("cifar10_sizes", "fashion_mnist_sizes", "digits", "clothing", "digits_pretrained")
-ASIDE = {"medical": ("TMED-2", "OASIS-3"), "simple": ("MNIST", "CIFAR-10", "clothing")}
+ASIDE = {"medical": ("TMED-2", "OASIS-3"), "simple": ("MNIST", "CIFAR-10", "clothing"), "upstream": ("",)}  # "": all
 Errors = Mapping[int, Sequence[float]]  # {size: error of each seed}
 Method = Callable[[MeasuredCurve, Floats], tuple[Floats, Floats, Floats]]
 
