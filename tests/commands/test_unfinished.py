@@ -167,8 +167,10 @@ def test_what_is_not_trained_further(vit, finished, ended, colors, draw_classes,
     (moved / "red" / "00.png").unlink()
     answer = vit("train", run_folder(tmp_path / "first"), "--epochs", 1, "--out", tmp_path / "out")
     assert answer.code == 3 and "are not those that" in answer.err
-    for command in (("study",), ("pretrain",), ("evaluate", finished), ("data", "check")):
+    answer = vit("evaluate", finished, ended)  # two models
+    assert answer.code == 2 and "has not finished" in answer.err, answer.err
+    for command in (("study",), ("pretrain",), ("data", "check")):
         answer = vit(*command, ended)
         assert answer.code == 2 and "is a run folder, not images" in answer.err and "remove" not in answer.err
     answer = vit("predict", finished, ended)
-    assert answer.code == 2 and "is a run folder, not a folder of images" in answer.err
+    assert answer.code == 2 and "needs IMAGES after its models" in answer.err

@@ -35,7 +35,7 @@ def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypat
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        cell.run_cell(None, tmp_path, tmp_path, 1, machine.gpu(slot), "group", {})
+        cell.run_cell(Recipe(), tmp_path, tmp_path, 1, machine.gpu(slot), "group", {})
     assert found == seen
 
 
@@ -49,7 +49,7 @@ def test_the_reason_why_a_step_cannot_be_timed_reaches_the_study(monkeypatch, er
 
     monkeypatch.setattr(cell, "make_plan", fails)
     here, there = Pipe()
-    cell.time_cell(None, 1, None, there)
+    cell.time_cell(Recipe(), 1, None, there)
     assert str(error) in here.recv()
 
 

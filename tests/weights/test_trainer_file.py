@@ -312,9 +312,3 @@ def test_deviations_that_nothing_is_divided_by_are_refused(small_vit, tmp_path, 
     torch.save({"model": small_vit.state_dict(), "args": {"mean": [0.5] * 3, "std": std}}, tmp_path / "s.pth")
     with pytest.raises(CheckpointError, match="are not above 0"):
         open_pretrained(str(tmp_path / "s.pth"))
-
-
-def test_a_list_that_names_a_class_twice_is_not_used(small_vit, tmp_path):
-    torch.save({"model": small_vit.state_dict(), "class_names": ["a", "a", "b", "c", "d"]}, tmp_path / "s.pth")
-    found = open_pretrained(str(tmp_path / "s.pth"))
-    assert found.class_names is None and "class names (numbers" in found.guesses()

@@ -41,7 +41,7 @@ from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
 from vit.training.running.best_weights import Measured, measure_checkpoint
-from vit.training.running.oom_retry import P, T, start_again, until_it_fits
+from vit.training.running.oom_retry import P, StepCount, T, start_again, until_it_fits
 from vit.training.running.result import FitResult, TrainingStats, run_result
 from vit.training.signals import Signals, Stop
 from vit.training.tracking.tracker import Tracker
@@ -77,23 +77,27 @@ def fit(
 
 
 def with_signals_and_retries(
-    plan: P, run: RunDirectory, listeners: Sequence[Listener], attempt: Callable[[P, Observers], T]
+    plan: P, run: RunDirectory, listeners: Sequence[Listener], attempt: Callable[[Observers, P, StepCount], T]
 ) -> T:
     """The result of an attempt, which signals end at a step, and which smaller micro-batches repeat where memory ends.
+
+    Args:
+        attempt: function of its observers, of a plan, and of a further listener.
 
     Raises:
         VitError: as `signals_and_errors`.
         ResourceError: memory is not sufficient.
     """
     with signals_and_errors(plan, run) as signals:
-        observers = Observers(signals, listeners)
+        attempt = partial(attempt, Observers(signals, listeners))
         again = partial(start_again, run=run, listeners=listeners)
-        return until_it_fits(plan, lambda plan, count: attempt(plan, observers.also(count)), again, not run.can_resume)
+        return until_it_fits(plan, attempt, again, not run.can_resume)
 
 
 def _fit(
-    plan: Plan,
     observers: Observers,
+    plan: Plan,
+    count: StepCount,
     *,
     run: RunDirectory,
     resume: bool,
@@ -101,6 +105,7 @@ def _fit(
     shared: SharedFeatures | None,
 ) -> FitResult:
     """One attempt: the numbered steps of the map above."""
+    observers = observers.also(count)
     seed_everything(plan.recipe.seed, verbose=False)
     data = data.renewed(plan.loader_options)  # 1
     start = initial_network(plan, resume, observers.notice)  # 2

@@ -9,9 +9,8 @@
         checkpoints.py          best.ckpt, last.ckpt, and what they hold beside Lightning's state
         non_finite.py           a loss or weight that is not finite stops the training, or its step is skipped
         metrics_csv.py          rows of metrics.csv, which the listeners get too
-        unreadable.py           training images that cannot be read
-        averaging.py            the moving average of the weights (EMA)
-        early_end.py            when the learning rate falls, and the training ends, under `--patience`
+        unreadable.py, averaging.py   training images that cannot be read; the moving average of the weights (EMA)
+        early_end.py            when the training ends under `--patience`
       running/checkpoint_io.py  files that are written whole, with the previous last.ckpt as a reserve
 
 fit.py says what happens before and after. `Classifier` also works in a Trainer of your own: docs/guides/change_it.md.

@@ -328,11 +328,10 @@ def _license(facts: StatedFacts, model: TimmModel | None) -> str:
 def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """(class names, ("class_names",) where they are a guess).
 
-    A list of another length than the classifier, or with a name twice, is not used. Without a list, 1,000 outputs are
-    taken for ImageNet's.
+    A list of another length than the classifier is not used. Without a list, 1,000 outputs are taken for ImageNet's.
     """
     names = facts.class_names
-    if names and len(names) == len(set(names)) == num_classes:
+    if names and len(names) == num_classes:
         return names, ()
     if names and num_classes:
         return None, ("class_names",)

@@ -179,7 +179,7 @@ def test_a_network_that_openvino_cannot_compute_is_one_error(made, monkeypatch):
 @pytest.mark.faults("E6")
 def test_openvino_on_a_gpu_is_refused_before_torch_is_imported(checkpoint, tmp_path):
     code = "import sys; from vit.__main__ import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
-    words = ("predict", checkpoint, checkpoint, "--engine", "openvino", "--device", "cuda")
+    words = ("predict", checkpoint, tmp_path, "--engine", "openvino", "--device", "cuda")
     done = subprocess.run(
         [sys.executable, "-c", code, *words], env=environment(tmp_path), capture_output=True, text=True, check=False
     )

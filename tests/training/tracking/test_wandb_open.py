@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
+from vit.training.tracking import connection
 from vit.training.tracking import open as wandb_open
-from vit.training.tracking import wandb_login
 from vit.training.tracking.open import open_wandb
 from vit.training.tracking.tracker import NoTracker, Sharing
 from vit.training.tracking.wandb_tracker import SETTINGS
@@ -247,8 +247,8 @@ def test_a_login_in_netrc_counts(folder, notices, monkeypatch, tmp_path):
 
 def test_the_old_address_in_netrc_counts(monkeypatch, tmp_path):
     (tmp_path / "netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
-    assert wandb_login._in_netrc("api.forge.coreweave.com")
-    assert not wandb_login._in_netrc("wandb.example.org")
+    assert connection._in_netrc("api.forge.coreweave.com")
+    assert not connection._in_netrc("wandb.example.org")
 
 
 @pytest.mark.faults("W1")

@@ -21,6 +21,7 @@ from vit.training.distributed.processes import lost_process_explained
 from vit.training.fit import with_signals_and_retries
 from vit.training.loop import Loop
 from vit.training.network.initial_network import initial_network
+from vit.training.running.oom_retry import StepCount
 from vit.training.running.result import FitResult, pretrain_result
 from vit.weights.file import write_backbone
 
@@ -53,9 +54,16 @@ def fit_pretraining(
 
 
 def _fit(
-    plan: PretrainPlan, observers: Observers, *, run: RunDirectory, resume: bool, data: ImageDataModule
+    observers: Observers,
+    plan: PretrainPlan,
+    count: StepCount,
+    *,
+    run: RunDirectory,
+    resume: bool,
+    data: ImageDataModule,
 ) -> Pretrained:
     """One attempt."""
+    observers = observers.also(count)
     data = data.renewed(plan.loader_options)
     seed_everything(plan.recipe.seed, verbose=False)
     start = initial_network(plan, resume, observers.notice, has_classes=False)
