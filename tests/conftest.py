@@ -56,6 +56,11 @@ settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers for two cores: a third of the time of all tests is waiting for processes and limits."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests unless their marker is selected, so that `pytest -m faults` is quick too."""
     selected = set(re.findall(r"\w+", config.option.markexpr))
