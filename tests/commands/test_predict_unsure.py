@@ -102,7 +102,7 @@ def test_the_set_of_an_image_does_not_depend_on_the_others(digits_run, digit_fil
 
     folder, _ = digit_files
     model = python.load(digits_run.path)
-    model.rule = answer_rule(model.validation_scores, len(model.class_names), coverage=0.8, sets="aps")
+    model.rule = answer_rule(model.validation_scores, model.class_names, coverage=0.8, sets="aps")
     together = {one.path: one.labels for one in model.predict(folder)}
     files = sorted(together)[::7]
     assert [one.labels for one in model.predict(files, batch_size=2)] == [together[path] for path in files]
@@ -202,4 +202,49 @@ def test_a_refused_target_says_whether_images_or_right_answers_are_missing():
         probabilities = np.where(predicted[:, None] == np.arange(2), 0.9, 0.1).astype(np.float32)
         scores = ValidationScores.of(labels, probabilities, None, "validation")
         with pytest.raises(UsageError, match=words):
-            answer_rule(scores, 2, target_accuracy=0.99)
+            answer_rule(scores, ("a", "b"), target_accuracy=0.99)
+
+
+def test_an_image_without_a_sure_class_has_the_sure_group_as_answer(vit, digits_run, digit_files, here):
+    """Classes of digits with and without a loop, in all formats, and of an ensemble."""
+    names = [f"{'loop' if digit in '0689' else 'open'}/{digit}" for digit in "0123456789"]
+
+    def renamed(plain):
+        plain["classes"] = names
+
+    path = changed_checkpoint(digits_run, here / "paths.ckpt", renamed)
+    folder, labels = digit_files
+    answer = vit("predict", path, folder, "--reject_below", 0.9, "--probabilities", "--output", "rows.csv")
+    assert answer.code == 0 and "have a group of classes as answer" in answer.out
+    found, groups = rows(here / "rows.csv"), set()
+    for row in found:
+        sums = {
+            group: sum(float(row[f"p_{name}"]) for name in names if name.startswith(group))
+            for group in ("loop", "open")
+        }
+        best = max(sums, key=lambda group: sums[group])
+        expected = row["label"] or (best if sums[best] >= 0.9 else "")
+        assert row["answer"] == expected and (row["status"] == "ok") == bool(row["label"])
+        groups.add(expected)
+    assert {"loop", "open"} & groups
+    for words in (("--output", "rows.jsonl"), ("--output", "rows.parquet")):
+        assert vit("predict", path, folder, "--reject_below", 0.9, *words).code == 0
+    lines = [json.loads(line) for line in (here / "rows.jsonl").read_text().splitlines()]
+    assert [line.get("answer", "") for line in lines] == [row["answer"] for row in found]
+    assert [one or "" for one in pq.read_table(here / "rows.parquet")["answer"].to_pylist()] == [
+        row["answer"] for row in found
+    ]
+    (here / "again.ckpt").write_bytes(path.read_bytes())
+    assert vit("predict", path, here / "again.ckpt", folder, "--reject_below", 0.9, "--output", "both.csv").code == 0
+    assert [row["answer"] for row in rows(here / "both.csv")] == [row["answer"] for row in found]
+    assert vit("predict", path, folder, "--output", "plain.csv").code == 0
+    assert "answer" not in rows(here / "plain.csv")[0]
+
+    table = "path,label\n" + "".join(f"{folder}/{n:03d}.png,{names[int(one)]}\n" for n, one in enumerate(labels))
+    (here / "digits.csv").write_text(table)
+    answer = vit("evaluate", path, "digits.csv", "--output", "measured")
+    assert answer.code == 0 and "accuracy by level" in answer.out, answer.err
+    (level,) = json.loads((here / "measured" / "metrics.json").read_text())["levels"]
+    assert level["num_groups"] == 2 and level["accuracy"]["value"] > 0.5
+    page = (here / "measured" / "report.html").read_text()
+    assert f"{100 * level['accuracy']['value']:.2f}" in page and "groups such as open (2)" in page

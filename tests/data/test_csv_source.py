@@ -406,3 +406,14 @@ def test_usual_tables_say_nothing(tmp_path: Path) -> None:
 def test_lists_of_python_are_refused(tmp_path: Path, column: str, cell: str) -> None:
     with pytest.raises(DataError, match=r"line 3: .* is a list"):
         open_source(str(table(tmp_path, f"path,{column}\n1.jpg,c\n2.jpg,{cell}\n")))
+
+
+def test_class_names_that_are_paths_have_levels_and_a_class_is_no_group(tmp_path: Path) -> None:
+    path = table(tmp_path, "path,label\n1.jpg,top/shirt\n2.jpg,top/tee\n3.jpg,shoes\n")
+    notes = open_source(str(path)).notes
+    assert notes == ["class names with \"/\" are levels: 3 classes in 2 groups such as 'top'"]
+    path.write_text("path,label\n1.jpg,top/shirt\n2.jpg,top\n")
+    with pytest.raises(DataError, match="the class 'top' is also the group of the class 'top/shirt'"):
+        open_source(str(path))
+    path.write_text("path,labels\n1.jpg,top/shirt|top/tee\n2.jpg,top/tee\n3.jpg,shoes\n")
+    assert open_source(str(path)).notes == ['labels with "/" are names without levels: an image may have several']

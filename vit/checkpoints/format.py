@@ -7,8 +7,8 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
                        color_profiles},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
-          validation_scores: {labels, own, above, highest, groups: base64, split: text},           (optional; groups
-                                                                                     where images have some)
+          validation_scores: {labels, own, above, highest, groups: base64, split: text, levels: [scores]},
+                                      (optional; groups where images have some, levels where class names have some)
           license: text,                                              (optional: of the weights that it started from)
           unfinished: text,                                     (optional: what the training lacks; "7 of 60 epochs")
           multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
@@ -155,7 +155,7 @@ class Description:
             temperature,
             {str(key): float(value) for key, value in plain["metrics"].items()},
             {str(key): str(value) for key, value in plain["versions"].items()},
-            None if scores is None else ValidationScores.from_plain(scores, len(class_names)),
+            None if scores is None else ValidationScores.from_plain(scores, len(class_names), class_names),
             None if rules is None else LabelRules.from_plain(rules, len(class_names)),
             **texts,
         )

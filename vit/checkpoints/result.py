@@ -75,6 +75,8 @@ class RunResult:
     # what thresholds and prediction sets, fitted on the images of `fitted_on`, do on the test images: the values of
     # `MeasuredAnswers`; {} without such images
     answers: dict[str, Any] = field(default_factory=dict)
+    # accuracy of the test images at each level above the classes: the values of `LevelAccuracy`; None without levels
+    levels: list[dict[str, Any]] | None = None
     # validation and test images that could not be read and were not measured: {split: {path: reason}}
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     # achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was not

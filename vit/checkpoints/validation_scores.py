@@ -5,13 +5,15 @@ A checkpoint keeps them, so that `vit predict --target_accuracy` and `--coverage
 
 import base64
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from vit.tasks.levels import levels_of
 
 MOST_IMAGES = 20_000  # of which a checkpoint keeps numbers, 16 bytes each: more would hardly move a quantile
 _FLOATS = ("own", "above", "highest")
@@ -41,6 +43,7 @@ class ValidationScores:
     # (n,) number of each image's group, which are independent; None: all images are
     groups: npt.NDArray[np.int64] | None = None
     split: str | None = None  # split of the images, "calibration" or "validation"; None: not known
+    levels: "tuple[ValidationScores, ...]" = ()  # of the groups of classes at each level of `levels_of`
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,6 +60,7 @@ class ValidationScores:
         probabilities: Floats32,
         groups: npt.NDArray[np.int64] | None = None,
         split: str | None = None,
+        class_names: Sequence[str] = (),
     ) -> "ValidationScores":
         """The scores of images. Of more than 20,000 images a random choice is kept, the same every time.
 
@@ -65,6 +69,7 @@ class ValidationScores:
             probabilities: (n, C) calibrated probabilities.
             groups: (n,) number of each image's group; None: all images are independent.
             split: split of the images; None: not known.
+            class_names: names of the C classes, which may have levels.
         """
         if len(labels) > MOST_IMAGES:
             chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
@@ -72,18 +77,22 @@ class ValidationScores:
             groups = None if groups is None else groups[chosen]
         own = probabilities[np.arange(len(labels)), labels]
         above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype=np.float32)
-        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1), groups, split)
+        levels = tuple(cls.of(one.group_of[labels], one.joined(probabilities)) for one in levels_of(class_names))
+        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1), groups, split, levels)
 
-    def to_plain(self) -> dict[str, str]:
-        """The arrays as text: little-endian bytes in base64. And the split."""
+    def to_plain(self) -> dict[str, Any]:
+        """The arrays as text: little-endian bytes in base64. And the split, and the same of each level."""
         arrays = {"labels": self.labels.astype("<i4")} | {name: getattr(self, name).astype("<f4") for name in _FLOATS}
         if self.groups is not None:
             arrays["groups"] = self.groups.astype("<i4")
         plain = {name: base64.b64encode(array.tobytes()).decode("ascii") for name, array in arrays.items()}
-        return plain if self.split is None else {**plain, "split": self.split}
+        more = {"split": self.split, "levels": [one.to_plain() for one in self.levels]}
+        return plain | {name: value for name, value in more.items() if value}
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any], num_classes: int) -> "ValidationScores":
+    def from_plain(
+        cls, plain: Mapping[str, Any], num_classes: int, class_names: Sequence[str] = ()
+    ) -> "ValidationScores":
         """The scores that `to_plain` wrote.
 
         Raises:
@@ -102,7 +111,11 @@ class ValidationScores:
         split = plain.get("split")
         if split not in (None, *_SPLITS):
             raise ValueError("the validation scores are of an unknown split")
-        return cls(labels, own, above, highest, groups, split)
+        pairs = zip(levels_of(class_names), plain["levels"], strict=True) if "levels" in plain else ()
+        levels = tuple(cls.from_plain(one, len(level.names)) for level, one in pairs)
+        if any(len(one) != len(labels) for one in levels):
+            raise ValueError("the validation scores are of different lengths")
+        return cls(labels, own, above, highest, groups, split, levels)
 
 
 def _array(text: str, kind: str) -> npt.NDArray[Any]:

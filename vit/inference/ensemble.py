@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from vit.data.core.image_bytes import ImageReader
 from vit.errors import UsageError
 from vit.inference.prediction import Named, Prediction
@@ -46,11 +48,14 @@ class Ensemble(Predictor):
         for row in rows:
             sums.update(dict(row.top))
         top = tuple((name, value / len(rows)) for name, value in sums.most_common(top_k))
-        (label, probability), least = top[0], self.rule.reject_below
-        if probability < least:
-            reason = f"the most probable class, {label}, has less than {least:.4f}"
-            return Prediction(rows[0].path, "unsure", "", probability, top, reason, rows[0].engine)
-        return Prediction(rows[0].path, "ok", label, probability, top, "", rows[0].engine)
+        label, probability = top[0]
+        if probability < self.rule.reject_below:
+            every = np.array([[sums[name] / len(rows) for name in self.class_names]], dtype=np.float32)
+            (group,) = self.rule.groups(every)
+            reason = self.rule.reason(label)
+            return Prediction(rows[0].path, "unsure", "", probability, top, reason, rows[0].engine, answer=group)
+        answer = label if self.rule.levels else ""
+        return Prediction(rows[0].path, "ok", label, probability, top, "", rows[0].engine, answer=answer)
 
 
 def check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:

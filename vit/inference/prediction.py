@@ -55,6 +55,8 @@ class Prediction:
         labels: of a model that gives several labels: the labels of the image, most probable first. Of others: the
             prediction set, or () where none was asked for.
         novelty: fraction of the validation images that are more like the training images; None where it is not known.
+        answer: the label, or the group of classes that is sure where no class is; "" where none is, and where class
+            names have no levels or no rule decides.
     """
 
     path: str
@@ -66,6 +68,7 @@ class Prediction:
     engine: str = ""
     labels: tuple[str, ...] = ()
     novelty: float | None = None
+    answer: str = ""
 
     @property
     def is_unlike(self) -> bool:

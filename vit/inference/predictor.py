@@ -206,8 +206,9 @@ class Predictor:
             return
         values, indices = probabilities.topk(count, dim=1)
         sets, engine = self.rule.members(probabilities.numpy(), inputs.numpy()), self.engine.name
-        for path, numbers, top_values, chosen, novel in zip(
-            paths, indices.tolist(), values.tolist(), sets, novelty, strict=True
+        groups = self.rule.groups(probabilities.numpy())
+        for path, numbers, top_values, chosen, novel, group in zip(
+            paths, indices.tolist(), values.tolist(), sets, novelty, groups, strict=True
         ):
             top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
             labels = tuple(self.class_names[c] for c in chosen)
@@ -215,10 +216,11 @@ class Predictor:
             if reason := self._reason_of_novelty(novel):
                 yield Prediction(path, "novel", "", probability, top, reason, engine, labels, novel)
             elif probability < self.rule.reject_below:
-                reason = f"the most probable class, {label}, has less than {self.rule.reject_below:.4f}"
-                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels, novel)
+                reason = self.rule.reason(label)
+                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels, novel, group)
             else:
-                yield Prediction(path, "ok", label, probability, top, "", engine, labels, novel)
+                answer = label if self.rule.levels else ""
+                yield Prediction(path, "ok", label, probability, top, "", engine, labels, novel, answer)
 
     def _reason_of_novelty(self, novelty: float | None) -> str:
         """Why an image of this novelty gets no label; "" if it gets one."""

@@ -26,7 +26,7 @@ from vit.tasks.task import SINGLE_LABEL
 
 DIGITS = 6
 _FLUSH_ROWS = 4096
-LABELS, PROBABILITIES, NOVELTY, SEPARATOR = "labels", "probabilities", "novelty", "|"
+LABELS, PROBABILITIES, NOVELTY, ANSWER, SEPARATOR = "labels", "probabilities", "novelty", "answer", "|"
 UNFINISHED = "unfinished"
 
 Cell = str | float | list[str] | list[float] | None
@@ -38,6 +38,7 @@ class RowWriter(ABC):
     Attributes:
         top_k: number of classes in a row.
         has_sets: whether rows have a prediction set.
+        has_answers: whether rows have an answer at the level that is sure.
         task: whether a row has one class and the next best ones, or any number of labels.
         all_of: names of the classes or labels that have a column of their own, with their probabilities.
         unfinished: what the training of the model lacks, for a column of its own; "" where it is finished.
@@ -47,7 +48,7 @@ class RowWriter(ABC):
         self.path = path
         self.partial = path.with_name(f"{path.name}.partial")
         self.top_k = top_k
-        self.has_sets = False
+        self.has_sets = self.has_answers = False
         self.task = SINGLE_LABEL
         self.all_of: tuple[str, ...] = ()
         self.unfinished = ""
@@ -58,7 +59,7 @@ class RowWriter(ABC):
         answer = [LABELS, PROBABILITIES]
         if self.task.is_exclusive:
             more = [name for rank in range(2, self.top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-            answer = ["label", "probability", *more, *([LABELS] if self.has_sets else [])]
+            answer = ["label", "probability", *more, *[LABELS] * self.has_sets, *[ANSWER] * self.has_answers]
         own = [NOVELTY, "error", "engine", *[UNFINISHED] * bool(self.unfinished)]
         return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), *own]
 
@@ -73,6 +74,7 @@ class RowWriter(ABC):
             for rank in range(1, self.top_k):
                 answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
             answer += [list(prediction.labels)] if self.has_sets else []
+            answer += [prediction.answer or None] if self.has_answers else []
         own = [prediction.novelty, prediction.error, prediction.engine, *[self.unfinished] * bool(self.unfinished)]
         return [prediction.path, prediction.status, *answer, *(top.get(name) for name in self.all_of), *own]
 
@@ -147,7 +149,7 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, ..., labels (a set: a|b), novelty, error, engine.
+    """Columns path, status, label, probability, label_2, ..., labels (a set: a|b), answer, novelty, error, engine.
 
     With several labels for an image: path, status, labels (a|b), probabilities (0.98|0.71), novelty, error, engine.
     """
@@ -161,7 +163,7 @@ class CsvWriter(_TextWriter):
 
 
 class JsonLinesWriter(_TextWriter):
-    """A JSON object in each line: path, status, label, probability, top, labels, novelty, error, engine."""
+    """A JSON object in each line: path, status, label, probability, top, labels, answer, novelty, error, engine."""
 
     def write(self, prediction: Prediction) -> None:
         more = {UNFINISHED: self.unfinished} if self.unfinished else {}
@@ -263,6 +265,7 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
         **({"labels": list(prediction.labels)} if prediction.labels or _may_have_several(prediction) else {}),
+        **({"answer": prediction.answer} if prediction.answer else {}),
         "novelty": prediction.novelty,
         "error": prediction.error,
         "engine": prediction.engine,
@@ -287,6 +290,7 @@ def from_json(row: dict[str, Any]) -> Prediction:
         row["engine"],
         tuple(row.get("labels", ())),
         row["novelty"],
+        row.get("answer", ""),
     )
 
 

@@ -21,7 +21,7 @@ from vit.inference.predictor import load
 @pytest.mark.parametrize("max_batch", [1, 3, 40])
 def test_sets_with_a_random_step_are_those_of_predict_in_any_order(digits_run, draw_classes, here, max_batch):
     model = load(digits_run.path, "cpu", "32-true")
-    model.rule = answer_rule(model.validation_scores, len(model.class_names), coverage=0.8, sets="aps")
+    model.rule = answer_rule(model.validation_scores, model.class_names, coverage=0.8, sets="aps")
     folder = draw_classes(here / "photos", ("a", "b", "c", "d"), 10, side=8)
     files = sorted(map(str, folder.glob("*/*.png")))
     expected = {row.path: row.labels for row in model.predict_files(files)}

@@ -116,7 +116,9 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
         first,
         temperature=fitted.value,
         metrics={"val/acc1": accuracy},
-        validation_scores=ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups, split),
+        validation_scores=ValidationScores.of(
+            calibrated.labels, calibrated.probabilities, calibrated.groups, split, first.class_names
+        ),
         made_of=f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000],
     )
     network.load_state_dict(mixed)

@@ -15,8 +15,14 @@ SHOWN_ROWS = 20  # of classes or labels
 
 def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelMeasurement") -> None:
     """Metrics with their intervals, the worst classes or labels, and what thresholds and prediction sets do."""
+    from vit.inference.metrics import metrics
+
     reporter.line(f"{measurement.describe_images()}; 95 % intervals")
     reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
+    if isinstance(measurement, metrics.Measurement) and measurement.levels:
+        reporter.line("\naccuracy by level of the class names")
+        levels = [(level.text, _proportion(level.accuracy)) for level in reversed(measurement.levels)]
+        reporter.table(("level", "accuracy"), levels)
     table = measurement.table(SHOWN_ROWS)
     reporter.line(f"\n{table.title}")
     reporter.table(table.columns, table.rows)
@@ -44,6 +50,14 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
         units = "images" if answers.num_groups is None else "groups"
         why = f"at least {needed:,} {units} are needed" if few else "the network errs too often where it is surest"
         reporter.line(f"no --target_accuracy of {least:g} or more can be guaranteed: {why}")
+    groups = [
+        (f"{row.target:g}", _proportion(row.answered), _proportion(row.right) if row.right else "no image")
+        for row in answers.thresholds
+        if row.answered is not None
+    ]
+    if groups:
+        reporter.line("\nthe label, or else the group of classes that is sure")
+        reporter.table(("--target_accuracy", "answered", "accuracy of the answers"), groups)
     reporter.line("\nsets of labels")
     sets = [
         (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")

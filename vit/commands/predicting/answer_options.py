@@ -1,5 +1,6 @@
 """Options of `vit predict` that decide which images get a label, and which set of labels"""
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,13 @@ class AnswerOptions:
         """
         if predictor.multilabel is not None:
             self._check_none_given()
+        import numpy as np  # not above: --help needs none
+
         from vit.inference.answers.answers import answer_rule
 
         rule = answer_rule(
             predictor.validation_scores,
-            len(predictor.class_names),
+            predictor.class_names,
             reject_below=self.reject_below,
             target_accuracy=self.target_accuracy,
             coverage=self.coverage,
@@ -72,11 +75,17 @@ class AnswerOptions:
             rule = replace(rule, reject_novelty=_novelty_limit(predictor))
         scores = predictor.validation_scores
         if self.target_accuracy is not None and scores is not None:
-            kept, target = float((scores.highest >= rule.reject_below).mean()), percent(self.target_accuracy)
-            reporter.notice(
-                f"labels from a probability of {rule.reject_below:.4f}: accuracy at least {target} (95 % confidence), "
-                f"{percent(kept)} of {len(scores):,} {predictor.fitted_on} kept"
-            )
+            target, left = percent(self.target_accuracy), np.ones(len(scores), dtype=bool)
+            thresholds = [("labels", rule.reject_below)]
+            thresholds += [(f"answers such as {level.example}", least) for level, least in rule.levels]
+            for (what, least), one in zip(thresholds, (scores, *scores.levels), strict=True):
+                kept, left = left & (one.highest >= least), left & (one.highest < least)
+                reporter.notice(
+                    f"{what}: none, because {target} cannot be guaranteed"
+                    if least == math.inf
+                    else f"{what} from a probability of {least:.4f}: accuracy at least {target} (95 % confidence), "
+                    f"{percent(float(kept.mean()))} of {len(scores):,} {predictor.fitted_on} kept"
+                )
         if rule.sets is not None and rule.sets.unlimited:
             names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
             reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")

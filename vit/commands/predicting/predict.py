@@ -79,7 +79,8 @@ def predict(
         gallery: also write a page of thumbnails with their labels
         reject_below: images whose label has a smaller probability get no label, and the status unsure
         target_accuracy: accuracy of the images that get a label, such as 0.99; sets the smallest probability from the
-            validation images of the model, so that the accuracy is reached with 95 % confidence
+            validation images of the model, so that the accuracy is reached with 95 % confidence. Where class names are
+            paths such as animals/bird, the column answer has the group of classes if no class is sure enough
         coverage: also give each image a set of labels that has the true one with this probability, such as 0.9
         sets: method of the sets. lac: smallest on average. aps: larger for difficult images. class_conditional: the
             coverage holds in each class

@@ -77,6 +77,7 @@ class PredictionSetup:
         writer.task = predictor.task
         writer.all_of = predictor.class_names if self.probabilities else ()
         writer.has_sets = self.wanted.coverage is not None
+        writer.has_answers = bool(predictor.rule.levels)
         writer.unfinished = predictor.lacks
 
     def num_ranked(self, predictor: "Predictor") -> int:

@@ -61,6 +61,7 @@ class PredictionTally:
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
     task: "Task" = field(default_factory=_single_label)
+    groups: Counter[str] = field(default_factory=Counter)  # answers of images without a label
     judged: int = 0  # images with a novelty
     novel: int = 0
 
@@ -73,6 +74,8 @@ class PredictionTally:
             self.first.append(row)
         if row.status == "ok":
             self.labels.update((row.label,) if self.task.is_exclusive else row.labels)
+        elif row.answer:
+            self.groups[row.answer] += 1
         elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
@@ -121,6 +124,9 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     if summary.num_unsure:
         reporter.line(f"unsure: {summary.num_unsure:,} of {summary.num_files:,} images have no label")
+    if tally.groups:
+        shown = ", ".join(f"{name} ({count:,})" for name, count in tally.groups.most_common(SHOWN_LABELS))
+        reporter.line(f"{tally.groups.total():,} of them have a group of classes as answer: {shown}")
     if summary.num_novel is not None:
         from vit.checkpoints.novelty import UNLIKE  # imports torch
 

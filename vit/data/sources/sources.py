@@ -28,6 +28,7 @@ from vit.data.sources.folder_source import read_folder_source
 from vit.data.sources.image_csv import column_names
 from vit.errors import DataError
 from vit.tasks.label_text import MISSING
+from vit.tasks.levels import check_levels, levels_of
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 
@@ -114,6 +115,8 @@ def _check(source: Source, data: str) -> None:
         raise DataError(
             f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
         )
+    if source.task.is_exclusive:
+        check_levels(source.class_names, data)
 
 
 def _add_notes(source: Source) -> None:
@@ -131,8 +134,17 @@ def _add_notes(source: Source) -> None:
         for name in source.class_names
         if name.casefold() in MISSING
     )
-    source.notes.extend(filter(None, [describe_escapes(source.class_names)]))
+    source.notes.extend(filter(None, [describe_escapes(source.class_names), _levels_note(source)]))
     source.notes.extend(absent_notes(source, source.splits))
+
+
+def _levels_note(source: Source) -> str:
+    """What is made of names with "/"; "" where no two classes have a group in common."""
+    levels = levels_of(source.class_names)
+    if levels and not source.task.is_exclusive:
+        return 'labels with "/" are names without levels: an image may have several'
+    groups = "".join(f" in {len(one.names):,} groups such as {one.example!r}" for one in levels)
+    return groups and f'class names with "/" are levels: {len(source.class_names):,} classes{groups}'
 
 
 def _digits() -> Source:

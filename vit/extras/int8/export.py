@@ -118,7 +118,8 @@ def export_int8(
             int8_format.write_int8(exported, written, images, progress)  # the same ranges, and another last division
             scored = measure(int8_format.engine(written))
         if fitted_on is not None and isinstance(scored, ScoredImages):
-            scores = ValidationScores.of(scored.labels, scored.probabilities, scored.groups, fitted_on)
+            names = exported.description.class_names
+            scores = ValidationScores.of(scored.labels, scored.probabilities, scored.groups, fitted_on, names)
             exported = replace(exported, description=replace(exported.description, validation_scores=scores))
             int8_format.describe(exported, written)
         answers = _answers(expected, scored, trained.description, exported.description, len(images))

@@ -1,6 +1,8 @@
 """Which images get an answer, and which set of classes: the rule that `vit predict` applies to probabilities"""
 
 import hashlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +12,9 @@ from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.draws import uniform
 from vit.errors import UsageError
 from vit.inference.answers.prediction_sets import PredictionSets, SetMethod, fewest_images
+from vit.tasks.levels import Level, levels_of
+
+Levels = tuple[tuple[Level, float], ...]
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,23 @@ class AnswerRule:
     reject_below: float = 0.0  # images whose largest probability is below this number get no label
     sets: PredictionSets | None = None  # the rule for sets of classes; None: rows have no sets
     reject_novelty: float | None = None  # images of at least this novelty get no label; None: novelty decides nothing
+    # the levels above the classes, the deepest first, with the smallest probability of a group that is an answer
+    levels: Levels = ()
+
+    def reason(self, label: str) -> str:
+        """Why an image whose most probable class is this one gets no label."""
+        if self.reject_below == math.inf:
+            return f"no probability of a class is high enough; the most probable class is {label}"
+        return f"the most probable class, {label}, has less than {self.reject_below:.4f}"
+
+    def groups(self, probabilities: npt.NDArray[np.float32]) -> list[str]:
+        """For probabilities (n, C) the most probable group of the deepest level where it is sure; "" for none."""
+        found = [""] * len(probabilities)
+        for level, least in self.levels:
+            sums = level.joined(probabilities)
+            for row in np.flatnonzero(sums.max(axis=1) >= least):
+                found[row] = found[row] or level.names[sums[row].argmax()]
+        return found
 
     def members(self, probabilities: npt.NDArray[np.float32], images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
@@ -46,7 +68,7 @@ def _draw(image: npt.NDArray[np.uint8]) -> float:
 
 def answer_rule(
     scores: ValidationScores | None,
-    num_classes: int,
+    class_names: Sequence[str],
     *,
     reject_below: float | None = None,
     target_accuracy: float | None = None,
@@ -57,17 +79,18 @@ def answer_rule(
 
     Args:
         scores: scores of the checkpoint; None where it has no validation images.
-        num_classes: number of classes, C.
-        reject_below: see `AnswerRule`.
-        target_accuracy: accuracy of the images that get a label, instead of `reject_below`.
+        class_names: names of the classes, which may have levels.
+        reject_below: see `AnswerRule`; it holds for the groups of each level, too.
+        target_accuracy: accuracy of the labels, and of the answers of each level, instead of `reject_below`.
         coverage: probability that a set has the true class; None: no sets.
         sets: method of the sets.
 
     Raises:
         UsageError: the validation images are missing, or too few for what is asked.
     """
+    levels = () if reject_below is None else tuple((one, reject_below) for one in levels_of(class_names))
     if target_accuracy is None and coverage is None:
-        return AnswerRule(reject_below or 0.0)
+        return AnswerRule(reject_below or 0.0, levels=levels)
     if scores is None:
         option = "--target_accuracy" if target_accuracy is not None else "--coverage"
         raise UsageError(
@@ -75,9 +98,9 @@ def answer_rule(
             "train again with validation images, or give --reject_below",
         )
     if target_accuracy is not None:
-        reject_below = _threshold(scores, target_accuracy)
-    fitted = None if coverage is None else _fitted_sets(scores, sets, coverage, num_classes)
-    return AnswerRule(reject_below or 0.0, fitted)
+        reject_below, levels = _thresholds(scores, target_accuracy, class_names)
+    fitted = None if coverage is None else _fitted_sets(scores, sets, coverage, len(class_names))
+    return AnswerRule(reject_below or 0.0, fitted, levels=levels)
 
 
 def more_images(scores: ValidationScores | None) -> str:
@@ -86,12 +109,13 @@ def more_images(scores: ValidationScores | None) -> str:
     return f"train with more {split} images (--data.{split})"
 
 
-def _threshold(scores: ValidationScores, target: float) -> float:
-    from vit.inference.answers.selective import fewest_images, threshold_for  # imports SciPy's distributions
+def _thresholds(scores: ValidationScores, target: float, class_names: Sequence[str]) -> tuple[float, Levels]:
+    """The smallest probabilities of a class, and of a group of each level; infinity where nothing is guaranteed."""
+    from vit.inference.answers.selective import fewest_images, level_thresholds  # imports SciPy's distributions
     from vit.inference.scores.image_groups import number_of
 
-    found = threshold_for(target, scores.highest, scores.correct, scores.groups)
-    if found is None:
+    least, *above = level_thresholds(target, scores)
+    if least == math.inf and min(above, default=math.inf) == math.inf:
         number, fewest = number_of(scores.groups) or len(scores), fewest_images(target)
         units = "of them" if scores.groups is None else "of the groups"
         few = f"at least {fewest:,} {units} would have to be right, without an error"
@@ -101,7 +125,7 @@ def _threshold(scores: ValidationScores, target: float) -> float:
             f"is known to reach it ({few if number < fewest else wrong})",
             f"give a lower target, or {more_images(scores)}" + ", or a better network" * (number >= fewest),
         )
-    return found.value
+    return least, tuple(zip(levels_of(class_names) if above else (), above, strict=True))
 
 
 def _count(scores: ValidationScores) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import variance_of_sum
 from vit.inference.scores.intervals import Metric, class_mean
@@ -79,6 +80,23 @@ def threshold_for(
     last = first + passed - 1
     coverage = float(above.images[last] / len(highest))
     return Threshold(float(above.values[last]), coverage, float(1 - above.risk[last]), len(highest))
+
+
+def level_thresholds(target: float, scores: ValidationScores) -> list[float]:
+    """The smallest probability of an answer among the classes, and among the groups of each level, the deepest first.
+
+    An image gets the answer of the first of these that is sure. So each level is fitted on the images that have none
+    yet. The search before it has not seen whether these are right, but for those of its last test, which have an error.
+    So the promise of `threshold_for` holds for each level. Infinity: no answer of a level has the guarantee.
+    """
+    left, found = np.ones(len(scores), dtype=bool), list[float]()
+    for one in (scores, *scores.levels):
+        here = left & (one.highest > 0)
+        groups = None if scores.groups is None else scores.groups[here]
+        fitted = threshold_for(target, one.highest[here], one.correct[here], groups)
+        found.append(math.inf if fitted is None else fitted.value)
+        left &= one.highest < found[-1]
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What thresholds and prediction sets, fitted on validation images, do on other images with labels"""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ from vit.checkpoints.novelty import is_unlike
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.core.samples import Labels
 from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, SetMethod
-from vit.inference.answers.selective import risk_coverage, threshold_for
-from vit.inference.scores.image_groups import number_of
+from vit.inference.answers.selective import level_thresholds, risk_coverage
+from vit.inference.scores.image_groups import Bools, number_of
 from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import Floats, ScoredImages
+from vit.tasks.levels import levels_of
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)  # accuracies
 COVERAGES = (0.9, 0.95)
+_OF_THRESHOLD = ("kept", "accuracy", "answered", "right")  # metrics of `MeasuredThreshold`
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,9 @@ class MeasuredThreshold:
     threshold: float | None  # smallest probability with an answer; None where no threshold has the guarantee
     kept: Metric | None  # fraction of the images with an answer; None without a threshold
     accuracy: Metric | None  # accuracy of the kept images; None where no image is kept
+    # fraction of the images with a class or a group as answer, and of right ones among these; None without levels
+    answered: Metric | None = None
+    right: Metric | None = None
 
     @property
     def keeps_none(self) -> bool:
@@ -88,7 +94,7 @@ class MeasuredAnswers:
             int(plain["num_validation"]),
             Metric(**plain["area"]),
             [
-                MeasuredThreshold(**{**row, "kept": proportion(row["kept"]), "accuracy": proportion(row["accuracy"])})
+                MeasuredThreshold(**row | {name: proportion(row.get(name)) for name in _OF_THRESHOLD})
                 for row in plain["thresholds"]
             ],
             [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
@@ -97,33 +103,52 @@ class MeasuredAnswers:
         )
 
 
-def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 0) -> MeasuredAnswers:
+def measure_answers(
+    scored: ScoredImages, scores: ValidationScores, class_names: Sequence[str], seed: int = 0
+) -> MeasuredAnswers:
     """Fit thresholds and sets to validation scores, and measure them.
 
     Args:
         scored: labeled images that are not validation images.
         scores: scores of the validation images.
+        class_names: names of the classes, which may have levels.
         seed: seed of the random draws of "aps".
     """
     curve = risk_coverage(scored.confidences, scored.correct, scored.groups)
     return MeasuredAnswers(
         len(scores),
         curve.area,
-        [_measured_threshold(target, scored, scores) for target in TARGETS],
+        [_measured_threshold(target, scored, scores, class_names) for target in TARGETS],
         [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
         None if scored.novelty is None else MeasuredNovelty.of(scored.novelty, scored.groups),
         number_of(scores.groups),
     )
 
 
-def _measured_threshold(target: float, scored: ScoredImages, scores: ValidationScores) -> MeasuredThreshold:
-    found = threshold_for(target, scores.highest, scores.correct, scores.groups)
-    if found is None:
-        return MeasuredThreshold(target, None, None, None)
-    kept = scored.confidences >= found.value
-    groups = scored.groups
-    accuracy = Metric.share(scored.correct[kept], None if groups is None else groups[kept]) if kept.any() else None
-    return MeasuredThreshold(target, found.value, Metric.share(kept, groups), accuracy)
+def _measured_threshold(
+    target: float, scored: ScoredImages, scores: ValidationScores, class_names: Sequence[str]
+) -> MeasuredThreshold:
+    least, *above = level_thresholds(target, scores)
+    kept = scored.confidences >= least
+    found = MeasuredThreshold(target, None, None, None)
+    if least < math.inf:
+        found = MeasuredThreshold(target, least, *_shares(kept, scored.correct, scored.groups))
+    if min(above, default=math.inf) == math.inf:
+        return found
+    answered, right = kept.copy(), scored.correct & kept
+    for level, least_of_level in zip(levels_of(class_names), above, strict=True):
+        sums = level.joined(scored.probabilities)
+        new = (sums.max(axis=1) >= least_of_level) & ~answered
+        right |= new & (sums.argmax(axis=1) == level.group_of[scored.labels])
+        answered |= new
+    share, accuracy = _shares(answered, right, scored.groups)
+    return replace(found, answered=share, right=accuracy)
+
+
+def _shares(kept: Bools, right: Bools, groups: Labels | None) -> tuple[Metric, Metric | None]:
+    """The fraction of kept images, and of right ones among them; None where none is kept."""
+    of_kept = None if groups is None else groups[kept]
+    return Metric.share(kept, groups), Metric.share(right[kept], of_kept) if kept.any() else None
 
 
 def _measured_sets(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from vit.inference.scores.image_groups import count_text, number_of
 from vit.inference.scores.intervals import Metric as Metric
 from vit.inference.scores.intervals import balanced_accuracy, macro_f1, mean_loss
 from vit.inference.scores.scored_images import ScoredImages
+from vit.tasks.levels import levels_of
 
 MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
 
@@ -80,6 +81,21 @@ class ClassMetrics:
 
 
 @dataclass(frozen=True)
+class LevelAccuracy:
+    """The accuracy of the most probable groups of classes at a level of the class names."""
+
+    depth: int  # number of words of a class name that count
+    num_groups: int  # number of groups
+    example: str  # name of a group
+    accuracy: Metric  # fraction of the images whose most probable group has their class
+
+    @property
+    def text(self) -> str:
+        """The level for people."""
+        return f"groups such as {self.example} ({self.num_groups:,})"
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Everything that `vit evaluate` measures."""
 
@@ -93,6 +109,7 @@ class Measurement:
     answers: MeasuredAnswers | None = None
     # number of groups of these images, which intervals take for independent; None: all images are
     num_groups: int | None = None
+    levels: Sequence[LevelAccuracy] = ()  # levels above the classes, the deepest first
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
@@ -103,6 +120,8 @@ class Measurement:
             "uncalibrated": self.uncalibrated.to_dict(),
             "per_class": [row.to_dict() for row in self.per_class],
         }
+        if self.levels:
+            content["levels"] = [asdict(level) for level in self.levels]
         if self.num_groups is not None:
             content["groups"] = self.num_groups
         if self.answers is not None:
@@ -162,8 +181,9 @@ def measure(
         uncalibrated=uncalibrated(scored),
         per_class=per_class(scored.labels, scored.predictions, class_names),
         confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
-        answers=None if scores is None else measure_answers(scored, scores, seed),
+        answers=None if scores is None else measure_answers(scored, scores, class_names, seed),
         num_groups=number_of(scored.groups),
+        levels=by_level(scored, class_names),
     )
 
 
@@ -182,6 +202,16 @@ def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
         nll=_log_loss(scored),
         ece=calibration_error(correct, scored.confidences),
     )
+
+
+def by_level(scored: ScoredImages, class_names: Sequence[str]) -> list[LevelAccuracy]:
+    """The accuracy at each level of the class names, the deepest first."""
+    found = []
+    for level in levels_of(class_names):
+        right = level.sums(scored.probabilities).argmax(axis=1) == level.group_of[scored.labels]
+        accuracy = Metric.share(right, scored.groups)
+        found.append(LevelAccuracy(level.depth, len(level.names), level.example, accuracy))
+    return found
 
 
 def _log_loss(scored: ScoredImages) -> Metric:

@@ -130,6 +130,7 @@ def evaluation_content(
         "images": count_text(len(rows), num_groups),
         "accuracy": cell_of(accuracy),
         "metrics": metric_rows(Metrics.TITLES, measurement.metrics.to_dict(), measurement.uncalibrated.to_dict()),
+        "levels": [(level.text, cell_of(level.accuracy)) for level in measurement.levels],
         "temperature": measurement.temperature,
         "has_temperatures": measurement.temperature != 1,
         "fitted_on": images.fitted_on,
@@ -164,6 +165,7 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
     file_name = run.scored_path(split).relative_to(run.path).as_posix()
     answers = MeasuredAnswers.from_dict(result.answers) if result.answers else None
     content = _measured_content(tested, pictures, class_names, classes, file_name, answers)
+    levels = [metrics.LevelAccuracy(**{**row, "accuracy": Metric(**row["accuracy"])}) for row in result.levels or ()]
     by_size = class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups)
     num_right = int(tested.correct.sum())
     lines = result_lines(f"{common.network} on {common.data}", accuracy, num_right, images, content["confusions"].cells)
@@ -175,6 +177,7 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
         "images": images,
         "accuracy": cell_of(accuracy),
         "metrics": metric_rows(Metrics.TITLES, result.metrics, result.uncalibrated),
+        "levels": [(level.text, cell_of(level.accuracy)) for level in levels],
         "temperature": result.temperature,
         "has_temperatures": result.temperature != 1,
         "fitted_on": result.fitted_on,

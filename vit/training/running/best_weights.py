@@ -50,7 +50,8 @@ class MeasuredCheckpoint:
         if self.fitted is None:
             return None
         found = self.scored[self.fitted.split]
-        return ValidationScores.of(found.labels, found.probabilities, found.groups, self.fitted.split)
+        names = self.description.class_names
+        return ValidationScores.of(found.labels, found.probabilities, found.groups, self.fitted.split, names)
 
     @property
     def temperature(self) -> float:

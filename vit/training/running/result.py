@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from vit.data.core.samples import Samples
 from vit.data.loading.module import ImageDataModule
 from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.metrics.measured_answers import measure_answers
-from vit.inference.metrics.metrics import uncalibrated, with_intervals
+from vit.inference.metrics.metrics import by_level, uncalibrated, with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics, uncalibrated_labels
 from vit.inference.scores.image_groups import number_of
 from vit.inference.scores.scored_images import Scored
@@ -144,14 +144,15 @@ def _measurements(best: Measured) -> dict[str, Any]:
             found |= {"test_groups": number_of(several.groups)}
             found["uncalibrated"] = uncalibrated_labels(several).to_dict()
         return found
-    scored, num_classes, scores = best.scored, len(best.description.class_names), best.validation_scores
+    scored, names, scores = best.scored, best.description.class_names, best.validation_scores
     found |= {"correct": {split: pack(some.correct) for split, some in scored.items()}}
     found |= {"temperature": best.temperature}
     if "test" in scored:
         tested = scored["test"]
-        found |= {"metrics": with_intervals(tested, num_classes).to_dict(), "test_groups": number_of(tested.groups)}
+        found |= {"metrics": with_intervals(tested, len(names)).to_dict(), "test_groups": number_of(tested.groups)}
         found["uncalibrated"] = uncalibrated(tested).to_dict()
-        found["answers"] = {} if scores is None else measure_answers(tested, scores).to_dict()
+        found["answers"] = {} if scores is None else measure_answers(tested, scores, names).to_dict()
+        found["levels"] = [asdict(level) for level in by_level(tested, names)] or None
     return found
 
 
