@@ -11,8 +11,8 @@ from vit.weights import torchvision_networks
 from vit.weights.open import open_pretrained
 from vit.weights.torchvision_networks import timm_name, timm_weights
 
-OWN = ("mobilenet_v3_small", "regnet_x_400mf")
 SLOWER = (
+    "regnet_x_400mf",
     "densenet121",
     "efficientnet_b0",
     "convnext_tiny",
@@ -34,7 +34,11 @@ def drawn(name, num_classes=1000):
 
 @pytest.mark.parametrize(
     "name",
-    ["convnext_tiny", "mobilenet_v2", "mobilenet_v3_small", "regnet_y_400mf", "resnet18", "swin_t"],
+    [
+        "mobilenet_v2",
+        "resnet18",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("convnext_tiny", "regnet_y_400mf", "swin_t")),
+    ],
 )
 def test_published_weights_give_the_outputs_of_torchvision(name, monkeypatch):
     network = drawn(name)
@@ -55,7 +59,9 @@ def test_vgg_has_a_linear_layer_where_timm_has_a_convolution():
 
 
 @pytest.mark.parametrize("named", ["in the file", "by the user"])
-@pytest.mark.parametrize("name", [*OWN, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)])
+@pytest.mark.parametrize(
+    "name", ["mobilenet_v3_small", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)]
+)
 def test_own_checkpoints_give_the_outputs_of_torchvision(tmp_path, name, named):
     """As torchvision's train.py writes them, with other classes, from several processes."""
     network = drawn(name, 7)
