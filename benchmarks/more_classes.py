@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from next_labels import Floats, Labels, images
 from scipy import stats
 from torch import Tensor, nn
 
@@ -32,7 +33,7 @@ def main() -> None:
     print("| images | steps | new last layer (%) | rows kept (%) | difference (points) | p |")
     print("|---|---|---|---|---|---|")
     for folder in given.sets:
-        pool, test = images(known, folder / "pool"), images(known, folder / "test")
+        pool, test = (tensors(*images(known, folder / part)) for part in ("pool", "test"))
         found = {(way, seed): curve(pool, test, way, seed) for way, seed in product(("new", "kept"), range(SEEDS))}
         for place, steps in enumerate(STEPS):
             new, kept = (np.array([100 * found[way, seed][place] for seed in range(SEEDS)]) for way in ("new", "kept"))
@@ -42,11 +43,9 @@ def main() -> None:
             print(f"| {folder.name} | {steps} | {cells} | {gap.pvalue:.4f} |", flush=True)
 
 
-def images(known: Embeddings, folder: Path) -> Labeled:
-    """Vectors and class numbers of the images below a folder."""
-    rows = [row for row, path in enumerate(known.paths) if Path(path).is_relative_to(folder)]
-    labels = np.unique([Path(known.paths[row]).parent.name for row in rows], return_inverse=True)[1]
-    return torch.from_numpy(known.vectors[rows]), torch.from_numpy(labels)
+def tensors(vectors: Floats, labels: Labels) -> Labeled:
+    """The same numbers for torch."""
+    return torch.from_numpy(vectors), torch.from_numpy(labels)
 
 
 def curve(pool: Labeled, test: Labeled, way: str, seed: int) -> list[float]:
