@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
-    from vit.inference.metrics.weak_groups import ImageTraits, WeakGroups
+    from vit.inference.metrics.weak_groups import WeakGroups
     from vit.inference.predictor import Predictor
     from vit.inference.scores.scored_images import Scored
     from vit.report.run.run_common import EvaluatedImages
@@ -137,6 +137,7 @@ def evaluate(
         with_model_classes,
     )
     from vit.inference.engine import distributed
+    from vit.inference.metrics.weak_groups import ImageTraits
     from vit.inference.predictor import load
     from vit.weights.license import license_text
 
@@ -156,14 +157,12 @@ def evaluate(
         words = describe_images(source.name, shown)
         scored: Scored
         ensemble: EnsembleFinding | None = None
-        traits: ImageTraits | None = None
+        traits = ImageTraits() if predictor.task.is_exclusive and not others else None
         if others:
             every = {model: predictor} | {one: load(one, device, precision, engine, unfinished) for one in others}
-            scored, ensemble = scored_together(
-                every, lambda one: score_images(one, words, samples, reporter)[0], reporter
-            )
+            scored, ensemble = scored_together(every, lambda one: score_images(one, words, samples, reporter), reporter)
         else:
-            scored, traits = score_images(predictor, words, samples, reporter)
+            scored = score_images(predictor, words, samples, reporter, traits)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
     from vit.report.run.run_page import report_of

@@ -1,6 +1,6 @@
 """The scores of the images that `vit evaluate` measures, and groups of them with more errors than others"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,28 +8,34 @@ from vit.console import Reporter
 from vit.inference.files import TABLES
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vit.data.core.batch import Batch
     from vit.data.core.samples import Samples, Source
     from vit.inference.metrics.weak_groups import ImageTraits, WeakGroups
     from vit.inference.predictor import Predictor
-    from vit.inference.scores.scored_images import Scored
+    from vit.inference.scores.scored_images import Floats, Scored
 
 
 def score_images(
-    predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter
-) -> "tuple[Scored, ImageTraits]":
-    """The scores of images, and traits of the images that this process has scored."""
+    predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter, traits: "ImageTraits | None" = None
+) -> "Scored":
+    """The scores of images. Traits of those that this process scores are gathered, if they are asked for."""
     from vit.data.loading.loader import labeled_images
     from vit.inference.engine import score
-    from vit.inference.metrics.weak_groups import ImageTraits
     from vit.inference.scores.image_groups import in_groups
 
     engine = predictor.engine
     where = f"{engine.device.type}, {engine.precision}, {engine.name}"
     reporter.notice(f"{len(samples):,} {words}, {where}")
-    traits = ImageTraits()
-    novelty_of = None if predictor.novelty is None else traits.watch_features(predictor.novelty.of_features)
-    batches = traits.watch(labeled_images(samples, predictor.preprocess))
-    return in_groups(score(engine, batches, novelty_of), samples), traits
+    batches: Iterable[Batch] = labeled_images(samples, predictor.preprocess)
+    novelty_of: Callable[[Tensor], Floats] | None = None
+    if predictor.novelty is not None:
+        novelty_of = predictor.novelty.of_features
+    if traits is not None:
+        batches = traits.watch(batches)
+        novelty_of = novelty_of and traits.watch_features(novelty_of)
+    return in_groups(score(engine, batches, novelty_of), samples)
 
 
 def columns_of(model: str, data: str | None, source: "Source") -> dict[str, dict[str, str]]:
