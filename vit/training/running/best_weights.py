@@ -113,7 +113,7 @@ def measure_checkpoint(
         None if labels is None else LabelRules.unfitted(len(labels))
     )  # a resumed run may have fitted them already
     engine = Engine(network, plan.preprocess, device, plan.precision, rules=unfitted)
-    if description.multilabel is not None:
+    if labels is not None:
         return _measure_labels(engine, description, data, plan.recipe.optim.min_precision)
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
