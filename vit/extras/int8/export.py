@@ -154,7 +154,8 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
         differs = expected.predictions != found.predictions
         right = found.correct, expected.correct
         return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups)
-    assert isinstance(expected, ScoredLabels) and isinstance(found, ScoredLabels)
+    assert isinstance(expected, ScoredLabels)
+    assert isinstance(found, ScoredLabels)
     assert before.multilabel is not None
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
