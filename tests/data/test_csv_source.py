@@ -151,12 +151,19 @@ def test_a_column_that_is_read_is_there_once(tmp_path: Path, header: str) -> Non
         open_source(str(path))
 
 
-@pytest.mark.parametrize("name", ["fold", "set", "Partition"])
-def test_a_column_of_other_numbers_is_not_that_of_splits(tmp_path: Path, name: str) -> None:
-    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,1\n3.jpg,b,\n")))
+@pytest.mark.parametrize(("name", "number"), [("fold", 1), ("set", 7), ("Partition", 3)])
+def test_a_column_of_other_numbers_is_not_that_of_splits(tmp_path: Path, name: str, number: int) -> None:
+    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,{number}\n3.jpg,b,\n")))
     assert list(source.splits) == ["train"] and len(source.splits["train"]) == 3
     assert source.notes == [f"table.csv: read '{name}' as split; the column '{name}' is not read: no cell is train, "
                             "validation or test"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["set", "Partition", "eval_partition"])
+def test_numbers_that_may_be_splits_are_refused(tmp_path: Path, name: str) -> None:
+    path = table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,1\n3.jpg,b,2\n")
+    with pytest.raises(DataError, match=f"column '{name}' has 0 and 1 and 2: whether these are splits is not known"):
+        open_source(str(path))
 
 
 def test_a_wrong_split_among_splits_is_an_error(tmp_path: Path) -> None:
