@@ -7,7 +7,7 @@ from PIL import Image
 
 from vit.commands.measuring.measured_images import of_same_task
 from vit.data.core.dataset_names import TableColumns
-from vit.data.core.groups import similar_name_notes
+from vit.data.core.groups import group_notes
 from vit.data.core.samples import Source
 from vit.data.sources.sources import open_source
 from vit.errors import DataError
@@ -176,7 +176,7 @@ def test_groups_that_people_would_take_for_one_are_one_or_are_told(tmp_path: Pat
     rows = "path,label,patient\n1.jpg,a,p 1 \n2.jpg,b, p 1\n3.jpg,b,P  1\n"
     source = open_source(str(table(tmp_path, rows)))
     assert source.splits["train"].groups == ("p 1", "p 1", "P  1")
-    (note,) = similar_name_notes(source)
+    (note,) = group_notes(source)
     assert note.startswith(
         "WARNING: groups 'P  1' and 'p 1' differ only in case, spaces, Unicode form or number format"
     )
