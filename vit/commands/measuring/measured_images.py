@@ -201,7 +201,7 @@ def with_model_classes(
         raise DataError(
             f"{source.name} has {source.task.kinds} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
             f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
-            "rename or remove them",
+            "rename them, or move them elsewhere",
         )
     if not source.task.is_exclusive:
         return _with_model_labels(samples, source, class_names, reporter)

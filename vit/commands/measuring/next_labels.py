@@ -101,7 +101,7 @@ def next_labels(
     check_model(name)
     page = table.with_suffix(".html")
     if page.exists():
-        raise UsageError(f"the page {page} exists", "give --output another name, or remove the page")
+        raise UsageError(f"the page {page} exists", "give --output another name, or move the page elsewhere")
     listed = list_images(path_list(pool), recursive)
     if listed.reader is not None:
         raise UsageError("POOL has images that are not files of this machine", "give folders or files")

@@ -156,7 +156,7 @@ def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
     if not parts:
         return ""
     return (
-        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; remove the copies that 'vit data "
+        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; leave out the copies that 'vit data "
         "check' lists"
     )
 

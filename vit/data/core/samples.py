@@ -194,7 +194,7 @@ def label_files(
         raise DataError(
             f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
             f"(known: {known})",
-            "rename or remove them, or add training images",
+            "rename them, move them elsewhere, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
     named = None if groups is None else tuple(groups)
