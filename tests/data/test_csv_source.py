@@ -171,6 +171,12 @@ def test_a_wrong_split_among_splits_is_an_error(tmp_path: Path) -> None:
         open_source(str(table(tmp_path, "path,label,set\n1.jpg,a,test\n2.jpg,b,trian\n")))
 
 
+@pytest.mark.parametrize("name", ["PatientID", "Case ID", "lesion_id"])
+def test_columns_of_patients_are_groups(tmp_path: Path, name: str) -> None:
+    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,7\n2.jpg,b,7\n3.jpg,b,8\n")))
+    assert source.splits["train"].groups == ("7", "7", "8") and f"read '{name}' as group" in source.notes[0]
+
+
 @pytest.mark.faults("D37")
 def test_groups_that_people_would_take_for_one_are_one_or_are_told(tmp_path: Path) -> None:
     rows = "path,label,patient\n1.jpg,a,p 1 \n2.jpg,b, p 1\n3.jpg,b,P  1\n"
@@ -324,6 +330,11 @@ def test_a_table_beside_the_folder_of_its_images_says_where_they_are(tmp_path: P
     with pytest.raises(
         DataError, match=f"it lies in {tmp_path}/train_images: move the CSV there, or write train_images/"
     ):
+        open_source(str(tmp_path / "t.csv"))
+    (tmp_path / "test_images").mkdir()
+    (tmp_path / "test_images" / "00.png").touch()
+    both = f"it lies in {tmp_path}/test_images and in {tmp_path}/train_images: move the CSV there, or write the right"
+    with pytest.raises(DataError, match=both):
         open_source(str(tmp_path / "t.csv"))
     (tmp_path / "1.jpg").touch()
     (tmp_path / "1.png").touch()

@@ -28,7 +28,10 @@ NAMES = {  # our column -> common names of it, the most specific first
     "labels": ("labels", "tags", "finding_labels"),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
     "split": ("split", "set", "subset", "partition", "fold"),
-    "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
+    "group": (
+        "group", "group_id", "patient", "patient_id", "patientid", "subject", "subject_id", "subjectid",
+        "participant_id", "case_id", "caseid", "specimen_id", "lesion_id", "slide_id", "video_id",
+    ),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # characters
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t])"?[,;\t]*\s*', re.IGNORECASE)
