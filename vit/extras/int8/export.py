@@ -85,7 +85,6 @@ def export_int8(
     The temperature is fitted again on the measured images, and changed where they tell it from the checkpoint's.
 
     Args:
-        trained: network to export.
         name: name of the format, of `formats.FORMATS`.
         output: file or folder that does not exist yet.
         images: (n, C, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
@@ -154,7 +153,8 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
         differs = expected.predictions != found.predictions
         right = found.correct, expected.correct
         return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups)
-    assert isinstance(expected, ScoredLabels) and isinstance(found, ScoredLabels)
+    assert isinstance(expected, ScoredLabels)
+    assert isinstance(found, ScoredLabels)
     assert before.multilabel is not None
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
