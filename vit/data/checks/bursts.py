@@ -42,7 +42,6 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
     Groups that the images have are kept whole, and are joined where they share a file.
 
     Args:
-        source: the images.
         progress: called with the number of compared images and of all images, where these are not known yet.
     """
     clusters = clusters_of(source, progress)
@@ -81,7 +80,6 @@ def clusters_of(
     """Places, in one list of all images, of those that belong together; None where only some splits have groups.
 
     Args:
-        source: the images.
         progress: as for `with_bursts`.
         known: what another process has found for these images; from now on it is what a search here finds.
     """

@@ -22,7 +22,6 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
     """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
 
     Args:
-        source: the images.
         pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
         option: where the pattern was given, for errors.
 

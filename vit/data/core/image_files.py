@@ -24,7 +24,6 @@ def image_files(
     """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
 
     Args:
-        folder: the folder.
         skipped: counts of skipped entries by kind; this function adds to them.
         outside: folders that are not part of this one, for example its parents and other class folders.
         without_outputs: whether folders that this program wrote are skipped, which hold its own pictures.
@@ -72,7 +71,6 @@ def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
     """Names of the folders directly in `folder`, without hidden folders and folders that this program wrote.
 
     Args:
-        folder: the folder.
         skipped: counts of skipped entries by kind; this function adds to them.
     """
     names: list[str] = []

@@ -103,7 +103,6 @@ class ImageDataset(Dataset[Batch]):
     """Samples as a dataset of whole batches.
 
     Args:
-        samples: the images.
         preprocess: preprocessing of evaluation.
         augment: augmentation of training images; None for evaluation.
         seed: seed of the augmentation's draws.

@@ -59,7 +59,6 @@ def read_image(path: str | os.PathLike[str], decoding: Decoding = _USUAL, reader
     The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
 
     Args:
-        path: the file.
         decoding: see `Preprocess`. With 1 channel, colors become gray. Otherwise the file must have as many channels.
         reader: reads the image where it is not a file; None: a file.
 

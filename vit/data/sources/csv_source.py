@@ -44,7 +44,6 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
     A column of labels that is given by name has one class for each image, unless it is called labels or alike.
 
     Args:
-        path: the file.
         wanted: columns that are given by name.
         to_measure: as for `open_source`.
 

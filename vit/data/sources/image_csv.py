@@ -63,7 +63,6 @@ def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
     """Our names of the columns that a CSV has, and whether it has others.
 
     Args:
-        path: the file.
         given: {our column: its name in the file} of columns that are given by name.
 
     Raises:
@@ -97,7 +96,6 @@ def read_image_csv(
     """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 
     Args:
-        path: the file.
         needed: columns that must be there, by our names.
         optional: columns to read where they are there.
         given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
@@ -171,9 +169,7 @@ def _rows(
 
     Args:
         reader: the cells of each row.
-        path: the file.
         mark: the character between cells.
-        width: number of columns.
         of_path: number of the column of paths.
         skipped: number of lines above the header.
 

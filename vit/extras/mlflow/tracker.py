@@ -51,7 +51,6 @@ class MlflowTracker:
     Lightning's logger is not used: it waits for the server in every call, and sends names of the user and of files.
 
     Args:
-        address: server or store.
         id_file: file with the id of the run.
         metrics: metrics.csv of the run. A row is in this file before it is logged here.
         config: options of the training.

@@ -32,7 +32,6 @@ class ChosenColumns:
         class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
         split, group: columns of the split and of the group of each image, or None.
         other_labels: further columns that might be the labels.
-        unread: all other columns.
         may_split: columns that are not read, of texts, whole numbers or yes and no: one might hold splits.
     """
 

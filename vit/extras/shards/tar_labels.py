@@ -53,7 +53,6 @@ def find_splits(images: Sequence[TarImage], names: Sequence[str]) -> Splits:
     """The split of each image.
 
     Args:
-        images: the images.
         names: paths of the shards, relative to the index.
 
     Raises:
@@ -108,7 +107,6 @@ def find_labels(images: Sequence[TarImage], names: Sequence[str], depth: int) ->
     """Where the labels stand, and the label of each image.
 
     Args:
-        images: the images.
         names: paths of the shards, relative to the index.
         depth: number of folders at the start of each key that are not classes.
 

@@ -22,7 +22,6 @@ def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | 
     """The name of a ViT for the typical size of training images, and the image size if it is not the network's own.
 
     Args:
-        train: the training images.
         channels: number of their channels; None: three colors.
     """
     from vit.data.pixels.preprocess import COLORS
