@@ -52,6 +52,7 @@ def remembered(count: Callable[[Any], Cost]) -> Callable[[Any], Cost]:
 
 
 spec.count = remembered(spec.count)
+os.fsync = lambda descriptor: None  # no test cuts the power, and a training waits for the disk 16 times
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 
