@@ -79,7 +79,6 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
-        trained: network to export.
         name: name of the format.
         output: file or folder that does not exist yet.
         files: images for the comparison; random images where this is empty.

@@ -258,23 +258,19 @@ def _joined(cells: list[str] | list[float]) -> str:
 
 def to_json(prediction: Prediction) -> dict[str, object]:
     """A prediction as plain values, which `from_json` reads."""
+    lacks_labels = prediction.status == "ok" and not prediction.label  # of a model that gives several, or none
     return {
         "path": prediction.path,
         "status": prediction.status,
         "label": prediction.label,
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
-        **({"labels": list(prediction.labels)} if prediction.labels or _may_have_several(prediction) else {}),
+        **({"labels": list(prediction.labels)} if prediction.labels or lacks_labels else {}),
         **({"answer": prediction.answer} if prediction.answer else {}),
         "novelty": prediction.novelty,
         "error": prediction.error,
         "engine": prediction.engine,
     }
-
-
-def _may_have_several(prediction: Prediction) -> bool:
-    """Whether a prediction is of a model that gives several labels, which gives an image none, too."""
-    return prediction.status == "ok" and not prediction.label
 
 
 def from_json(row: dict[str, Any]) -> Prediction:

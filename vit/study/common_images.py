@@ -53,7 +53,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     common = np.asarray(measured.all(axis=0))
     _check_enough(runs, int(common.sum()))
     shared = [answer[common[own]] for answer, own in zip(answers, measured, strict=True)]
-    of_runs = [_numbered(rows, common) for rows in listed]
+    of_runs = [numbered([rows[place].group for place in np.flatnonzero(common)]) for rows in listed]
     check_same_groups([run.path for run, _ in runs], of_runs)
     return CommonAnswers(shared, of_runs[0], int((~common).sum()))
 
@@ -109,10 +109,6 @@ def measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]
     if measured.sum() != result.num_images["test"]:
         raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
     return [row for row, is_measured in zip(rows, measured, strict=True) if is_measured]
-
-
-def _numbered(rows: Sequence[SplitRow], wanted: Bools) -> Labels | None:
-    return numbered([row.group for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted])
 
 
 def _check_enough(runs: Sequence[tuple[RunDirectory, RunResult]], num_common: int) -> None:

@@ -109,7 +109,6 @@ def write_backbone(description: Description, weights: Mapping[str, Tensor], path
     """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without classes.
 
     Args:
-        description: description without classes.
         weights: weights of the network but those of its head.
     """
     metadata = {KEY: json.dumps(description.to_dict())}  # a single key, because safetensors writes keys in any order

@@ -27,7 +27,6 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
     """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
 
     Args:
-        source: the images.
         pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
         option: where the pattern was given, for errors.
 
@@ -167,9 +166,7 @@ def with_most_copies(sentences: Iterable[str]) -> list[str]:
     Trainings of a study have parts of the same training images, and so different numbers of copies.
     """
     found = list(dict.fromkeys(sentences))
-    copied = sorted((one for one in found if _COPIES in one), key=_first_number)
+    copied = sorted(
+        (one for one in found if _COPIES in one), key=lambda one: int(one.partition(" ")[0].replace(",", ""))
+    )
     return [one for one in found if one not in copied[:-1]]
-
-
-def _first_number(text: str) -> int:
-    return int(text.partition(" ")[0].replace(",", ""))

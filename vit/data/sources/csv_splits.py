@@ -115,9 +115,6 @@ class UnreadColumns:
     Args:
         header: names of all columns.
         read: columns that are read.
-
-    Attributes:
-        names: their names.
     """
 
     def __init__(self, header: Sequence[str], read: Collection[int]) -> None:

@@ -32,7 +32,6 @@ def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) 
     """List the images of a folder of class folders, or of a folder of splits with class folders.
 
     Args:
-        root: the folder.
         allow_empty: accept class folders without images.
         to_measure: as for `open_source`.
 

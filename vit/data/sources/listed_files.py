@@ -111,7 +111,6 @@ def place_of(table: Path, file_names: Sequence[str]) -> tuple[Path | None, Image
     """The folder of the files that a table lists, or the reader of the addresses that it lists.
 
     Args:
-        table: the table.
         file_names: checked names of its rows.
     """
     if not file_names or not is_far(file_names[0]):
@@ -157,8 +156,6 @@ def rows_by_split(
     """{split: rows}, with every file looked for.
 
     Args:
-        path: the table.
-        table: its cells.
         labels: labels of each row.
         to_measure: as for `open_source`.
         notes: notes on names of files are added to it.
@@ -197,7 +194,6 @@ def source_of_classes(
     """The source of rows with one class each.
 
     Args:
-        path: the table.
         rows: {split: rows}.
         names: the classes; None: those of the training images, or of all images that are only measured.
         notes, is_one_hot: as of a `Source`.

@@ -85,7 +85,6 @@ def export_int8(
     The temperature is fitted again on the measured images, and changed where they tell it from the checkpoint's.
 
     Args:
-        trained: network to export.
         name: name of the format, of `formats.FORMATS`.
         output: file or folder that does not exist yet.
         images: (n, C, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
@@ -107,7 +106,8 @@ def export_int8(
         raise DataError("there are no images to calibrate int8 on", "give --calibration other images")
     with new_output(name, output) as written:
         expected = measure(trained_engine(trained, torch.device("cpu"), "32-true"))
-        exported = replace(trained, description=_without_scores(trained.description))
+        # without numbers that were measured with the float32 network
+        exported = replace(trained, description=replace(trained.description, validation_scores=None, metrics={}))
         int8_format.write_int8(exported, written, images, progress)
         scored = measure(int8_format.engine(written))
         factor = _temperature_factor(scored)
@@ -129,11 +129,6 @@ def export_int8(
                 "leave --precision int8 out, or give --calibration more images",
             )
     return answers
-
-
-def _without_scores(description: Description) -> Description:
-    """A description without numbers that were measured with the float32 network."""
-    return replace(description, validation_scores=None, metrics={})
 
 
 def _temperature_factor(found: Scored) -> float:

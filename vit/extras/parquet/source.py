@@ -59,7 +59,6 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     """List the images of parquet tables.
 
     Args:
-        files: the tables.
         columns: columns that are given by name.
         needs_train: whether there must be training images, which then define the classes.
 

@@ -172,7 +172,6 @@ def _add_file(
         file: the open tar file.
         member: the entry with the bytes.
         entries: images by their keys.
-        skipped: the other files.
     """
     stem, _, ending = name.name.partition(".")
     key = str(name.parent / stem) if name.parent.name else stem

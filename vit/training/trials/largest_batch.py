@@ -54,13 +54,11 @@ def plan_with_largest_batch(trial: Trial) -> Plan:
     return plan.of_batch(found)
 
 
-def _with_random_head(plan: Plan) -> Plan:
-    return replace(plan, recipe=replace(plan.recipe, model=replace(plan.recipe.model, init_head="random")))
-
-
 def _fits(trial: Trial) -> bool:
     """Whether the first steps of a plan find enough memory."""
-    trial = trial.of(_with_random_head(trial.plan))  # memory does not depend on weights
+    recipe = trial.plan.recipe
+    random = replace(recipe, model=replace(recipe.model, init_head="random"))  # memory does not depend on weights
+    trial = trial.of(replace(trial.plan, recipe=random))
     try:
         trial.run(_EndAfter(_STEPS))
     except (MemoryError, RuntimeError) as error:
