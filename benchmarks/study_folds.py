@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.statistics.paired import Pair, difference, gain
+from vit.study.statistics.paired import Pair, difference, gains
 from vit.study.statistics.variance_components import MeanSquares, mean_error
 
 Floats = npt.NDArray[np.float64]
@@ -147,7 +147,7 @@ def rows_of_errors(studies: int) -> Iterator[tuple[str, list[tuple[float, float]
                 for values in (drawn, again)
             )
             for place, has_folds in enumerate((False, True)):
-                step = gain({1: dict(enumerate(small)), 2: dict(enumerate(large))}, None, has_folds)
+                step = gains({"": {1: dict(enumerate(small)), 2: dict(enumerate(large))}}, None, has_folds)[""]
                 assert step is not None
                 for index, interval, truth in (
                     (place, mean_error(small, None, has_folds), error),

@@ -1,10 +1,10 @@
 """What `vit study` says in worlds that its statistics do not expect; `study_claims.py` has those that they expect.
 
-    python benchmarks/study_worlds.py [--studies 400] [--only false|forecasts]
+    python benchmarks/study_worlds.py [--studies 400] [--only false|forecasts|gains]
 
-Forecasts of power laws, and of a curve that begins to fall late. Equal networks, of which every claim is false: seeds
-with heavy tails, seeds that collapse, bursts of nearly equal test images that nobody declared, tuning, and seeds that
-are added until two networks differ.
+Gains from more images, where there are some and where there are none. Forecasts of power laws, and of a curve that
+begins to fall late. Equal networks, of which every claim is false: seeds with heavy tails, seeds that collapse, bursts
+of nearly equal test images that nobody declared, tuning, and seeds that are added until two networks differ.
 """
 
 import argparse
@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from study_claims import Curve, Tally, World, claims, false_claims, power, print_row, studies
 
+from vit.study.findings import ALPHA
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import MeasuredCurve
-from vit.study.statistics.paired import Answers
+from vit.study.statistics.paired import Answers, gains
 from vit.study.statistics.variance_components import Floats
 
 
@@ -31,6 +32,7 @@ CURVES: dict[str, Curve] = {
     "steep": power(1400, 0.05, -0.8),
     "late": late,
 }
+QUARTER = power(1400, 0.1, -0.375)  # falls by a quarter between the two largest of four sizes
 ODD = {
     "heavy-tailed seeds": World(seeds=3, test_images=400, scatter=0.1, tails="heavy", sizes=FOUR),
     "heavy-tailed seeds, two of them": World(seeds=2, test_images=2000, scatter=0.1, tails="heavy", sizes=FOUR),
@@ -51,6 +53,23 @@ def forecasts(world: World, curve: Curve, count: int) -> Tally:
         for images, _, low, high in zip(ahead, *MeasuredCurve.of(answers["A"]).expected(ahead), strict=True):
             found.add(f"{images / world.sizes[-1]:g} times", low <= curve(images) <= high)
     return found
+
+
+def stops(images: float) -> float:
+    """A curve that falls no further behind 650 images."""
+    return power(1400, 0.1, -0.375)(min(images, 650.0))
+
+
+def gained(world: World, curve: Curve, count: int) -> tuple[Tally, float]:
+    """How often a gain between the two largest sizes is claimed, and the median half width of its interval."""
+    found, reaches = Tally(), []
+    for answers in studies(world, [curve, curve], count):
+        step = gains(answers)["A"]
+        assert step is not None
+        assert step.points.low is not None
+        found.add("claims", step.p < ALPHA)
+        reaches.append(step.points.value - step.points.low)
+    return found, float(np.median(reaches))
 
 
 def tuned(world: World, validation: int, count: int, one_for_all: bool = False) -> Tally:
@@ -103,16 +122,22 @@ def main() -> None:
     """Print the table of docs/measurements.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", type=int, default=400)
-    parser.add_argument("--only", choices=("false", "forecasts"))
+    parser.add_argument("--only", choices=("false", "forecasts", "gains"))
     given = parser.parse_args()
-    if given.only != "false":
+    if given.only in (None, "gains"):
+        print_row("seeds", "test images", "scatter", "claimed without a gain", "with a fall by a quarter", "points")
+        for k, t, scatter in ((2, 400, 0.1), (2, 400, 0.03), (2, 2000, 0.1), (3, 400, 0.1), (3, 2000, 0.1)):
+            world = World(seeds=k, test_images=t, scatter=scatter, sizes=FOUR)
+            without, (found, reach) = gained(world, stops, given.studies)[0], gained(world, QUARTER, given.studies)
+            print_row(k, t, scatter, without.words("claims"), found.words("claims"), f"±{100 * reach:.1f}")
+    if given.only in (None, "forecasts"):
         print_row("curve", "sizes", "seeds", "test images", "1.5 times", "2 times", "4 times")
         for name, curve in CURVES.items():
             for sizes, k, t in ((FOUR, 3, 400), (SIX, 3, 400), (FOUR, 5, 2000)):
                 found = forecasts(World(seeds=k, test_images=t, sizes=sizes), curve, given.studies)
                 held = (found.words(f"{times} times") for times in ("1.5", "2", "4"))
                 print_row(name, len(sizes), k, t, *held)
-    if given.only == "forecasts":
+    if given.only in ("forecasts", "gains"):
         return
     print_row("equal networks", "sizes", "seeds", "test images", "studies", "claims a difference")
     for words, world in ODD.items():

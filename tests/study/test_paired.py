@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.study.answers import answers
-from vit.study.statistics.paired import difference, hochberg, mcnemar, paired_gap, pairs
+from vit.study.statistics.paired import difference, gains, hochberg, mcnemar, paired_gap, pairs
 from vit.study.statistics.paired import differences as at_all_sizes
 
 T = 1000
@@ -220,3 +220,18 @@ def test_groups_that_agree_everywhere_are_as_many_as_groups():
     assert difference(of_groups).gap.high == pytest.approx(20 * difference(of_images).gap.high)
     one = difference(pairs(wrong, wrong, 1.0)[0])
     assert np.isfinite([one.gap.high, one.ratio.low, one.ratio.high]).all() and one.p == 1
+
+
+def test_the_steps_of_two_series_share_the_scatter_of_their_seeds():
+    """Two seeds knew the gain from more images by one degree of freedom, and no study of two seeds showed any."""
+    draws = np.random.default_rng(0)
+    errors = {100: 0.3, 200: 0.24, 400: 0.19, 800: 0.14}
+    wrong = {
+        name: {size: {seed: draws.random(1000) < error for seed in (0, 1)} for size, error in errors.items()}
+        for name in ("vit", "cnn")
+    }
+    alone, together = gains({"vit": {size: wrong["vit"][size] for size in (400, 800)}})["vit"], gains(wrong)["vit"]
+    assert alone.points.value == together.points.value and (together.from_images, together.to_images) == (400, 800)
+    assert together.points.high - together.points.low < 0.5 * (alone.points.high - alone.points.low)
+    assert gains({"vit": {100: {0: wrong["vit"][100][0]}}}) == {"vit": None}
+    assert gains({"vit": {100: {0: wrong["vit"][100][0]}, 200: {1: wrong["vit"][200][1]}}}) == {"vit": None}

@@ -14,10 +14,10 @@ from vit.study.answer.answer_warnings import items
 from vit.study.answer.verdict import MARGIN, verdict
 from vit.study.answer.wording import LINEAR_PROBE, describe_comparison
 from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import FILE_KEYS, Findings, JsonValue, Point, Protocol, Series
+from vit.study.findings import FILE_KEYS, Findings, Gain, JsonValue, Point, Protocol, Series
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import forecast
-from vit.study.statistics.paired import Answers, gain
+from vit.study.statistics.paired import Answers, gains
 from vit.study.statistics.variance_components import MeanSquares, mean_error
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
@@ -47,12 +47,13 @@ def summarize(
     cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
     answers = {name: _answers(own) for name, own in cells.items()}
     is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
+    groups = effective_number(results[0].groups) if results else None
+    steps = gains(answers, groups, has_folds)
     series = [
-        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), target, has_folds)
+        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), steps[name], target, has_folds)
         for name, wrong in answers.items()
     ]
     looks = protocol.get("looks", 1)
-    groups = effective_number(results[0].groups) if results else None
     compared = compare_with_first(answers, groups, int(str(looks)), has_folds) if answers else []
     comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
     text = verdict(series, comparisons, protocol, failed, results, target, margin)
@@ -116,6 +117,7 @@ def _series(
     cells: Sequence[CellResult],
     wrong: Answers,
     steps: Mapping[int, int],
+    step: Gain | None,
     target: float | None,
     has_folds: bool,
 ) -> Series:
@@ -138,5 +140,4 @@ def _series(
         )
     first = cells[0]
     expected = forecast(name, wrong, points, steps, target)
-    step = gain(wrong, effective_number(first.groups), has_folds)
     return Series(name, first.network, first.parameters, first.flops, points, step, expected)

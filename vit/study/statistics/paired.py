@@ -1,5 +1,6 @@
 """Two networks on the same seeds and test images: differences and their tests"""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number,
 from vit.study.findings import Difference, Gain, Interval, MarginOfError
 from vit.study.statistics.variance_components import Bools, Floats, Spread, spread_of
 
-_LEAST_SHARED = 4  # sizes that share the scatter of their seeds
+_LEAST_SHARED = 4  # sizes, or steps between sizes, that share the scatter of their seeds
 _PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
 # {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
@@ -101,27 +102,44 @@ def differences(shared: Sequence[Pair]) -> list[Difference]:
     Few seeds know their own scatter badly, so from four sizes on it is shared, relative to the errors. Where each seed
     has test images of its own, the images tell how much their means scatter at least.
     """
+    gaps, logs = _spreads(shared, 2)
+    return [_difference(pair, gap, log) for pair, gap, log in zip(shared, gaps, logs, strict=True)]
+
+
+def _spreads(shared: Sequence[Pair], num_largest: int) -> tuple[list[Spread | None], list[Spread | None]]:
+    """Spreads of the gap and of the log ratio of each pair; None with one seed.
+
+    Args:
+        num_largest: how many of the last pairs are of the largest sizes.
+    """
     tested = [pair for pair in shared if len(pair.seeds) > 1]
-    gaps = {pair.num_images: spread_of(pair.gaps(), pair.has_folds) for pair in tested}
-    logs = {pair.num_images: spread_of(pair.log_ratios(), pair.has_folds) for pair in tested}
+    gaps = [spread_of(pair.gaps(), pair.has_folds) for pair in tested]
+    logs = [spread_of(pair.log_ratios(), pair.has_folds) for pair in tested]
     if len(tested) >= _LEAST_SHARED and not tested[0].has_folds:
-        scales = {pair.num_images: float(pair.first.mean() + pair.second.mean()) for pair in tested}
-        gaps, logs = _shared(gaps, scales), _shared(logs, dict.fromkeys(logs, 1.0))
-    return [_difference(pair, gaps.get(pair.num_images), logs.get(pair.num_images)) for pair in shared]
+        gaps = _shared(gaps, [float(pair.first.mean() + pair.second.mean()) for pair in tested], num_largest)
+        logs = _shared(logs, [1.0] * len(logs), num_largest)
+    of_gaps, of_logs = iter(gaps), iter(logs)
+    return (
+        [next(of_gaps) if len(pair.seeds) > 1 else None for pair in shared],
+        [next(of_logs) if len(pair.seeds) > 1 else None for pair in shared],
+    )
 
 
-def _shared(spreads: Mapping[int, Spread], scales: Mapping[int, float]) -> dict[int, Spread]:
-    """Spreads by size, each with a share of the variance that the seeds of all sizes have in units of `scales`."""
-    units = {size: scales[size] ** 2 for size in spreads}
-    if min(units.values()) == 0:
-        return dict(spreads)
-    freedom = np.array([one.num_seeds - 1 for one in spreads.values()])
-    variances = np.array([one.num_seeds * float(one.by_seeds) / units[size] for size, one in spreads.items()])
-    # the scatter may grow with the size, so the two largest sizes decide where they scatter more than all together
-    pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (2, len(spreads)))
-    expected = {size: pooled * units[size] / one.num_seeds for size, one in spreads.items()}
-    larger = {size: np.maximum(expected[size], one.by_seeds) for size, one in spreads.items()}
-    return {size: one.moderated(larger[size], _PRIOR_OF_SIZES) for size, one in spreads.items()}
+def _shared(spreads: Sequence[Spread], scales: Sequence[float], num_largest: int) -> list[Spread]:
+    """Spreads, each with a share of the variance that the seeds of all have in units of `scales`."""
+    units = np.square(scales)
+    if units.min() == 0:
+        return list(spreads)
+    freedom = np.array([one.num_seeds - 1 for one in spreads])
+    seeds = np.array([one.num_seeds for one in spreads])
+    variances = seeds * np.array([float(one.by_seeds) for one in spreads]) / units
+    # the scatter may grow with the size, so the largest sizes decide where they scatter more than all together
+    pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (num_largest, len(spreads)))
+    expected = pooled * units / seeds
+    return [
+        one.moderated(np.maximum(more, one.by_seeds), _PRIOR_OF_SIZES)
+        for one, more in zip(spreads, expected, strict=True)
+    ]
 
 
 def difference(pair: Pair) -> Difference:
@@ -156,21 +174,34 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     )
 
 
-def gain(wrong: Answers, groups: float | None = None, has_folds: bool = False) -> Gain | None:
-    """The step between the two largest sizes of a series, on the seeds that both have. None without such seeds.
+def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False) -> dict[str, Gain | None]:
+    """{series: the step between its two largest sizes, on the seeds that both have}; None without such seeds.
+
+    Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`.
 
     Args:
+        wrong: {series: which test images are wrong}.
         groups, has_folds: as in `Pair`.
     """
-    if len(wrong) < 2:
-        return None
-    small, large = sorted(wrong)[-2:]
-    shared = pairs({0: wrong[small]}, {0: wrong[large]}, groups, has_folds)
-    if not shared:
-        return None
-    found = difference(shared[0])
-    ends = [None if end is None else 1 - 1 / end for end in (found.ratio.low, found.ratio.high)]
-    return Gain(small, large, Interval(1 - 1 / found.ratio.value, *ends), found.gap, found.p)
+    last: dict[str, tuple[int, Pair]] = {}
+    before: list[Pair] = []
+    for name, of_size in wrong.items():
+        steps = [
+            (small, replace(pair, num_images=large))
+            for small, large in itertools.pairwise(sorted(of_size))
+            for pair in pairs({0: of_size[small]}, {0: of_size[large]}, groups, has_folds)
+        ]
+        if steps and steps[-1][1].num_images == max(of_size):
+            last[name] = steps.pop()
+        before += [pair for _, pair in steps]
+    shared = [*before, *(pair for _, pair in last.values())]
+    spreads = dict(zip(last, list(zip(*_spreads(shared, len(last)), strict=True))[len(before) :], strict=True))
+    found: dict[str, Gain | None] = dict.fromkeys(wrong)
+    for name, (small, pair) in last.items():
+        step = _difference(pair, *spreads[name])
+        ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
+        found[name] = Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, step.p)
+    return found
 
 
 def hochberg(p_values: Sequence[float | None]) -> list[float]:
