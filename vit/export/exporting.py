@@ -175,7 +175,7 @@ def _remove_abandoned(parent: Path) -> None:
 def check_output(name: str, output: Path) -> None:
     """Raise UsageError if the output exists, or does not have the ending of the format."""
     if output.exists():
-        raise UsageError(f"--output {output} exists", "give another name, or remove it")
+        raise UsageError(f"--output {output} exists", "give another name, or move it elsewhere")
     ending = export_format(name).ending
     if not ending and output.suffix in _FILE_ENDINGS:
         fix = f"give a name without {output.suffix}: the file is written into it"

@@ -108,7 +108,7 @@ class RowWriter(ABC):
     def _take(self, held: ExitStack) -> None:
         """Lock the partial file; what a process that ended early has left in it is written anew."""
         if self.partial.is_symlink():  # what it points to is not ours to write
-            raise UsageError(f"{self.partial} is a link", "remove it, or give another --output")
+            raise UsageError(f"{self.partial} is a link", "move it elsewhere, or give another --output")
         found = hold_output(self.partial)
         if found is None:
             raise UsageError(f"another vit predict writes {self.partial}", "give another --output")

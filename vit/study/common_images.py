@@ -44,7 +44,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
         if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
             raise DataError(
                 f"{runs[0][0].path} and {run.path} were tested on different images, so they cannot be compared",
-                "remove the folder that is not of this study, and give the 'vit study' command again",
+                "move the folder that is not of this study elsewhere, and give the 'vit study' command again",
             )
     measured = np.stack([_measured(listed[0], result.left_out.get("test", {})) for _, result in runs])
     for (run, _), answer, own in zip(runs, answers, measured, strict=True):

@@ -84,7 +84,7 @@ def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
     if given and empty:
         raise DataError(
             f"{given[0]} needs images of every class, and {some_of(map(repr, empty))} has no training images",
-            f"add images, remove the class, or leave {given[0].split()[0]} out",
+            f"add images, leave the class out, or train without {given[0].split()[0]}",
         )
     return found
 

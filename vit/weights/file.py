@@ -121,7 +121,7 @@ def read_config(path: Path) -> Config:
     if not path.is_file():
         return {}
     if path.stat().st_size > _MAX_JSON:
-        raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes", "remove it, or fix it")
+        raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes", "fix it, or move it elsewhere")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

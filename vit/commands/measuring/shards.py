@@ -127,7 +127,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
 
     file = folder / INDEX_NAME if output is None else Path(output).expanduser()
     if file.exists():
-        raise UsageError(f"the index {file} exists", "remove it to make it again, or give another --output")
+        raise UsageError(f"the index {file} exists", "move it elsewhere to make it again, or give another --output")
     base = file.resolve().parent
     if file.suffix != ".parquet" or not folder.resolve().is_relative_to(base):
         raise UsageError(

@@ -165,7 +165,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
         ]
         raise DataError(
             f"{folder} does not have one row for each image: {'; '.join(problems)}",
-            "remove damaged parts, and give the command with --parts again",
+            "move damaged parts elsewhere, and give the command with --parts again",
         )
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")

@@ -63,11 +63,19 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             ("augment", augment_text(plan)),
             ("batch", batch_text(plan)),
             *length_facts(plan),
-            ("device", f"{plan.device.type}, {plan.precision}"),
+            ("device", device_text(plan)),
             ("run", run),
             *tracker_facts(plan.recipe, run),
         ]
     )
+
+
+def device_text(plan: "Plan") -> str:
+    """Device, precision, and from which length on a network is compiled."""
+    words = f"{plan.device.type}, {plan.precision}"
+    if plan.recipe.trainer.compile:
+        words += ", compiled (unless --trainer.compile is given, from 3,000 steps or 10 minutes on a GPU, an estimate)"
+    return words
 
 
 def network_text(plan: "Plan") -> str:

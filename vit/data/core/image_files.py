@@ -15,6 +15,10 @@ FolderId = tuple[int, int]  # device and inode
 _ENDING = "files ending in "
 _OUTPUTS = "folders that vit wrote: "
 _NO_ENDING = re.compile(r"|\.[0-9]*|\..{6,}")  # what ends the names of DICOM series, and of files without an ending
+_OF_SYSTEMS = frozenset((  # files and folders of macOS, Windows, Linux, and of disks in a network
+    "__MACOSX", "Thumbs.db", "desktop.ini", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir",
+    "#recycle",
+))  # fmt: skip
 
 
 def image_files(
@@ -108,7 +112,7 @@ def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
 
 def is_hidden(name: str) -> bool:
     """Whether a file or folder of this name belongs to a system or a program, and not to the images."""
-    return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
+    return name.startswith(".") or name in _OF_SYSTEMS
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:

@@ -193,7 +193,7 @@ def label_files(
         raise DataError(
             f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
             f"(known: {some_of(map(repr, class_names), _SHOWN)})",
-            "rename or remove them, or add training images",
+            "rename them, move them elsewhere, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
     named = None if groups is None else tuple(groups)

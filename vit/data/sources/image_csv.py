@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from vit.csv_files import is_of_vit, unescape
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.formats import begins_as_image, has_image_extension
-from vit.data.sources.csv_splits import UnreadColumns, any_split, is_index
+from vit.data.sources.csv_splits import UnreadColumns, any_split, is_index, refuse_numbers
 from vit.data.sources.csv_splits import plain_name as plain_name
 from vit.errors import DataError, UsageError, nearest, some_of
 
@@ -28,7 +28,10 @@ NAMES = {  # our column -> common names of it, the most specific first
     "labels": ("labels", "tags", "finding_labels"),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
     "split": ("split", "set", "subset", "partition", "fold"),
-    "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
+    "group": (
+        "group", "group_id", "patient", "patient_id", "patientid", "subject", "subject_id", "subjectid",
+        "participant_id", "case_id", "caseid", "specimen_id", "lesion_id", "slide_id", "video_id",
+    ),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # characters
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t])"?[,;\t]*\s*', re.IGNORECASE)
@@ -139,6 +142,7 @@ def read_image_csv(
     notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
     named = header[columns["split"]] if "split" in columns else "split"
     if plain_name(named) != "split" and not any_split(cells["split"] for _, cells in rows):
+        refuse_numbers(plain_name(named), {cells["split"] for _, cells in rows}, f"{path}: column {named!r}")
         rows = [(line, {name: cell for name, cell in cells.items() if name != "split"}) for line, cells in rows]
         notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
     used = unread.splits(path, rows, others) if "split" in optional else None

@@ -95,11 +95,15 @@ class ListedFiles:
     def _raise_missing(self, name: str, where: str) -> NoReturn:
         folder, last = self._table.parent, re.split(r"[/\\]", name)[-1]
         fix = "paths are relative to the CSV; --data.image_column names another column of paths"
-        for inside in subfolders(folder, Counter()):
-            stems = self._of_stem(folder / inside)
-            if last and ((folder / inside / last).is_file() or last in stems):
-                fix = f"it lies in {folder / inside}: move the CSV there, or write {inside}/ before the names"
-                break
+        holding = [
+            inside
+            for inside in subfolders(folder, Counter())
+            if last and ((folder / inside / last).is_file() or last in self._of_stem(folder / inside))
+        ]
+        if holding:
+            where_else = " and in ".join(str(folder / inside) for inside in holding)
+            which = f"{holding[0]}/" if len(holding) == 1 else "the right folder"
+            fix = f"it lies in {where_else}: move the CSV there, or write {which} before the names"
         raise DataError(f"{where}: there is no file {folder / name}", fix)
 
 

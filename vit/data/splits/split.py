@@ -43,7 +43,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         if len(samples) == 0:
             raise DataError(
                 f"the {split} split of {source.name} has no images",
-                f"add images, or remove its folder: vit then cuts the {split} split from the training images",
+                f"add images, or move its folder elsewhere: vit then cuts the {split} split from the training images",
             )
     fractions = {
         split: fraction

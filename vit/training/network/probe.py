@@ -131,7 +131,8 @@ def _features(
 @torch.inference_mode()
 def _scored(backbone: FrozenBackbone, samples: Samples, plan: Plan, features: Tensor, kept: Labels) -> ScoredImages:
     """Images of a split by the features (n, D) of those that can be read, which are at the indices `kept` (n,)."""
-    is_exact = isinstance(backbone.network, VisionTransformer) and can_pack()  # as `prepared` computes the head
+    is_packed = features.device.type == "cpu" and can_pack(torch.bfloat16)
+    is_exact = is_packed and isinstance(backbone.network, VisionTransformer)  # as `prepared` computes the head
     with autocast("32-true" if is_exact else plan.precision, features.device):
         logits = backbone.head.to(features.device)(features).float()
     probabilities = logits.softmax(dim=1).cpu().numpy()
