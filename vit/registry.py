@@ -17,11 +17,7 @@ class Entry:
     name: str  # name of the class or function in the module
 
     def import_module(self) -> ModuleType:
-        """Import the module.
-
-        Raises:
-            UsageError: this installation lacks the folder of the extra.
-        """
+        """Import the module. UsageError where this installation lacks the folder of the extra."""
         path = f"vit.extras.{self.extra}.{self.module}"
         try:
             return import_module(path)

@@ -4,7 +4,6 @@ import io
 import json
 import random
 import struct
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -16,17 +15,21 @@ import pillow_heif
 import pytest
 from PIL import Image
 
+from tests.forked import run
+from tests.processes import ROOT, environment
 from tests.science_files import sound_science_files
 from vit.data.core.image_bytes import ImageError
 from vit.data.pixels.decode import check_header
 
 pillow_heif.register_heif_opener()
 READ_ALL = """
-import json, resource, sys, time
+import json, resource, sys, time, warnings
 from pathlib import Path
 from vit.data.pixels.decode import ImageError, read_image
 from vit.data.pixels.preprocess import Decoding
 from vit.data.pixels.planes import ChannelsError
+
+warnings.simplefilter("error")
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -65,8 +68,7 @@ def read_by_a_child(folder: Path, files: dict[str, bytes]) -> dict[str, Outcome]
     (folder / "!sound.jpg").write_bytes(encoded("JPEG"))
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    command = [sys.executable, "-W", "error", "-c", READ_ALL, str(folder / "!sound.jpg")]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2])
+    child = run([sys.executable, "-c", READ_ALL, folder / "!sound.jpg"], timeout=300, cwd=ROOT, env=environment(folder))
     outcomes = [Outcome(*json.loads(line)) for line in child.stdout.splitlines()]
     assert child.returncode == 0, (child.returncode, child.stderr[-2000:], outcomes[-1:])
     assert len(outcomes) == len(files) + 1

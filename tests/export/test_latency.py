@@ -11,7 +11,8 @@ from vit.export.latency import latencies
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(latency, "PASSES", 120)
+    monkeypatch.setattr(latency, "PASSES", 12)
+    monkeypatch.setattr(latency, "LEAST", 10)
 
 
 def test_one_thread_and_all_are_loaded_and_measured_apart(short):
@@ -34,7 +35,7 @@ def test_one_thread_and_all_are_loaded_and_measured_apart(short):
         ("cuda, other", 0, 1),
         ("cuda, other", 0, 32),
     ]
-    assert all(row.passes == 120 and row.p99 is not None and 0 < row.p50 <= row.p99 for row in rows)
+    assert all(row.passes == 12 and row.p99 is not None and 0 < row.p50 <= row.p99 for row in rows)
 
 
 def test_few_passes_have_no_99th_percentile(monkeypatch):
@@ -49,7 +50,7 @@ def test_evaluate_measures_every_engine_and_keeps_the_numbers(vit, digits_run, s
     kept = json.loads((tmp_path / "found" / "metrics.json").read_text())["latency"]
     assert {row["engine"].split()[0] for row in kept} == {"torch", "onnx", "openvino"}
     assert {row["batch_size"] for row in kept} == {1, 32} and all(row["p50"] <= row["p99"] for row in kept)
-    assert "p99 ms" in answer.out and "up to 120 passes from prepared pixels to probabilities" in answer.out
+    assert "p99 ms" in answer.out and "up to 12 passes from prepared pixels to probabilities" in answer.out
 
 
 def test_export_measures_its_file_beside_the_checkpoint(vit, digits_run, short, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.forked import run
 from tests.processes import environment
 from vit.checkpoints.run import RunDirectory
 from vit.study.running import runner
@@ -57,10 +58,7 @@ try:
 except UsageError as error:
     print(error)
 """)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")],
-        capture_output=True, text=True, timeout=200, check=False, env=environment(tmp_path),
-    )  # fmt: skip
+    done = run([sys.executable, tmp_path / "script.py"], timeout=200, env=environment(tmp_path))
     assert done.stdout.startswith("imported False\nimported True\n"), done.stderr
     assert "if __name__ == '__main__':" in done.stdout and not done.stderr
 

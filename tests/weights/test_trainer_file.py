@@ -92,6 +92,13 @@ def test_prefixes_and_wrappers_are_found_by_their_shape(wrapper, prefix, cnn, tm
     beside = {"optimizer_state_dict": {"state": {0: {"exp_avg": torch.ones(9, 9)}}}, "epoch": 3}
     torch.save(state if wrapper is None else {**beside, wrapper: state}, tmp_path / "mine.pth")
     assert computes(cnn, tmp_path / "mine.pth", network=CNN).num_classes == 7
+
+
+@pytest.mark.faults("P7")
+def test_a_network_that_must_be_named_is_suggested(cnn, tmp_path):
+    torch.save(
+        {"state_dict": {f"net.{name}": value for name, value in cnn.state_dict().items()}}, tmp_path / "mine.pth"
+    )
     with pytest.raises(CheckpointError, match=r"resnet18 of timm would fit; name it: --network resnet18"):
         open_pretrained(str(tmp_path / "mine.pth"))
     with pytest.raises(CheckpointError, match="not those of resnet34, which --network names"):

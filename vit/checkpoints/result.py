@@ -197,11 +197,7 @@ class RunResult:
 
     @classmethod
     def read(cls, path: Path) -> "RunResult":
-        """The result that `write` wrote.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """The result that `write` wrote. DataError where the file is damaged."""
         try:
             plain = read_json(path)
             network = plain["network"]

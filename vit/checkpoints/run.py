@@ -39,11 +39,7 @@ class RunDirectory(RunLayout):
         return f"vit {'pretrain' if self.is_pretraining else 'train'} --resume {shlex.quote(str(self.path))}"
 
     def read_result(self) -> RunResult | None:
-        """The content of result.json; None while the run is not finished.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """The content of result.json; None while the run is not finished. DataError where the file is damaged."""
         return RunResult.read(self.result_path) if self.result_path.is_file() else None
 
     def finished_result(self) -> RunResult:

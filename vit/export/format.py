@@ -73,11 +73,7 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, trained: LoadedModel, path: Path) -> None:
-        """Write a file or folder that does not exist yet.
-
-        Raises:
-            UsageError: the format cannot hold this network.
-        """
+        """Write a file or folder that does not exist yet. UsageError where the format cannot hold this network."""
 
     @abstractmethod
     def read(self, trained: LoadedModel, path: Path) -> Classify:

@@ -92,11 +92,7 @@ class CheckCard:
 
 
 def write_check_page(path: Path, source: Source, checked: CheckResult, list_file: str) -> None:
-    """Write the page.
-
-    Raises:
-        ResourceError: the page cannot be written.
-    """
+    """Write the page. ResourceError where the page cannot be written."""
     findings = checked.findings
     groups = {kind: _groups([one for one in findings if one.kind == kind]) for kind in PAIRS}
     others = {

@@ -160,11 +160,7 @@ class CrossvalDirectory(CrossvalLayout):
         return found
 
     def describe(self, cells: Sequence[Cell], facts: Mapping[str, JsonValue]) -> None:
-        """Write crossval.json.
-
-        Raises:
-            UsageError: the folder holds finished folds of other options, images or weights.
-        """
+        """Write crossval.json. UsageError where the folder holds finished folds of other options, images or weights."""
         folders = [cell.folder for cell in cells]
         if self.description_path.is_file():
             known = [self.path / folder for folder in folders]

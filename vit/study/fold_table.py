@@ -50,11 +50,7 @@ class FoldPredictions:
 
     @classmethod
     def joined(cls, parts: Sequence["FoldPredictions"]) -> "FoldPredictions":
-        """The predictions of all folds, in the order of the folds.
-
-        Raises:
-            DataError: the folds have different classes.
-        """
+        """The predictions of all folds, in the order of the folds. DataError where the folds have different classes."""
         if any(part.class_names != parts[0].class_names for part in parts):
             raise DataError("the folds have different classes", "move the folder elsewhere, and start again")
         return cls(
@@ -89,11 +85,7 @@ class FoldPredictions:
 
     @classmethod
     def read(cls, path: Path) -> "FoldPredictions":
-        """The predictions that `write` wrote.
-
-        Raises:
-            DataError: the file is missing, or is not as `write` wrote it.
-        """
+        """The predictions that `write` wrote. DataError where the file is missing, or is not as `write` wrote it."""
         try:
             header, rows = read_table(path)
             first = len(COLUMNS)

@@ -92,11 +92,7 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a .safetensors file: text beside the tensors.
-
-    Raises:
-        CheckpointError: the file cannot be read.
-    """
+    """The metadata of a .safetensors file: text beside the tensors. CheckpointError where the file cannot be read."""
     try:
         _check_header(path)
         with safe_open(path, framework="pt") as file:

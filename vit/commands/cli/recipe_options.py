@@ -190,18 +190,20 @@ def _built(kind: type[T], values: dict[str, Any], beginning: str) -> T:
 def read_recipe(path: Path) -> Recipe:
     """The recipe in the config.yaml of a run; DataError where the file holds no recipe."""
     try:
-        text = read_text(path)
-        is_recipe = isinstance(parse_yaml(text), dict)
+        tree = parse_yaml(read_text(path))
     except (OSError, ValueError):
-        is_recipe = False
-    if not is_recipe:
+        tree = None
+    if not isinstance(tree, dict):
         raise DataError(f"{path} holds no recipe", "restore it, or train again")
-    return parse_recipe(text)
+    return _recipe_of(tree)
 
 
 def parse_recipe(text: str) -> Recipe:
     """The recipe of a text that `dump` wrote."""
-    tree = parse_yaml(text)
+    return _recipe_of(parse_yaml(text))
+
+
+def _recipe_of(tree: Any) -> Recipe:
     kind = PretrainRecipe if "method" in tree else Recipe
     return to_recipe(kind, make_parser(kind).read_tree(tree))
 

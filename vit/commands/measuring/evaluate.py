@@ -126,7 +126,8 @@ def evaluate(
     _check_data(model, data, groups, columns)
     wanted = None if output is None else own_folder(output)
 
-    from vit.checkpoints.run import unfinished_text
+    from vit.checkpoints.run import RunDirectory, unfinished_text
+    from vit.commands.cli.recipe_options import read_recipe
     from vit.commands.measuring.measured_images import (
         choose_split,
         describe_images,
@@ -185,9 +186,13 @@ def evaluate(
         from vit.export.latency import show_latencies_of_model
 
         found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
+    run = RunDirectory.around(Path(model))
+    recipe = None if run is None else read_recipe(run.config_path)
+    listed = data or ("" if recipe is None else recipe.data.source)
+    network = Path(model).name if recipe is None else str(recipe.model.network["name"])
     weak = None
     if traits is not None:
-        weak = weak_groups_of(traits, scored, samples, columns_of(model, data, source), class_names)
+        weak = weak_groups_of(traits, scored, samples, columns_of(listed, source), class_names)
     if rank == 0:
         with writing(found.folder):
             files = _write_metrics(found, seen.warning, class_names, weak)
@@ -198,7 +203,7 @@ def evaluate(
             if weak is not None:
                 reporter.line(f"\nweak groups: {weak.describe()}")
                 reporter.line("\n".join(f"  {one.describe()}" for one in weak.found))
-            images = replace(_page_images(model, source.name, shown, samples, predictor, seen), weak=weak)
+            images = replace(_page_images(model, network, source.name, shown, samples, predictor, seen), weak=weak)
             if others:
                 named = f"the average of {', '.join((model, *others))}"
                 images = replace(images, model=named, network=f"ensemble of {1 + len(others)} models")
@@ -261,6 +266,7 @@ def _write_metrics(
 
 def _page_images(
     model: str,
+    network: str,
     data: str,
     split: str,
     samples: "Samples",
@@ -268,12 +274,8 @@ def _page_images(
     seen: "SeenImages",
 ) -> "EvaluatedImages":
     """What the page says of the measured images, and reads them with."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.cli.recipe_options import read_recipe
     from vit.report.run.run_common import EvaluatedImages
 
-    run = RunDirectory.around(Path(model))
-    network = Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
     return EvaluatedImages(
         model,
         network,

@@ -38,15 +38,11 @@ def score_images(
     return in_groups(score(engine, batches, novelty_of), samples)
 
 
-def columns_of(model: str, data: str | None, source: "Source") -> dict[str, dict[str, str]]:
-    """{column: {path: cell}} of the other columns of the CSV that lists the measured images; {} where there is none."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.cli.recipe_options import read_recipe
+def columns_of(data: str, source: "Source") -> dict[str, dict[str, str]]:
+    """{column: {path: cell}} of the other columns of DATA where it is a CSV; {} where it is none."""
     from vit.data.sources.image_csv import other_columns
 
-    run = RunDirectory.around(Path(model))
-    name = data if data is not None or run is None else read_recipe(run.config_path).data.source
-    path = Path(name or "").expanduser()
+    path = Path(data).expanduser()
     is_table = path.suffix.lower() in TABLES and path.is_file() and not source.is_one_hot
     return other_columns(path) if is_table else {}
 

@@ -85,11 +85,7 @@ class HubName:
 
 
 def check_hub_name(data: str) -> HubName:
-    """The parts of hf:NAME[/CONFIG][@REVISION].
-
-    Raises:
-        UsageError: it is written in another way.
-    """
+    """The parts of hf:NAME[/CONFIG][@REVISION]. UsageError where it is written in another way."""
     found = _HUB_NAME.fullmatch(data)
     if found is None:
         raise UsageError(

@@ -42,11 +42,7 @@ class Samples:
         return task_of(self.labels)
 
     def file(self, index: int) -> Path:
-        """The file of one image.
-
-        Raises:
-            ValueError: the images are not files.
-        """
+        """The file of one image. ValueError where the images are not files."""
         if self.root is None:
             raise ValueError("these images are not files")
         return self.root / self.paths[index]

@@ -39,11 +39,7 @@ class PartCache:
 
     @classmethod
     def of_machine(cls) -> "PartCache":
-        """The cache that the environment names.
-
-        Raises:
-            UsageError: VIT_CACHE_GB is not a number.
-        """
+        """The cache that the environment names. UsageError where VIT_CACHE_GB is not a number."""
         folder = Path(os.environ.get("VIT_CACHE") or cache_folder("shards")).expanduser()
         given = os.environ.get("VIT_CACHE_GB") or str(DEFAULT_GIGABYTES)
         try:

@@ -211,11 +211,7 @@ class FarFiles:
 
 
 def far_files(address: str, patience: Patience | None = None, max_bytes: int = MOST_BYTES) -> FarFiles:
-    """The files of the kind of an address.
-
-    Raises:
-        UsageError: the library for them is not installed.
-    """
+    """The files of the kind of an address. UsageError where the library for them is not installed."""
     kind = address.partition("://")[0]
     files = FarFiles(kind, patience or PATIENCE, max_bytes)
     files._files()

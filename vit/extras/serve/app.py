@@ -31,11 +31,7 @@ MAX_CONNECTIONS = 1024  # beyond them clients get 503 at once
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        ResourceError: the port is taken, or the machine has no such address.
-    """
+    """A socket that listens. ResourceError where the port is taken, or the machine has no such address."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=512)

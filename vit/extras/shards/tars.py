@@ -185,11 +185,7 @@ def _add_file(
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:
-    """The bytes of an entry.
-
-    Raises:
-        OSError: the entry is larger than the limit, or the file ends before.
-    """
+    """The bytes of an entry. OSError where the entry is larger than the limit, or the file ends before."""
     if member.size > limit:
         raise OSError(f"{member.name} has {member.size:,} bytes; the limit is {limit:,}")
     file.seek(member.offset_data)

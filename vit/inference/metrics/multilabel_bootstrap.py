@@ -35,11 +35,7 @@ class Resampled:
 
 
 def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Resampled:
-    """The sums of all samples.
-
-    Raises:
-        DataError: no label of any image is known.
-    """
+    """The sums of all samples. DataError where no label of any image is known."""
     known, present = scored.known, scored.labels == PRESENT
     if not known.any():
         raise DataError("no label of any image is known", "give images with labels")

@@ -40,11 +40,7 @@ class Teacher:
         return self.description.metrics.get("val/acc1")
 
     def class_order(self, class_names: tuple[str, ...]) -> list[int]:
-        """The number that the teacher has for each of these classes.
-
-        Raises:
-            DataError: its classes are others.
-        """
+        """The number that the teacher has for each of these classes. DataError where its classes are others."""
         own = self.description.class_names
         missing, further = set(class_names) - set(own), set(own) - set(class_names)
         if missing or further:

@@ -171,8 +171,8 @@ class TrainerConfig:
         num_nodes: number of machines.
         strategy: distribution over processes. auto, ddp: every process holds the whole network. fsdp: each process
             keeps a part of every weight.
-        precision: number format of the computation. auto: bf16-mixed where it is faster here, 16-mixed on a GPU with tensor
-            cores for float16 alone (V100, T4, RTX 20), else 32-true.
+        precision: number format of the computation. auto: bf16-mixed where it is faster here, 16-mixed on a GPU with
+            tensor cores for float16 alone (V100, T4, RTX 20), else 32-true.
         compile: whether torch.compile compiles the network for the training. The first step then takes minutes. auto:
             on one GPU with Triton and a C compiler, where a network of ours trains for 3,000 steps or 10 minutes, which
             by an estimate repay it.
