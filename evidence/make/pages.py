@@ -1,9 +1,10 @@
-"""docs/leaderboard.md, docs/claims.md and docs/results.md; their numbers come from evidence/ alone."""
+"""docs/leaderboard.md, docs/claims.md, docs/results.md and docs/atlas.md; their numbers come from evidence/ alone."""
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from atlas_page import FIGURE, PAGE, write_atlas
 from blocks import network_lines, results_page
 from claims import answers_of, claims_page, lines_of
 from definitions import ROOT, Row, read_evidence
@@ -45,7 +46,8 @@ def write_pages() -> list[Path]:
     shown = [kept[name] for section in evidence.sections for name in section.rows if name in kept]
     figures += [draw_curve(one) for one in shown if one.has_sizes]
     README.write_text(short_board(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
-    return [BOARD, CLAIMS, RESULTS, README, *figures]
+    write_atlas()
+    return [BOARD, CLAIMS, RESULTS, README, PAGE, *figures, FIGURE]
 
 
 def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:

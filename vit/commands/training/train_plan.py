@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.training.tracker_plan import tracker_facts
 from vit.console import Reporter, count_of, percent
+from vit.errors import some_of
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -164,9 +165,7 @@ def _few(plan: "Plan") -> list[tuple[str, str]]:
     few = [number for number, count in enumerate(counts) if count < FEW_OF_CLASS]
     if not few:
         return []
-    some = ", ".join(f"{names[number]} {counts[number]}" for number in few[:SHOWN_CLASSES]) + ", ..." * (
-        len(few) > SHOWN_CLASSES
-    )
+    some = some_of((f"{names[number]} {counts[number]}" for number in few), SHOWN_CLASSES)
     what = f"{len(few):,} of {count_of(len(names), 'class', 'classes')} have fewer than {FEW_OF_CLASS} images in all"
     return [("WARNING", f"{what} ({some}): what is measured of them says little; add images, or see {CROSSVAL}")]
 

@@ -1,0 +1,303 @@
+"""docs/atlas.md: its tables, generated sentences and figure, from evidence/atlas/*.csv alone."""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from atlas_rows import CHOSEN, SIDE, SMALL_SIDE, WHOLE, DifferenceRow, ErrorRow, ForecastRow, SetRow, read_rows
+from atlas_sets import read_sets
+from definitions import ROOT
+from figures import stated, write_figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from random_effects import RandomEffects, random_effects
+from sentences import p_text, table_line
+
+from vit.inference.scores.intervals import Metric
+from vit.report.page.style import look, size_axis
+from vit.study.findings import ALPHA
+from vit.study.statistics.paired import hochberg
+
+PAGE, FIGURE = ROOT / "docs" / "atlas.md", ROOT / "docs" / "figures" / "atlas.png"
+BLOCK = re.compile(r"(<!-- written by `make results`: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+LEAST_SETS = 3  # of a mean over sets
+By = dict[int, dict[str, DifferenceRow]]  # {number of images: {set: difference}}
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """The kept rows."""
+
+    sets: list[SetRow]
+    errors: list[ErrorRow]
+    differences: list[DifferenceRow]
+    forecasts: list[ForecastRow]
+
+    @classmethod
+    def read(cls) -> "Atlas":
+        """The rows of evidence/atlas/."""
+        return cls(read_rows(SetRow), read_rows(ErrorRow), read_rows(DifferenceRow), read_rows(ForecastRow))
+
+    def at(self, stage: str, side: int) -> By:
+        """The differences of frozen or tuned networks, sizes ascending."""
+        own = [row for row in self.differences if (row.stage, row.side) == (stage, side)]
+        sizes = sorted({row.images for row in own})
+        return {size: {row.set: row for row in own if row.images == size} for size in sizes}
+
+    def error(self, row: DifferenceRow, network: str) -> float:
+        """The mean error of a network over the seeds of a difference."""
+        key = (row.set, row.stage, row.side, row.images, network)
+        found = [one.error for one in self.errors if (one.set, one.stage, one.side, one.images, one.network) == key]
+        return sum(found) / len(found)
+
+
+def mean_of(rows: Collection[DifferenceRow]) -> RandomEffects:
+    """The mean difference over sets."""
+    return random_effects([row.gap for row in rows], [row.standard_error for row in rows])
+
+
+def means(by: By) -> dict[int, RandomEffects]:
+    """{number of images: mean over the sets that have this number}, where these are enough."""
+    return {size: mean_of(own.values()) for size, own in by.items() if len(own) >= LEAST_SETS}
+
+
+def apart(rows: Collection[DifferenceRow]) -> dict[str, int]:
+    """{set: 1 where the ViT makes fewer errors, -1 where the CNN does}, after Hochberg's correction for these rows."""
+    adjusted = hochberg([row.p for row in rows])
+    return {row.set: 1 if row.gap > 0 else -1 for row, p in zip(rows, adjusted, strict=True) if p < ALPHA}
+
+
+def points(value: float, low: float | None, high: float | None) -> str:
+    """A difference in points with its interval."""
+    if low is None or high is None:
+        return f"{100 * value:+z.1f}"
+    low, high = max(low, -1.0), min(high, 1.0)  # no errors differ by more
+    return f"{100 * value:+z.1f} ({100 * low:+z.1f} to {100 * high:+z.1f})"
+
+
+def share(count: int, total: int) -> str:
+    """Count of total in percent, with its interval."""
+    found = Metric.fraction(count, total)
+    return f"{count} of {total} ({100 * found.value:.0f} %, {100 * found.low:.0f} to {100 * found.high:.0f})"
+
+
+def answer(atlas: Atlas) -> Iterator[str]:
+    """The answer in sentences."""
+    by = atlas.at("frozen", SIDE)
+    if not (found := means(by)):
+        yield f"Fewer than {LEAST_SETS} sets are finished."
+        return
+    most = max(found, key=lambda size: (len(by[size]), size))
+    for size in dict.fromkeys((min(found), most)):
+        yield _mean_sentence(size, found[size])
+    own = by[most]
+    sides = list(apart(own.values()).values())
+    yield (
+        f"- With {most:,} images, a corrected test puts the CNN ahead on {sides.count(-1)} of {len(own)} sets and the "
+        f"ViT on {sides.count(1)}, and cannot decide {len(own) - len(sides)}."
+    )
+
+
+def _mean_sentence(size: int, found: RandomEffects) -> str:
+    fewer = "fewer" if found.mean < 0 else "more"
+    ends, further = (
+        points(found.mean, *one).partition(" ")[2].strip("()")
+        for one in ((found.low, found.high), (found.next_low, found.next_high))
+    )
+    chance = " Chance could explain this difference." if found.p >= ALPHA else ""
+    return (
+        f"- With {size:,} images, the frozen CNN makes {100 * abs(found.mean):.1f} points {fewer} errors than the "
+        f"frozen ViT (mean of {found.count} sets; CNN minus ViT {ends}).{chance} Expect {further} points on a further "
+        "set."
+    )
+
+
+def by_size(atlas: Atlas) -> Iterator[str]:
+    """The means over sets, a row for each number of images."""
+    heads = (
+        "networks", "images", "sets", "CNN - ViT (points)", "p", "a further set", "tau",
+        "CNN ahead", "ViT ahead", "undecided",
+    )  # fmt: skip
+    yield table_line(heads)
+    yield table_line(["---"] * len(heads))
+    for name, (stage, side) in _stages().items():
+        by = atlas.at(stage, side)
+        for size, one in means(by).items():
+            sides = list(apart(by[size].values()).values())
+            ahead = (sides.count(-1), sides.count(1), one.count - len(sides))
+            yield table_line((
+                name, f"{size:,}", str(one.count), points(one.mean, one.low, one.high),
+                p_text(one.p).removeprefix("= "), points(one.mean, one.next_low, one.next_high).partition(" ")[2],
+                f"{100 * one.deviation:.1f}", *map(str, ahead),
+            ))  # fmt: skip
+
+
+def _stages() -> dict[str, tuple[str, int]]:
+    return {
+        f"frozen, {SIDE} px": ("frozen", SIDE),
+        f"frozen, {SMALL_SIDE} px": ("frozen", SMALL_SIDE),
+        f"fine-tuned, {SIDE} px": ("tuned", SIDE),
+        f"fine-tuned, {SMALL_SIDE} px": ("tuned", SMALL_SIDE),
+    }
+
+
+def sets(atlas: Atlas) -> Iterator[str]:
+    """A row for each set: its images, license, and the errors with the most images."""
+    heads = (
+        "set", "photographs of", "images", "classes", "test", "license", "n", "ViT errors (%)", "CNN errors (%)",
+        "CNN - ViT (points)",
+    )  # fmt: skip
+    yield table_line(heads)
+    yield table_line(["---"] * len(heads))
+    facts = {row.set: row for row in atlas.sets if (row.stage, row.side) == ("frozen", SIDE)}
+    by = atlas.at("frozen", SIDE)
+    for name, one in read_sets().items():
+        if name not in facts:
+            continue
+        row, last = facts[name], [own[name] for own in by.values() if name in own][-1]
+        test = f"all, {row.folds} folds" if row.folds else f"{row.test:,}"
+        errors = [f"{100 * atlas.error(last, network):.1f}" for network in ("ViT", "CNN")]
+        gap = points(last.gap, last.low, last.high)
+        link, about = f"[{name}]({one.url})", f"{one.kind}{f': {one.source}' if one.source else ''}"
+        cells = (link, about, f"{row.images:,}", str(row.classes), test, one.license, f"{last.images:,}", *errors, gap)
+        yield table_line(cells)
+
+
+def agreement(atlas: Atlas) -> Iterator[str]:
+    """Whether frozen and fine-tuned networks have the same one ahead, by set, side and number of images."""
+    yield table_line(("set", "side", "images", "seeds", "fine-tuned", "frozen", "frozen, 224 px", "same ahead"))
+    yield table_line(["---"] * 8)
+    same, decided, whole = [], [], atlas.at("frozen", SIDE)
+    for own in sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place):
+        beside = atlas.at("frozen", own.side).get(own.images, {}).get(own.set)
+        if beside is None:
+            continue
+        same.append(own.gap * beside.gap > 0)
+        if own.p < ALPHA and beside.p < ALPHA:
+            decided.append(same[-1])
+        full = whole.get(own.images, {}).get(own.set)
+        words = ["" if row is None else points(row.gap, row.low, row.high) for row in (own, beside, full)]
+        side = f"{own.side} px"
+        yield table_line((own.set, side, f"{own.images:,}", str(own.seeds), *words, "yes" if same[-1] else "no"))
+    if same:
+        yield ""
+        yield (
+            f"At equal sides the same network is ahead in {share(sum(same), len(same))} of these cells. "
+            f"Both tests decide in {len(decided)} of them without a correction, and agree in {sum(decided)}. "
+            "Cells of one set share test images, so the interval is too narrow."
+        )
+
+
+def _place(row: DifferenceRow) -> tuple[int, int, int]:
+    """The place of a fine-tuned row: large sides first, then sets and numbers of images."""
+    return -row.side, list(read_sets()).index(row.set), row.images
+
+
+def forecasts(atlas: Atlas) -> Iterator[str]:
+    """How often the forecast of smaller sizes held at a larger one."""
+    yield table_line(("networks", "how far ahead", "forecasts held", "curves with all held", "half width (median)"))
+    yield table_line(["---"] * 5)
+    for name, (stage, side) in _stages().items():
+        own = [row for row in atlas.forecasts if (row.stage, row.side) == (stage, side)]
+        for words, least, most in (("up to 2 times", 0.0, 2.0), ("2 to 4 times", 2.0, 4.0)):
+            rows = [row for row in own if least < row.images / row.known_to <= most]
+            if not rows:
+                continue
+            held = {row: row.low <= row.measured <= row.high for row in rows}
+            curves: dict[tuple[str, str], list[bool]] = {}
+            for row in rows:
+                curves.setdefault((row.set, row.network), []).append(held[row])
+            widths = sorted((row.high - row.low) / 2 / row.forecast for row in rows)
+            whole = f"{sum(map(all, curves.values()))} of {len(curves)}"
+            half = f"{100 * widths[len(widths) // 2]:.0f} % of the error"
+            yield table_line((name, words, share(sum(held.values()), len(rows)), whole, half))
+
+
+def unfinished(atlas: Atlas) -> Iterator[str]:
+    """What is missing."""
+    wanted = {(name, "frozen", SIDE) for name in read_sets()} | {(name, "frozen", SMALL_SIDE) for name in CHOSEN}
+    missing = sorted(wanted - {(row.set, row.stage, row.side) for row in atlas.sets})
+    own = [row for row in atlas.errors if row.stage == "tuned"]
+    done = {name: sum(row.set == name for row in own) for name in CHOSEN}
+    if not missing and min(done.values()) >= WHOLE:
+        yield f"All sets are finished: {WHOLE} trainings for each of {', '.join(CHOSEN)}."
+        return
+    trained = ", ".join(f"{name} {count} of {WHOLE}" for name, count in done.items())
+    left = "".join(f" Frozen networks lack {name} at {side} pixels." for name, _, side in missing)
+    yield f"Finished trainings: {trained}.{left} `make results ROW=atlas` finishes them."
+
+
+BLOCKS = {one.__name__: one for one in (answer, by_size, sets, agreement, forecasts, unfinished)}
+
+
+def page(text: str, atlas: Atlas) -> str:
+    """The page with its generated blocks written again."""
+    return BLOCK.sub(lambda found: "\n".join((found[1], *BLOCKS[found[2]](atlas), "", found[3])), text)
+
+
+def shown(atlas: Atlas) -> object:
+    """The numbers of the figure."""
+    return {
+        name: {str(size): {own: round(row.gap, 6) for own, row in rows.items()} for size, rows in by.items()}
+        for name, by in ((name, atlas.at(*key)) for name, key in _stages().items())
+    }
+
+
+def draw(atlas: Atlas) -> None:
+    """Draw the figure, unless the file shows the same numbers."""
+    if FIGURE.is_file() and stated(FIGURE) == shown(atlas):
+        return
+    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    _curves(left, atlas.at("frozen", SIDE))
+    _beside(right, atlas)
+    write_figure(figure, shown(atlas), FIGURE)
+
+
+def _curves(axes: Axes, by: By) -> None:
+    """The difference of each set over the number of images, and the mean with both intervals."""
+    found = means(by)
+    x = list(found)
+    axes.axhline(0, color="0.4", lw=0.8)
+    ends = [100 * value for one in found.values() for value in (one.next_low or 0, one.next_high or 0)]
+    axes.fill_between(x, ends[::2], ends[1::2], color="0.9", lw=0, label="a further set, 95 %")
+    low, high = [100 * one.low for one in found.values()], [100 * one.high for one in found.values()]
+    axes.fill_between(x, low, high, color="0.7", lw=0, label="mean over sets, 95 %")
+    for index, name in enumerate(read_sets()):
+        if not (sizes := [size for size in by if name in by[size]]):
+            continue
+        color, marker = look(index)
+        values = [100 * by[size][name].gap for size in sizes]
+        axes.plot(sizes, values, color=color, marker=marker, ms=3.5, lw=0.9, label=name)
+    axes.plot(x, [100 * one.mean for one in found.values()], color="black", lw=2.2, label="mean")
+    size_axis(axes, list(by), max(by))
+    axes.set(ylabel="errors of CNN minus ViT (points)", title=f"Frozen networks, {SIDE} pixels")
+    axes.legend(fontsize=6.5, ncols=2, frameon=False)
+
+
+def _beside(axes: Axes, atlas: Atlas) -> None:
+    """Differences of fine-tuned networks beside those of frozen ones, by set and number of images."""
+    stages = [atlas.at(*key) for key in _stages().values()]
+    tuned = sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place)
+    rows = list(dict.fromkeys((row.set, row.images) for row in tuned))
+    axes.axvline(0, color="0.4", lw=0.8)
+    for index, (label, by) in enumerate(zip(_stages(), stages, strict=True)):
+        color, marker = look(index)
+        here = [(place, own) for place, (name, size) in enumerate(rows) if (own := by.get(size, {}).get(name))]
+        axes.errorbar(
+            [100 * own.gap for _, own in here], [place + 0.2 * (index - 1.5) for place, _ in here],
+            xerr=[[100 * (own.gap - own.low) for _, own in here], [100 * (own.high - own.gap) for _, own in here]],
+            color=color, marker=marker, ms=4, lw=0.9, ls="", label=label,
+        )  # fmt: skip
+    axes.set_yticks(range(len(rows)), [f"{name}, {size}" for name, size in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="errors of CNN minus ViT (points)", title="Frozen and fine-tuned")
+    axes.legend(fontsize=6.5, frameon=False)
+
+
+def write_atlas() -> None:
+    """Write the page and its figure, once there are rows."""
+    atlas = Atlas.read()
+    if atlas.differences:
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), atlas), encoding="utf-8")
+        draw(atlas)
