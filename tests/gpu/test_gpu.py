@@ -61,9 +61,11 @@ def test_a_compiled_training_has_the_losses_of_an_eager_one(
 ):
     if device == "cpu":  # without a C++ compiler
         monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    monkeypatch.setattr("torch._inductor.config.triton.cudagraphs", graphs)
     eager = train(images, *network)
-    compiled = train(images, *network, "--trainer.compile", "true")
+    from torch._inductor import config  # slow to import
+
+    with config.patch({"triton.cudagraphs": graphs}):
+        compiled = train(images, *network, "--trainer.compile", "true")
     measured(apart(compiled.losses, eager.losses), 0.01)
 
 
