@@ -84,7 +84,7 @@ class TrainingModule(LightningModule, ABC):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         seed = seed_of(self.seed, self.trainer.fit_loop.total_batch_idx, self.global_rank)
-        (torch.default_generator if self.device.type == "cpu" else torch).manual_seed(seed)  # all devices take 0.5 ms
+        (torch.default_generator if self.device.type == "cpu" else torch).manual_seed(seed)  # all devices take 0.4 ms
         loss = self.batch_loss(batch)
         self.train_loss.update(loss.detach())
         return loss
