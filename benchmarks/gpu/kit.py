@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -64,12 +64,11 @@ class Row:
 
 
 def _step(
-    name: str, title: str, size: str, batch: int, goal: tuple[str, float] | None = None, more: tuple[str, ...] = (),
-    **environment: str,
+    name: str, title: str, size: str, batch: int, goal: tuple[str, float] | None = None, more: tuple[str, ...] = ()
 ) -> Row:  # fmt: skip
     words = ("training_step.py", "--size", size, "--batch", str(batch), "--turns", "3", "--seconds", "1", *PEERS, *more)
     tiny = ("--size", "nano", "--turns", "1", "--seconds", ".01", "--no_compile", *PEERS)
-    return Row(name, title, words, tiny, goal, environment)
+    return Row(name, title, words, tiny, goal)
 
 
 EAGER = ("--no_compile", "--ours", "trainer.compile=false")
@@ -82,7 +81,7 @@ ROWS = (
     _step("train_s16_eager", "the same, ours not compiled", "s16", 256, more=EAGER),
     _step("train_cifar", "training CIFAR-10's ViT, 32 px, batch 1,024", "32px", 1024),
     _step("train_cifar_eager", "the same, ours not compiled", "32px", 1024, more=EAGER),
-    _step("train_cifar_graphs", "the same, both in CUDA graphs", "32px", 1024, **GRAPHS),
+    replace(_step("train_cifar_graphs", "the same, both in CUDA graphs", "32px", 1024), environment=GRAPHS),
     Row("predict", "`vit predict` of 5,000 JPEG files, ViT-Ti/16", ("predict_folder.py", "--images", "5000", "--pairs",
         "3", "--workers", "16", "--compiled"), TINY_PHOTOS, ("timm bfloat16 compiled", 1.5)),
     Row("train_jpegs", "training ViT-S/16 from JPEG files, batch 256", ("train_photos.py", "--network",

@@ -15,12 +15,15 @@ from tests.conftest import ask
 from tests.gpu.conftest import CNN, VIT, apart, weights_apart
 from tests.processes import finish, free_port, start
 from vit.commands.training import train_progress
+from vit.commands.training.train_options import read_values
+from vit.inference.devices import autocast
 from vit.inference.predictor import load
+from vit.inference.prepared import prepared
 from vit.models.attend import attend
 from vit.models.spec import NetworkSpec
 from vit.training import loop
 from vit.training.distributed.sharding import Sharding
-from vit.training.planning.plan import Plan
+from vit.training.planning.plan import Plan, make_plan
 
 pytestmark = pytest.mark.gpu
 BOTH = [pytest.param(VIT, id="vit"), pytest.param(CNN, id="cnn", marks=pytest.mark.slow)]  # `-m gpu` runs both
@@ -52,12 +55,36 @@ def test_half_precision_with_clipping_learns_as_float32(train, images, device, m
 
 
 @pytest.mark.parametrize("network", BOTH)
-def test_a_compiled_training_has_the_losses_of_an_eager_one(train, images, device, measured, monkeypatch, network):
+@pytest.mark.parametrize("graphs", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_compiled_training_has_the_losses_of_an_eager_one(
+    train, images, device, measured, monkeypatch, network, graphs
+):
     if device == "cpu":  # without a C++ compiler
         monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     eager = train(images, *network)
-    compiled = train(images, *network, "--trainer.compile", "true")
+    from torch._inductor import config  # slow to import
+
+    with config.patch({"triton.cudagraphs": graphs}):
+        compiled = train(images, *network, "--trainer.compile", "true")
     measured(apart(compiled.losses, eager.losses), 0.01)
+
+
+@pytest.mark.parametrize(("steps", "is_long"), [(2_990, False), (3_000, True)])
+def test_a_long_training_is_compiled_on_a_gpu(images, device, steps, is_long):
+    options = {"network": VIT[1], "image_size": 16, "init_from": "none", "optim.steps": steps}
+    plan = make_plan(read_values(images, (), None, options).layers.recipe())
+    assert plan.recipe.trainer.compile is (is_long and device == "cuda")
+
+
+@pytest.mark.parametrize("network", BOTH)
+def test_weights_that_are_cast_once_give_the_answers_of_autocast(device, measured, network):
+    made = NetworkSpec.named(network[1], 3).build(16).eval().to(device)
+    pixels, where = torch.randn(8, 3, 16, 16, device=device), torch.device(device)
+    for head in (part for part in made.modules() if isinstance(part, torch.nn.Linear) and part.out_features == 3):
+        torch.nn.init.normal_(head.weight)
+    with torch.inference_mode(), autocast("bf16-mixed", where):
+        own, plain = prepared(made, where, "bf16-mixed")(pixels).float(), made(pixels).float()
+    measured(((own - plain).abs().max() / plain.abs().max()).item(), 0.05)
 
 
 def test_attention_runs_in_a_fused_kernel(device):

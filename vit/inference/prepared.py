@@ -78,7 +78,7 @@ def _traced(module: nn.Module, whole: Collection[nn.Module]) -> nn.Module:
 def can_pack(dtype: torch.dtype) -> bool:
     """Whether PyTorch has oneDNN's packed linear layers, and this CPU computes them fast in a number format."""
     has_operators = all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
-    is_fast = dtype == torch.float32 or has_bf16(torch.device("cpu"))
+    is_fast = torch.cpu._is_avx2_supported() if dtype == torch.float32 else has_bf16(torch.device("cpu"))
     return is_fast and torch.backends.mkldnn.is_available() and has_operators
 
 

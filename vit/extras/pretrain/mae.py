@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vit.data.core.draws import uniform
+from vit.data.pixels.preprocess import to_device
 from vit.errors import UsageError
 from vit.extras.pretrain.masked_autoencoder import MASK_RATIO, MaskedAutoencoder
 from vit.extras.pretrain.objective import Objective
@@ -49,7 +50,7 @@ class Mae(Objective):
         return super().no_weight_decay() | {"autoencoder.mask_token"}
 
     def _order(self, images: Tensor, draw_seeds: Tensor) -> Tensor:
-        return patch_order(draw_seeds, self.network.config.num_patches).to(images.device)
+        return to_device(patch_order(draw_seeds, self.network.config.num_patches), images.device)
 
 
 def patch_order(draw_seeds: Tensor, num_patches: int) -> Tensor:

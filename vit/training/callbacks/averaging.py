@@ -1,6 +1,6 @@
 """The moving average of the weights (EMA), which is evaluated and saved in their place"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -48,16 +48,19 @@ class _Average(AveragedModel):
         self.n_averaged = torch.zeros((), dtype=torch.long)
         self._decay = decay
         # averages and values, which change in place alone
-        self._moving: tuple[Sequence[Tensor], Sequence[Tensor]] = (), ()
+        self._moving: tuple[list[Tensor], list[Tensor]] = [], []
         self._counts: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
         """Add the weights and buffers after a step. Those of the first step are the average; counts are copied."""
         if not self._moving[0]:
-            pairs = list(zip(_tensors(self.module), _tensors(model), strict=True))
-            averages, values = zip(*(pair for pair in pairs if pair[0].is_floating_point()), strict=True)
-            self._moving, self._counts = (averages, values), [p for p in pairs if not p[0].is_floating_point()]
+            for average, value in zip(_tensors(self.module), _tensors(model), strict=True):
+                if average.is_floating_point():
+                    self._moving[0].append(average)
+                    self._moving[1].append(value)
+                else:
+                    self._counts.append((average, value))
         for count, value in self._counts:
             count.copy_(value)
         torch._foreach_lerp_(*self._moving, 1.0 - self._decay if self.n_averaged else 1.0)

@@ -12,7 +12,7 @@ from vit.data.core.batch import Batch
 from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, batch_loader
 from vit.data.loading.sampler import EvaluationSampler
-from vit.data.pixels.preprocess import Preprocess
+from vit.data.pixels.preprocess import Preprocess, to_device
 from vit.inference.engine import Engine
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.predictor import load
@@ -49,7 +49,7 @@ class TeacherLogits:
         else:
             self.engine = load(teacher.path, str(device), precision, "torch", unfinished=True).engine
         self.preprocess = preprocess
-        self.order = teacher.class_order(class_names)
+        self.order = torch.tensor(teacher.class_order(class_names), device=device)
         self.device = device
         self.remembered: dict[str, int] = {}
         self._values = torch.zeros(0, len(class_names))
@@ -58,13 +58,12 @@ class TeacherLogits:
         """Logits (B, C) float32 of an augmented and normalized batch, but for a constant for each image."""
         rows = [self.remembered.get(path, -1) for path in batch.path]
         if min(rows) >= 0:
-            return self._values[rows].to(self.device)
+            return to_device(self._values[rows], self.device)
         return self.of_pixels(self.pixels(batch.image))
 
     def pixels(self, images: Tensor) -> Tensor:
         """The normalized input of the other network (B, 3, S, S) -> its pixels (B, 3, S, S) uint8."""
-        mean = torch.tensor(self.preprocess.mean, device=images.device)[:, None, None]
-        std = torch.tensor(self.preprocess.std, device=images.device)[:, None, None]
+        mean, std = to_device(torch.tensor([self.preprocess.mean, self.preprocess.std]), images.device)[..., None, None]
         return ((images * std + mean) * 255).round_().clamp_(0, 255).to(torch.uint8)
 
     @torch.no_grad()
@@ -79,7 +78,7 @@ class TeacherLogits:
         else:  # probabilities p = softmax(v / t): t log p is v but for a constant, which no softmax sees
             probabilities = self.engine.probabilities(pixels.cpu())
             logits = probabilities.clamp_min(torch.finfo(torch.float32).tiny).log() * self.engine.temperature
-        return logits[:, self.order].to(self.device).clone()  # autograd refuses tensors of inference mode
+        return logits.to(self.device).index_select(1, self.order).clone()  # autograd refuses tensors of inference mode
 
     def remember(self, dataset: ImageDataset, num_workers: int | None) -> None:
         """Compute all images of a dataset now, in its order, and look their logits up from then on.

@@ -27,7 +27,7 @@ def strategy_for(world_size: int, is_sharded: bool) -> Strategy | str:
     """Lightning's strategy for a number of processes over all machines."""
     if world_size == 1:
         return "auto"
-    return Sharding(world_size) if is_sharded else DDPStrategy(timeout=PATIENCE)
+    return Sharding(world_size) if is_sharded else DDPStrategy(timeout=PATIENCE, gradient_as_bucket_view=True)
 
 
 def shard(network: Network, mesh: DeviceMesh) -> None:
