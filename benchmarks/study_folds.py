@@ -6,11 +6,14 @@ estimated in three ways, and an interval of each is judged by how often it misse
 
     python benchmarks/study_folds.py --studies 4000
 
+A second table is about one network: its error, and its gain from more images where there is none.
+
 A seed moves the gap of its fold by a normal, heavy-tailed or collapsing effect. Networks of different folds share most
 of their training images, so that a part of this effect is common to all folds.
 """
 
 import argparse
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.study.statistics.paired import Pair, difference
-from vit.study.statistics.variance_components import MeanSquares
+from vit.study.statistics.paired import Pair, difference, gain
+from vit.study.statistics.variance_components import MeanSquares, mean_error
 
 Floats = npt.NDArray[np.float64]
+SEEDS_AND_IMAGES = (2, 40), (5, 40), (2, 80)
 DISAGREE = 0.22  # of the images one network alone has right
 
 
@@ -128,6 +132,37 @@ def rows(studies: int) -> Iterator[tuple[str, list[tuple[float, float]]]]:
         yield name, [(wrong / studies, width / studies) for wrong, width in found]
 
 
+def rows_of_errors(studies: int) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    """(world, (how often an interval misses the truth, mean half width)) of the error and of the gain, by two models.
+
+    Half of the images are as hard for the training on more images as for the other one.
+    """
+    for (seeds, images), error, scatter in itertools.product(SEEDS_AND_IMAGES, (0.1, 0.3), (0.0, 0.04)):
+        random, found = np.random.default_rng(0), np.zeros((4, 2))
+        for _ in range(studies):
+            drawn = random.random((seeds, images))
+            again = np.where(random.random(drawn.shape) < 0.5, drawn, random.random(drawn.shape))
+            small, large = (
+                values < np.clip(error + scatter * random.standard_normal((seeds, 1)), 0, 1)
+                for values in (drawn, again)
+            )
+            for place, has_folds in enumerate((False, True)):
+                step = gain({1: dict(enumerate(small)), 2: dict(enumerate(large))}, None, has_folds)
+                assert step is not None
+                for index, interval, truth in (
+                    (place, mean_error(small, None, has_folds), error),
+                    (place + 2, step.points, 0.0),
+                ):
+                    assert interval.low is not None
+                    assert interval.high is not None
+                    misses = not interval.low <= truth <= interval.high
+                    found[index] += misses, (interval.high - interval.low) / 2
+        yield (
+            f"{seeds} seeds, {images} images, error {error:.0%}, ±{scatter:.0%}",
+            [(wrong / studies, width / studies) for wrong, width in found],
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=4000)
@@ -135,6 +170,11 @@ def main() -> None:
     print("| effect of a seed | one test set | folds | folds, Nadeau and Bengio | folds, moderated |")
     print("|---|---|---|---|---|")
     for name, found in rows(studies):
+        cells = [f"{100 * wrong:.1f} %, ±{100 * width:.1f}" for wrong, width in found]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    print("\n| one network | error, one test set | error, folds | gain, one test set | gain, folds |")
+    print("|---|---|---|---|---|")
+    for name, found in rows_of_errors(studies):
         cells = [f"{100 * wrong:.1f} %, ±{100 * width:.1f}" for wrong, width in found]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print(f"\nFalse verdicts (± {100 * (0.05 * 0.95 / studies) ** 0.5:.1f}) and the mean half width in points.")

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import yaml
 from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most, options
 from peers import SIZES, Size, networks
 from PIL import Image
@@ -95,12 +96,13 @@ def draw_images(folder: Path, size: Size) -> None:
             Image.fromarray(pixels.numpy()).save(path, compress_level=1)
 
 
-def our_plan(folder: Path, size: Size) -> Plan:
+def our_plan(folder: Path, size: Size, given: Sequence[str] = ()) -> Plan:
     """A training of many steps with nothing beside the step."""
     options = {
         "network": size.name, "image_size": size.image_size, "init_from": "none", "augment": "none", "wandb": "off",
         "optim.steps": 100_000, "batch_size": size.batch, "optim.clip_norm": 0, "data.test": 0, "data.cache": "memory",
     }  # fmt: skip
+    options |= {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in given)}
     return make_plan(read_values(folder, (), None, options).layers.recipe())
 
 
@@ -157,7 +159,7 @@ def main() -> None:
         draw_images(Path(name, "images"), size)
         Path(name, "run").mkdir()
         with suppress(Measured):
-            fit(our_plan(Path(name, "images"), size), RunDirectory(Path(name, "run")), [turns])
+            fit(our_plan(Path(name, "images"), size, arguments.ours), RunDirectory(Path(name, "run")), [turns])
     peak = max(peak, measured_peak(work.precision))
     what = f"Training steps of {size.name}, {size.image_size} pixels, batches of {size.batch}, {work.precision}"
     Measurement(what, turns.speeds, absent, work=work, peak=peak).show()

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import io
 import os
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ os.environ["VIT_HASHES"] = "off"  # tests of it have a folder of their own
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 from PIL import Image
 
@@ -52,6 +54,7 @@ def remembered(count: Callable[[Any], Cost]) -> Callable[[Any], Cost]:
 
 
 spec.count = remembered(spec.count)
+os.fsync = lambda descriptor: None  # no test cuts the power, and a training waits for the disk 16 times
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 
@@ -109,7 +112,7 @@ def _blank(kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _leave_blank(patch: pytest.MonkeyPatch) -> None:
+def leave_blank(patch: pytest.MonkeyPatch) -> None:
     """Figures are made, and each is written as an empty one: layout and drawing are most of the time of a report."""
     from matplotlib.figure import Figure
 
@@ -118,11 +121,12 @@ def _leave_blank(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Figure, "savefig", lambda figure, file, **options: file.write(blank[options["format"]]))
 
 
-def ask(*arguments: object, drawn: bool = False) -> Answer:
+def ask(*arguments: object, drawn: bool = False, figures: bool = False) -> Answer:
     """Run a command line in this process. Figures and page of a training take longer than most trainings here.
 
     Args:
-        drawn: whether `vit train` draws its figures and its page, and other commands more than empty figures.
+        drawn: whether a training writes its page.
+        figures: whether figures are not empty.
     """
     from vit.__main__ import main
     from vit.registry import command_module
@@ -135,10 +139,11 @@ def ask(*arguments: object, drawn: bool = False) -> Answer:
         contextlib.redirect_stderr(io.StringIO()) as err,
         pytest.MonkeyPatch.context() as patch,
     ):
-        if not drawn and arguments[:1] in (("train",), ("pretrain",)):
+        trains = arguments[:1] in (("train",), ("pretrain",))
+        if trains and not (drawn or figures):
             patch.setattr(command_module(arguments[0]), "_draw", lambda *_: None)
-        elif not drawn and arguments[:1] and arguments[0] in DRAWING:
-            _leave_blank(patch)
+        elif not figures and (trains or (arguments[:1] and arguments[0] in DRAWING)):
+            leave_blank(patch)
         code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
     return Answer(code, out.getvalue(), err.getvalue())
 
@@ -161,9 +166,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of the functions of `vit` are empty."""
+    leave_blank(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def vit() -> Callable[..., Answer]:
-    """`vit("train", "digits", ...)` -> Answer; `drawn=True` draws figures and page."""
+    """`vit("train", "digits", ...)` -> Answer; see `ask`."""
     return ask
 
 
@@ -190,28 +201,31 @@ def hash_byte(name: str, channel: int) -> int:
     return sum(ord(letter) * (31 + 17 * channel) ** place for place, letter in enumerate(name)) % 200 + 28
 
 
-@pytest.fixture(scope="session")
-def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A ViT trained on digits for two epochs, once for all tests. Tests must not write to the folder."""
-    out = tmp_path_factory.mktemp("digits_run")
-    options = (
-        "--epochs",
-        2,
-        "--batch_size",
-        128,
-        "--optim.warmup",
-        0,
-        "--seed",
-        3,
-        "--keep_state",
-        "true",
-        "--wandb",
-        "off",
-    )
-    answer = ask("train", "digits", *options, "--out", out, drawn=True)
+def shared(folders: pytest.TempPathFactory, name: str, make: Callable[[Path], Any]) -> Any:
+    """What `make` gives for a folder of its own, which all workers share: the first one makes it."""
+    root = folders.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    kept = root / f"{name}.pickle"
+    with FileLock(root / f"{name}.lock"):
+        if not kept.exists():
+            (root / name).mkdir(exist_ok=True)
+            kept.write_bytes(pickle.dumps(make(root / name)))
+        return pickle.loads(kept.read_bytes())
+
+
+def trained_run(out: Path, *words: object) -> Trained:
+    """The run of `vit train WORDS`, with figures and page."""
+    answer = ask("train", *words, "--out", out, figures=True)
     assert answer.code == 0, answer.err
     (config,) = out.glob("**/config.yaml")
     return Trained(config.parent, answer)
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A ViT trained on digits for two epochs, once for all tests. Tests must not write to the folder."""
+    options = ("--epochs", 2, "--batch_size", 128, "--optim.warmup", 0, "--seed", 3, "--keep_state", "true")
+    return shared(tmp_path_factory, "digits_run", lambda out: trained_run(out, "digits", *options, "--wandb", "off"))
 
 
 @pytest.fixture(scope="session")
@@ -223,7 +237,11 @@ def colors(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[...,
 @pytest.fixture(scope="session")
 def labels_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of 90 images with the labels bright, left and top, some unknown. Tests must not write beside it."""
-    folder = tmp_path_factory.mktemp("labels")
+    return shared(tmp_path_factory, "labels", draw_labels)
+
+
+def draw_labels(folder: Path) -> Path:
+    """The images and the table of `labels_csv`."""
     generator = np.random.default_rng(1)
     lines = ["path,bright,left,top"]
     for number in range(90):
@@ -249,11 +267,7 @@ LABELS_OPTIONS = (
 @pytest.fixture(scope="session")
 def labels_run(tmp_path_factory: pytest.TempPathFactory, labels_csv: Path) -> Trained:
     """A ViT trained on `labels_csv`, once for all tests. Tests must not write to the folder."""
-    out = tmp_path_factory.mktemp("labels_run")
-    answer = ask("train", labels_csv, *LABELS_OPTIONS, "--out", out, drawn=True)
-    assert answer.code == 0, answer.err
-    (config,) = out.glob("**/config.yaml")
-    return Trained(config.parent, answer)
+    return shared(tmp_path_factory, "labels_run", lambda out: trained_run(out, labels_csv, *LABELS_OPTIONS))
 
 
 HOSTILE_NAMES = (

@@ -68,7 +68,7 @@ def test_nothing_else_writes_tables():
 
 
 @pytest.mark.faults("H2")
-def test_class_names_that_a_spreadsheet_would_compute_come_back(tmp_path, draw_classes, capsys):
+def test_class_names_that_a_spreadsheet_would_compute_come_back(tmp_path, draw_classes, capsys, empty_figures):
     """The plan and `vit predict` say how such names stand in a CSV; our reader, and pandas with `unescape`, undo it."""
     photos = draw_classes(tmp_path / "photos", ("+1", "-1", "zero"), 12)
     run = vit.train(photos, network="vit_nano_patch2_8", image_size=8, epochs=1, wandb="off", out=tmp_path / "runs")

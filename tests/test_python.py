@@ -16,6 +16,8 @@ from vit.__main__ import COMMANDS
 from vit.commands.training.train_options import read_values
 from vit.errors import CheckpointError, UsageError
 
+pytestmark = pytest.mark.usefixtures("empty_figures")
+
 
 def test_train_then_load(tmp_path, colors, capsys):
     options = {"data.subset_seed": None, "data.allow_empty": True, "model.preprocess.std": (0.5, 0.25, 0.5)}

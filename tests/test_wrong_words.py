@@ -1,11 +1,14 @@
 """Wrong words on the command line are errors before torch is imported, which takes seconds."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import vit
 from tests.processes import environment
 from vit.data.core.dataset_names import TORCHVISION
 from vit.data.sources import torchvision_source
@@ -103,3 +106,17 @@ def test_names_are_those_of_what_they_name():
 )
 def test_names_of_ours_are_suggested_first(name, words):
     assert suggestion(name) == words
+
+
+def test_no_advice_destroys():
+    """Only an empty folder, a line or a column of a table may go: files and folders are left out or moved elsewhere."""
+    advice = re.compile(
+        r'"[^"]*\b(?:remove|delete) (?:it|them|this|its|one of|(?:the )?(?:folder|file|page|image|cop|oth))'
+    )
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(Path(vit.__file__).parent.rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if advice.search(line) and '"""' not in line
+    ]
+    assert found == ['errors.py: REMOVE_IT = "remove it"  # a folder without any file']

@@ -21,7 +21,6 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     temporary file, and the last rename wins.
 
     Args:
-        path: the file.
         is_new: whether a file that has appeared under this name meanwhile stays, and this one is refused.
 
     Raises:
@@ -93,7 +92,6 @@ def remove_partial(folder: Path, name: str = "", unchanged_for: float | None = N
     """Remove partial files that killed processes have left in a folder.
 
     Args:
-        folder: the folder.
         name: name of the file that was being written; empty: any file.
         unchanged_for: minimum age in seconds of the last change; None: any age, if no other process writes to the
             folder.

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-_SHOWN = 12  # names in a list
 _OF_MACHINE = frozenset(
     getattr(errno, name)
     for name in (
@@ -151,13 +150,19 @@ def install(extra: str) -> str:
     return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(f'{clone}[{extra}]')}"
 
 
+def some_of(texts: Iterable[str], most: int = 5, separator: str = ", ") -> str:
+    """The first of some texts as one text, which ends with "..." where there are more."""
+    known = list(texts)
+    return separator.join(known[:most]) + f"{separator}..." * (len(known) > most)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """'did you mean X?' for the nearest known name, else a list of names; for the `fix` of an error."""
     names = sorted(known)
     close = close_name(name, names)
     if close is not None:
         return f"did you mean {close!r}?"
-    return f"choose one of {', '.join(names[:_SHOWN])}" + ", ..." * (len(names) > _SHOWN)
+    return f"choose one of {some_of(names, 12)}"
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:

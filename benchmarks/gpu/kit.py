@@ -20,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -52,6 +52,7 @@ class Row:
         words: script of benchmarks/ and its arguments on a GPU.
         tiny: arguments on a CPU.
         goal: side and ratio to reach.
+        environment: variables of its process.
     """
 
     name: str
@@ -59,17 +60,29 @@ class Row:
     words: tuple[str, ...]
     tiny: tuple[str, ...]
     goal: tuple[str, float] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def _step(name: str, title: str, size: str, batch: int, goal: tuple[str, float] | None = None) -> Row:
-    words = ("training_step.py", "--size", size, "--batch", str(batch), "--turns", "3", "--seconds", "1", *PEERS)
-    return Row(name, title, words, ("--size", "nano", "--turns", "1", "--seconds", ".01", "--no_compile", *PEERS), goal)
+def _step(
+    name: str, title: str, size: str, batch: int, goal: tuple[str, float] | None = None, more: tuple[str, ...] = (),
+    **environment: str,
+) -> Row:  # fmt: skip
+    words = ("training_step.py", "--size", size, "--batch", str(batch), "--turns", "3", "--seconds", "1", *PEERS, *more)
+    tiny = ("--size", "nano", "--turns", "1", "--seconds", ".01", "--no_compile", *PEERS)
+    return Row(name, title, words, tiny, goal, environment)
+
+
+EAGER = ("--no_compile", "--ours", "trainer.compile=false")
+GRAPHS = {"TORCHINDUCTOR_CUDAGRAPHS": "1"}  # torch.compile's mode reduce-overhead, for both sides
 
 
 TINY_PHOTOS = ("--images", "24", "--pairs", "1", "--workers", "0")
 ROWS = (
     _step("train_s16", "training ViT-S/16, 224 px, batch 256", "s16", 256, ("timm", 3.0)),
+    _step("train_s16_eager", "the same, ours not compiled", "s16", 256, more=EAGER),
     _step("train_cifar", "training CIFAR-10's ViT, 32 px, batch 1,024", "32px", 1024),
+    _step("train_cifar_eager", "the same, ours not compiled", "32px", 1024, more=EAGER),
+    _step("train_cifar_graphs", "the same, both in CUDA graphs", "32px", 1024, **GRAPHS),
     Row("predict", "`vit predict` of 5,000 JPEG files, ViT-Ti/16", ("predict_folder.py", "--images", "5000", "--pairs",
         "3", "--workers", "16", "--compiled"), TINY_PHOTOS, ("timm bfloat16 compiled", 1.5)),
     Row("train_jpegs", "training ViT-S/16 from JPEG files, batch 256", ("train_photos.py", "--network",
@@ -103,7 +116,8 @@ def main() -> None:
             print(f"== {name}: no time is left; the same command continues here", flush=True)
             continue
         print(f"== {name}, {BUDGET - left:.0f} s", flush=True)
-        failed |= not _ran(name, words, folder, environment, left)
+        own = next((row.environment for row in ROWS if row.name == name), {})
+        failed |= not _ran(name, words, folder, {**environment, **own}, left)
     lines = list(table(folder))
     print("\n".join(lines))
     if arguments.device == "cuda":

@@ -74,7 +74,9 @@ def report(profiler: Profiler, size: Size) -> list[str]:
     launches = sum(event.name.startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch")) for event in events) / STEPS
     operations = (
         sum(
-            event.device_type.name == "CPU" and event.name.startswith("aten::") and event.cpu_parent is None
+            event.device_type.name == "CPU"
+            and event.name.startswith("aten::")
+            and not (event.cpu_parent and event.cpu_parent.name.startswith("aten::"))
             for event in events
         )
         / STEPS

@@ -261,6 +261,9 @@ def test_arrays_and_runs_from_before_contents_were_kept(vit, digits_run, trained
     (run / "splits.csv").write_text("\n".join(lines) + "\n")
     answer = vit("evaluate", run, data, "--output", "old")
     assert answer.code == 0 and len(predictions(here / "old")) == 8
+    (run / "splits.csv").write_text("\n".join(lines[:-1]) + "\n")
+    answer = vit("evaluate", run, data, "--output", "shortened")
+    assert answer.code == 3 and "splits.csv lists " in answer.err and "the run had " in answer.err
 
 
 @pytest.mark.faults("K8")

@@ -33,7 +33,7 @@ def uneven(draw_classes, tmp_path_factory):
 @pytest.fixture(scope="module")
 def corrected(vit, uneven, tmp_path_factory):
     out = tmp_path_factory.mktemp("corrected")
-    answer = vit("train", uneven, *CORRECTED, "--out", out, drawn=True)
+    answer = vit("train", uneven, *CORRECTED, "--out", out, figures=True)
     assert answer.code == 0, answer.err
     return run_folder(out), answer
 

@@ -255,7 +255,7 @@ def test_pictures_without_labels_have_no_accuracy(vit, flat, tmp_path):
 def test_the_page_can_be_written_again(vit, pretrained):
     run, _ = pretrained
     before = (run / "report.html").read_bytes()
-    assert vit("report", run, drawn=True).code == 0
+    assert vit("report", run).code == 0
     assert (run / "report.html").read_bytes() == before
     page = before.decode()
     assert "Nearest neighbors" in page and "Augmented training images" in page and "Reconstructions" not in page

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import vit
+from tests.conftest import leave_blank
 from tests.data.parquet.written import rows_of, write
 from vit.commands.comparing.probe import _label
 from vit.commands.studies.study_cells import HEAD_WORK, work_of
@@ -23,6 +24,13 @@ PROBE = SimpleNamespace(model=SimpleNamespace(freeze="backbone"))
 
 
 BACKBONES = "random:vit_nano_patch2_8,random:resnet10_small"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_figures():
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

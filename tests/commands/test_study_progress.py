@@ -49,6 +49,15 @@ def test_what_a_stopped_cell_has_trained_before_is_not_left(cells, tmp_path, mon
     assert shares(tmp_path, cells, monkeypatch, metrics) == pytest.approx([0, expected])
 
 
+def test_a_cell_that_does_not_start_is_not_waited_for(cells, tmp_path, monkeypatch, capsys):
+    progress = StudyProgress(Reporter(), tmp_path, cells, {"train": 100, "test": 10})
+    monkeypatch.setattr(progress, "_outcome", lambda *_: "")
+    progress.leave_out(cells[1])
+    progress.notify(cells[0], "done")
+    assert f"1/{len(cells) - 1} " in capsys.readouterr().err
+    assert progress.work_done == progress.total_work
+
+
 def test_epochs_count_where_they_are_the_length(cells, tmp_path, monkeypatch):
     for cell in cells:
         cell.recipe.optim.epochs, cell.recipe.optim.steps = 4, None

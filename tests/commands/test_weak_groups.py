@@ -13,7 +13,7 @@ def test_a_column_of_the_table_is_a_group(vit, digits_run, draw_classes, here):
             is_weak = number % 3 == 0
             label = str((int(row["label"]) + 1) % 10) if is_weak and number % 2 else row["label"]
             table.row((row["path"], label, "forest" if is_weak else "river"))
-    answer = vit("evaluate", digits_run.path, "photos.csv", "--output", "measured", drawn=True)
+    answer = vit("evaluate", digits_run.path, "photos.csv", "--output", "measured")
     assert answer.code == 0, answer.err
     assert "weak groups: 1 group has more errors than the other images, beyond chance" in answer.out
     assert "site: forest: 50.0 % of 40 images are wrong, of the others 0.0 %" in answer.out
@@ -25,7 +25,7 @@ def test_a_column_of_the_table_is_a_group(vit, digits_run, draw_classes, here):
 
 def test_few_images_are_not_divided(vit, digits_run, draw_classes, here):
     draw_classes(here / "photos", ("1", "2"), 20)
-    answer = vit("evaluate", digits_run.path, "photos", "--output", "measured", drawn=True)
+    answer = vit("evaluate", digits_run.path, "photos", "--output", "measured")
     assert answer.code == 0, answer.err
     assert "weak groups" not in answer.out and "Weak groups" not in (here / "measured" / "report.html").read_text()
     assert json.loads((here / "measured" / "metrics.json").read_text())["weak_groups"] is None

@@ -7,7 +7,7 @@ from PIL import Image
 
 from vit.commands.measuring.measured_images import of_same_task
 from vit.data.core.dataset_names import TableColumns
-from vit.data.core.groups import similar_name_notes
+from vit.data.core.groups import group_notes
 from vit.data.core.samples import Source
 from vit.data.sources.sources import open_source
 from vit.errors import DataError
@@ -151,12 +151,19 @@ def test_a_column_that_is_read_is_there_once(tmp_path: Path, header: str) -> Non
         open_source(str(path))
 
 
-@pytest.mark.parametrize("name", ["fold", "set", "Partition"])
-def test_a_column_of_other_numbers_is_not_that_of_splits(tmp_path: Path, name: str) -> None:
-    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,1\n3.jpg,b,\n")))
+@pytest.mark.parametrize(("name", "number"), [("fold", 1), ("set", 7), ("Partition", 3)])
+def test_a_column_of_other_numbers_is_not_that_of_splits(tmp_path: Path, name: str, number: int) -> None:
+    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,{number}\n3.jpg,b,\n")))
     assert list(source.splits) == ["train"] and len(source.splits["train"]) == 3
     assert source.notes == [f"table.csv: read '{name}' as split; the column '{name}' is not read: no cell is train, "
                             "validation or test"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["set", "Partition", "eval_partition"])
+def test_numbers_that_may_be_splits_are_refused(tmp_path: Path, name: str) -> None:
+    path = table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,1\n3.jpg,b,2\n")
+    with pytest.raises(DataError, match=f"column '{name}' has 0 and 1 and 2: whether these are splits is not known"):
+        open_source(str(path))
 
 
 def test_a_wrong_split_among_splits_is_an_error(tmp_path: Path) -> None:
@@ -164,12 +171,18 @@ def test_a_wrong_split_among_splits_is_an_error(tmp_path: Path) -> None:
         open_source(str(table(tmp_path, "path,label,set\n1.jpg,a,test\n2.jpg,b,trian\n")))
 
 
+@pytest.mark.parametrize("name", ["PatientID", "Case ID", "lesion_id"])
+def test_columns_of_patients_are_groups(tmp_path: Path, name: str) -> None:
+    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,7\n2.jpg,b,7\n3.jpg,b,8\n")))
+    assert source.splits["train"].groups == ("7", "7", "8") and f"read '{name}' as group" in source.notes[0]
+
+
 @pytest.mark.faults("D37")
 def test_groups_that_people_would_take_for_one_are_one_or_are_told(tmp_path: Path) -> None:
     rows = "path,label,patient\n1.jpg,a,p 1 \n2.jpg,b, p 1\n3.jpg,b,P  1\n"
     source = open_source(str(table(tmp_path, rows)))
     assert source.splits["train"].groups == ("p 1", "p 1", "P  1")
-    (note,) = similar_name_notes(source)
+    (note,) = group_notes(source)
     assert note.startswith(
         "WARNING: groups 'P  1' and 'p 1' differ only in case, spaces, Unicode form or number format"
     )
@@ -317,6 +330,11 @@ def test_a_table_beside_the_folder_of_its_images_says_where_they_are(tmp_path: P
     with pytest.raises(
         DataError, match=f"it lies in {tmp_path}/train_images: move the CSV there, or write train_images/"
     ):
+        open_source(str(tmp_path / "t.csv"))
+    (tmp_path / "test_images").mkdir()
+    (tmp_path / "test_images" / "00.png").touch()
+    both = f"it lies in {tmp_path}/test_images and in {tmp_path}/train_images: move the CSV there, or write the right"
+    with pytest.raises(DataError, match=both):
         open_source(str(tmp_path / "t.csv"))
     (tmp_path / "1.jpg").touch()
     (tmp_path / "1.png").touch()

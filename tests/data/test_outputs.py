@@ -77,6 +77,7 @@ def test_runs_beside_classes_are_no_class(
     assert after.notes == [f"skipped: {words}"]
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_what_commands_write_into_the_folder_of_the_images_is_no_class(
     here: Path, draw_classes: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,7 +222,7 @@ def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     with open(run / "splits.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
         listed = [row["path"] for row in csv.DictReader(file)]
     assert len(listed) == 54 and all(map(os.path.isfile, listed))
-    answer = vit("evaluate", run, drawn=True)
+    answer = vit("evaluate", run, figures=True)
     assert answer.code == 0, answer.err
     answer = vit("predict", run, odd, "--recursive", "--gallery", "--output", tmp_path / "rows.jsonl")
     assert answer.code == 0 and "\x1b" not in answer.out + answer.err, answer.err

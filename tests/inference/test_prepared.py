@@ -34,7 +34,7 @@ VARIANTS = [
     {"pos_embed": "learned_rope2d_eva", "activation": "swiglu", "mlp_norm": True},
     {"stem": "conv"},
 ]
-needs_packing = pytest.mark.skipif(not can_pack(), reason="this CPU does not compute in bfloat16")
+needs_packing = pytest.mark.skipif(not can_pack(torch.bfloat16), reason="this CPU does not compute in bfloat16")
 
 
 def images(side=16):
@@ -96,7 +96,17 @@ def test_a_packed_layer_computes_any_number_of_rows(rows, bias):
     linear = nn.Linear(24, 40, bias=bias).to(torch.bfloat16)
     tokens = torch.randn(*rows, 24, dtype=torch.bfloat16)
     expected = nn.functional.gelu(linear.float()(tokens.float()))
-    torch.testing.assert_close(PackedLinear(linear, "gelu")(tokens).float(), expected, atol=1e-2, rtol=1e-2)
+    found = PackedLinear(linear, torch.bfloat16, "gelu")(tokens).float()
+    torch.testing.assert_close(found, expected, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_a_packed_vit_in_float32_is_the_network_to_rounding(options):
+    network = vit(**options)
+    computed = prepared(network, CPU, "32-true")
+    assert isinstance(computed, PackedViT)
+    with torch.inference_mode():
+        torch.testing.assert_close(computed(images()), network(images()), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("make", [resnet, vit])
@@ -134,7 +144,7 @@ def test_a_network_that_cannot_be_folded_stays_as_it_is(monkeypatch):
 
 
 def test_without_packed_layers_autocast_finds_cast_weights(monkeypatch):
-    monkeypatch.setattr(module, "can_pack", lambda: False)
+    monkeypatch.setattr(module, "can_pack", lambda dtype: False)
     network = vit()
     computed = prepared(network, CPU, "bf16-mixed")
     assert computed.head.weight.dtype == torch.bfloat16
@@ -155,9 +165,18 @@ def test_adapters_are_merged():
     assert parametrize.is_parametrized(network.blocks[0].mlp.fc1)
 
 
-def test_an_accelerator_computes_with_the_network_itself():
+@pytest.mark.parametrize("make", [resnet, vit])
+def test_a_gpu_computes_with_weights_that_are_cast_once(make):
+    network = make()
+    computed = prepared(network, torch.device("cuda"), "bf16-mixed")  # computed here on the CPU
+    assert computed is not network
+    autocast, own = errors(network, computed)
+    assert own < max(2 * autocast, 0.01) and (make is resnet or own == autocast)
+
+
+def test_another_accelerator_computes_with_the_network_itself():
     network = vit()
-    assert prepared(network, torch.device("cuda"), "bf16-mixed") is network
+    assert prepared(network, torch.device("mps"), "bf16-mixed") is network
 
 
 def test_a_large_batch_is_computed_in_parts():

@@ -124,3 +124,19 @@ def test_one_claim_of_many_is_corrected_for_all():
     smallest = min(tests, key=lambda one: one.p)
     assert len(tests) == 10 and smallest.p_adjusted > 2 * smallest.p
     assert all(one.p_adjusted >= one.p for one in tests) and all(pair.slope_p >= 0 for pair in found.comparisons)
+
+
+def test_two_seeds_of_folds_tell_errors_and_gains_by_their_images():
+    """The crossed model of one test set knew two folds of 40 images by one degree of freedom: ±48 points for a gain."""
+    draws = np.random.default_rng(0)
+    cells = [
+        run("cnn", images, seed, 0, correct=draws.random(40) > error, groups=None)
+        for images, error in ((100, 0.3), (200, 0.15))
+        for seed in (0, 1)
+    ]
+    shared, folds = (summarize(cells, PROTOCOL | more, [], None).series[0] for more in ({}, {"folds": 5}))
+    assert shared.gain.points.value == folds.gain.points.value > 0
+    assert folds.gain.points.high - folds.gain.points.low < 0.45 < shared.gain.points.high - shared.gain.points.low
+    for one, other in zip(folds.points, shared.points, strict=True):
+        assert one.mean.low < one.mean.value < one.mean.high and one.seed_correlation is None
+        assert one.mean.high - one.mean.low < other.mean.high - other.mean.low

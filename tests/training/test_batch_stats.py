@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-import vit as vit_package
+from tests.conftest import ask
 from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
 from vit.checkpoints.load import load
@@ -25,14 +25,20 @@ KEPT = "batch norms keep their mean and variance"
 def cnn(tmp_path_factory, colors):
     """The best checkpoint of a CNN with batch norms, trained on colored images."""
     out = tmp_path_factory.mktemp("cnn")
-    options = {"optim.batch_size": 8, "wandb": "off", "model.network.widths": [4, 4, 4, 4]}
-    return RunDirectory(vit_package.train(colors, network="resnet10_small", epochs=4, out=out, **options)).best_path
+    options = ("--network", "resnet10_small", "--model.network.widths", "[4,4,4,4]", "--epochs", 4)
+    return trained(colors, out, *options)
 
 
-def finetuned(colors, cnn, out, **options):
+def trained(colors, out, *options):
+    """The best checkpoint of a training."""
+    answer = ask("train", colors, *options, "--batch_size", 8, "--wandb", "off", "--out", out)
+    assert answer.code == 0, answer.err
+    return RunDirectory(run_folder(out)).best_path
+
+
+def finetuned(colors, cnn, out, *options):
     """The best checkpoint after a fine-tuning."""
-    options = {"epochs": 2, "optim.batch_size": 8, "optim.best_metric": "last", "wandb": "off", **options}
-    return RunDirectory(vit_package.train(colors, init_from=cnn, out=out, **options)).best_path
+    return trained(colors, out, "--init_from", cnn, "--epochs", 2, "--optim.best_metric", "last", *options)
 
 
 def changes(before, after):
@@ -50,15 +56,15 @@ def test_the_recipe_keeps_statistics_and_trains_everything_else(colors, cnn, tmp
 
 
 def test_without_it_statistics_follow_the_images(colors, cnn, tmp_path):
-    stats, _ = changes(cnn, finetuned(colors, cnn, tmp_path, freeze="none"))
+    stats, _ = changes(cnn, finetuned(colors, cnn, tmp_path, "--freeze", "none"))
     assert stats == {name for name in load(cnn)[0].state_dict() if name.endswith(STATS)}
 
 
 @pytest.mark.parametrize(("freeze", "is_same"), [(None, True), ("none", False)])
 def test_a_fine_tuning_that_changes_no_weight_predicts_as_before(colors, cnn, tmp_path, freeze, is_same):
     """EfficientNet-Lite0 lost 12 points of accuracy in 3 epochs with a learning rate of 1e-9."""
-    given = {} if freeze is None else {"freeze": freeze}
-    after = finetuned(colors, cnn, tmp_path, lr=1e-12, **given)
+    given = () if freeze is None else ("--freeze", freeze)
+    after = finetuned(colors, cnn, tmp_path, "--lr", 1e-12, *given)
     plan = plan_of(colors, cnn)
     (batch,) = labeled_images(plan.source.splits["train"], plan.preprocess)
     images = plan.preprocess.normalize(batch.image)

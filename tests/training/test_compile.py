@@ -9,8 +9,9 @@ from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.training import train_progress
 from vit.errors import UsageError
+from vit.training.planning import compatibility
 from vit.training.planning.compatibility import Machine, check_compatibility
-from vit.training.recipes.recipe import ModelConfig, Recipe, TrainerConfig
+from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--epochs", 2, "--batch_size", 8, "--optim.ema_decay",
@@ -74,9 +75,9 @@ def test_a_compiler_that_fails_is_one_error_with_a_fix(vit, colors, tmp_path, mo
     answer = vit("train", colors, *TINY, *COMPILED, "--out", tmp_path)
     torch.compiler.reset()
     assert answer.code == 7
-    assert "--trainer.compile true: torch.compile cannot compile vit_nano_patch2_8" in answer.err
+    assert "torch.compile cannot compile vit_nano_patch2_8 on this machine (--trainer.compile)" in answer.err
     assert "no C++ compiler" in answer.err
-    assert "leave --trainer.compile out" in answer.err and "Traceback" not in answer.err
+    assert "give --trainer.compile false" in answer.err and "Traceback" not in answer.err
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,30 @@ def test_what_cannot_be_compiled_is_refused(model, trainer, said):
     recipe = Recipe(model=model, trainer=TrainerConfig(compile=True, **trainer))
     with pytest.raises(UsageError, match=said):
         check_compatibility(recipe, Machine(torch.device("cpu"), 1, "32-true"), None)
+
+
+@pytest.mark.parametrize(
+    ("options", "device", "processes", "steps", "is_compiled"),
+    [
+        ({}, "cuda", 1, 3_000, True),
+        ({}, "cuda", 1, 2_999, False),
+        ({}, "cpu", 1, 100_000, False),
+        ({}, "cuda", 2, 3_000, False),
+        ({"trainer": TrainerConfig(compile=True)}, "cpu", 1, 1, True),
+        ({"trainer": TrainerConfig(compile=False)}, "cuda", 1, 3_000, False),
+        ({"model": ModelConfig(lora=4)}, "cuda", 1, 3_000, False),
+        ({"optim": OptimConfig(time="9min")}, "cuda", 1, 100_000, False),
+        ({"optim": OptimConfig(time="10min")}, "cuda", 1, 1, True),
+    ],
+)
+def test_auto_compiles_long_trainings_on_a_gpu(monkeypatch, options, device, processes, steps, is_compiled):
+    monkeypatch.setattr(compatibility, "_has_compiler", lambda: True)
+    machine = Machine(torch.device(device), processes, "bf16-mixed")
+    assert machine.compiles(Recipe(**options), "resnet18_cifar", steps) is is_compiled
+    assert not machine.compiles(Recipe(), "timm_network", steps)
+    monkeypatch.setattr(compatibility, "_has_compiler", lambda: False)
+    is_given = options.get("trainer") == TrainerConfig(compile=True)
+    assert machine.compiles(Recipe(**options), "resnet18_cifar", steps) is is_given
 
 
 @pytest.mark.slow

@@ -82,7 +82,6 @@ def _locked(descriptor: int, wait: bool, shared: bool = False) -> bool:
     """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock.
 
     Args:
-        descriptor: the open file.
         wait: whether to wait for a process that holds the lock.
         shared: whether to take a shared lock. Exclusive locks need a file that is open for writing.
     """

@@ -6,6 +6,7 @@ Imports neither torch nor timm: reports and comparisons read results of many run
 import base64
 import platform
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,14 @@ _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they 
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
 SHOWN_WAIT = 0.1  # the smallest `image_wait` that is worth a word
 _REPEATED = ("image_size", "num_classes")  # keys of "network" that are not options
+_version = cache(version)  # which reads the metadata of a package at every call: 6 % of a small training
 
 
 def versions() -> dict[str, str]:
     """Versions of all packages that decide a number."""
     packages = ("torch", "torchvision", "lightning", "timm", "torchmetrics", "numpy", "pillow")
     ours = {"python": platform.python_version(), "vit-lightning": __version__}
-    return {**ours, **{name: version(name) for name in packages}}
+    return {**ours, **{name: _version(name) for name in packages}}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ def why_not(error: Exception, thing: str) -> str:
     """One sentence on why the Hugging Face hub, or another server, does not give a file.
 
     Args:
-        error: what was raised.
         thing: what is wanted: "model" or "data set".
     """
     from huggingface_hub import constants, errors
@@ -30,7 +29,6 @@ def advice(error: Exception, thing: str, otherwise: str) -> str:
     """What to do then.
 
     Args:
-        error: what was raised.
         thing: what is wanted: "model" or "data set".
         otherwise: advice for all failures but refused terms.
     """

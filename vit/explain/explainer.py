@@ -37,7 +37,6 @@ class Explainer:
     """Explains images one by one, in float32.
 
     Args:
-        predictor: predictor from `vit.load`.
         methods: comma-separated names, "all" or "best" (see vit/explain/methods.py).
         label: name of the class or label to explain; None: the most probable one of each image.
         layers: comma-separated numbers of blocks, from 0, for maps of single heads; "all", or "" for none.

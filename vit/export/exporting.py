@@ -79,7 +79,6 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
-        trained: network to export.
         name: name of the format.
         output: file or folder that does not exist yet.
         files: images for the comparison; random images where this is empty.
@@ -176,7 +175,7 @@ def _remove_abandoned(parent: Path) -> None:
 def check_output(name: str, output: Path) -> None:
     """Raise UsageError if the output exists, or does not have the ending of the format."""
     if output.exists():
-        raise UsageError(f"--output {output} exists", "give another name, or remove it")
+        raise UsageError(f"--output {output} exists", "give another name, or move it elsewhere")
     ending = export_format(name).ending
     if not ending and output.suffix in _FILE_ENDINGS:
         fix = f"give a name without {output.suffix}: the file is written into it"

@@ -52,6 +52,17 @@ def choose_precision(precision: str, device: torch.device) -> str:
     return "bf16-mixed" if is_faster_in_bf16(device) else "32-true"
 
 
+def choose_training_precision(precision: str, device: torch.device) -> str:
+    """As `choose_precision`, but "auto" becomes "16-mixed" where a GPU is fast in float16 alone: V100, T4, RTX 20."""
+    chosen = choose_precision(precision, device)
+    if precision != "auto" or chosen != "32-true" or device.type != "cuda":
+        return chosen
+    has_tensor_cores = torch.cuda.get_device_capability(device) >= (7, 0) and "GTX" not in (
+        torch.cuda.get_device_name(device)  # a GTX 1660 has the capability of a T4, and no tensor cores
+    )
+    return "16-mixed" if has_tensor_cores else chosen
+
+
 def is_faster_in_bf16(device: torch.device) -> bool:
     """Whether the hardware multiplies matrices faster in bfloat16 than in float32.
 

@@ -17,7 +17,6 @@ class Ensemble(Predictor):
     A rule that is fitted to validation images does not go with it, because the checkpoints keep numbers of one model.
 
     Args:
-        members: the models.
         names: their names in errors.
 
     Raises:

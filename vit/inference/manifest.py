@@ -52,9 +52,6 @@ class RowsAsked:
 class Manifest:
     """The images of a prediction in parts.
 
-    Args:
-        path: an existing manifest.
-
     Raises:
         DataError: it is damaged, or not a manifest.
     """
@@ -93,7 +90,6 @@ def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[],
     one process does so for all that run at the same time: it holds a lock until the end of the block.
 
     Args:
-        files: the folder.
         asked: what decides the rows.
         list_paths: function that lists the images.
 

@@ -39,8 +39,6 @@ def rows_of(
 
     Args:
         engine: what `compute` computes with.
-        items: files or images.
-        batch_size: largest batch.
         read: a picture of one item. It runs in threads. None: the items are pictures.
         compute: rows of a batch of pictures. On a CPU it runs in threads.
     """

@@ -16,7 +16,7 @@ from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.pixels.preprocess import Preprocess
-from vit.errors import UsageError
+from vit.errors import UsageError, some_of
 from vit.inference.answers.answers import AnswerRule
 from vit.inference.deployment import LoadedModel
 from vit.inference.devices import choose_device
@@ -36,7 +36,6 @@ from vit.tasks.task import Task, task_with
 AnyEngine = Engine | OnnxEngine | OpenVinoEngine
 
 BATCH_SIZE = 64
-_SHOWN = 5  # class names
 
 
 class Predictor:
@@ -69,10 +68,9 @@ class Predictor:
 
     def __repr__(self) -> str:
         names, side, engine = self.class_names, self.preprocess.image_size, self.engine
-        shown = ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
         lacks = f"; not finished: {self.lacks}" * bool(self.lacks)
         where = f"{side} x {side} pixels, {engine.device.type}, {engine.precision}, {engine.name}"
-        return f"<Predictor of {len(names):,} classes ({shown}), {where}{lacks}>"
+        return f"<Predictor of {len(names):,} classes ({some_of(names)}), {where}{lacks}>"
 
     @property
     def network(self) -> Network | None:

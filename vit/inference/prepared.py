@@ -1,4 +1,4 @@
-"""The copy of a network that computes predictions on a CPU: batch norm folded, weights cast and packed once
+"""The copy of a network that computes predictions: batch norm folded, weights cast once, and packed on a CPU
 
 Its results equal those of the network itself at the same precision, up to rounding.
 """
@@ -24,19 +24,21 @@ _ROWS = 7_000  # tokens of a pass: oneDNN packs weights for about as many rows, 
 def prepared(network: Network, device: torch.device, precision: str) -> nn.Module:
     """The network in evaluation mode as an `Engine` runs it, within autocast where the precision is "bf16-mixed".
 
-    On a CPU this is a copy, and later changes of the network's weights do not reach it. Elsewhere it is the network.
+    On a CPU and on an NVIDIA or AMD GPU this is a copy, and later changes of the network's weights do not reach it.
+    Elsewhere it is the network.
     """
-    if device.type != "cpu":
+    if device.type not in ("cpu", "cuda"):
         return network
     made = copy.deepcopy(network).requires_grad_(False)
     for module in list(made.modules()):
         if parametrize.is_parametrized(module, "weight"):  # LoRA
             parametrize.remove_parametrizations(module, "weight")
     _fold_batch_norm(made)
-    if precision != "bf16-mixed":
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
+    if device.type == "cpu" and isinstance(made, VisionTransformer) and can_pack(dtype):
+        return PackedViT(made, dtype)
+    if dtype == torch.float32:
         return made
-    if isinstance(made, VisionTransformer) and can_pack():
-        return PackedViT(made)
     for module in made.modules():
         if type(module) in (nn.Linear, nn.Conv2d):  # autocast would cast the weights of these in every pass
             module.to(torch.bfloat16)
@@ -73,22 +75,23 @@ def _traced(module: nn.Module, whole: Collection[nn.Module]) -> nn.Module:
     return fx.GraphModule(module, Tracer().trace(module))
 
 
-def can_pack() -> bool:
-    """Whether PyTorch has oneDNN's packed linear layers, and this CPU computes them in bfloat16."""
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether PyTorch has oneDNN's packed linear layers, and this CPU computes them fast in a number format."""
     has_operators = all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
-    return has_bf16(torch.device("cpu")) and torch.backends.mkldnn.is_available() and has_operators
+    is_fast = dtype == torch.float32 or has_bf16(torch.device("cpu"))
+    return is_fast and torch.backends.mkldnn.is_available() and has_operators
 
 
 class PackedLinear(nn.Module):
-    """A linear layer in bfloat16 with weights in oneDNN's order, and with GELU in the same kernel if asked for.
+    """A linear layer with weights in oneDNN's order, and with GELU in the same kernel if asked for.
 
     torch.compile computes linear layers with the same operators. They exist for inference only.
     """
 
-    def __init__(self, linear: nn.Linear, activation: str = "none") -> None:
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype, activation: str = "none") -> None:
         super().__init__()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(torch.bfloat16), _ROWS)
-        self.bias = None if linear.bias is None else linear.bias.detach().to(torch.bfloat16)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype), _ROWS)
+        self.bias = None if linear.bias is None else linear.bias.detach().to(dtype)
         self.activation = activation
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -102,40 +105,42 @@ def _is_exact(name: str, module: nn.Module) -> bool:
 
 
 class PackedViT(nn.Module):
-    """A ViT in bfloat16 with packed blocks: images (B, 3, S, S) float32 -> logits (B, C) float32.
+    """A ViT with packed blocks: images (B, 3, S, S) float32 -> logits (B, C) float32.
 
-    Norms keep float32 weights and read bfloat16, and heads compute in float32. The errors are then as large as those
-    of autocast (docs/performance.md).
+    Norms have float32 weights, and heads compute in float32. In bfloat16 the errors are then as large as those of
+    autocast (docs/performance.md).
 
     Args:
         network: the network, which becomes part of this module and is changed.
+        dtype: number format of the blocks.
     """
 
-    def __init__(self, network: VisionTransformer) -> None:
+    def __init__(self, network: VisionTransformer, dtype: torch.dtype) -> None:
         super().__init__()
+        self.dtype = dtype
         exact = {name: copy.deepcopy(module) for name, module in network.named_modules() if _is_exact(name, module)}
-        self.network = network.to(torch.bfloat16)
+        self.network = network.to(dtype)
         for name, module in exact.items():
             network.set_submodule(name, module)
         for block in network.blocks:
             assert isinstance(block, Block)
-            _pack(block, is_last=block is network.blocks[-1], is_gelu=network.config.activation == "gelu")
+            _pack(block, dtype, is_last=block is network.blocks[-1], is_gelu=network.config.activation == "gelu")
         for head in (network.head, network.head_dist):
             if head is not None:
                 head.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
 
     def forward(self, images: Tensor) -> Tensor:
         with torch.autocast("cpu", enabled=False):
-            logits: Tensor = self.network(images.to(torch.bfloat16))
+            logits: Tensor = self.network(images.to(self.dtype))
         return logits
 
 
-def _pack(block: Block, is_last: bool, is_gelu: bool) -> None:
+def _pack(block: Block, dtype: torch.dtype, is_last: bool, is_gelu: bool) -> None:
     attention: Any = block.attn  # nn.Module: its layers change their type
     mlp: Any = block.mlp
     if not is_last:  # the last one splits its weights (`Attention.project`)
-        attention.qkv = PackedLinear(attention.qkv)
-    attention.proj = PackedLinear(attention.proj)
-    mlp.fc1 = PackedLinear(mlp.fc1, "gelu" if is_gelu else "none")
+        attention.qkv = PackedLinear(attention.qkv, dtype)
+    attention.proj = PackedLinear(attention.proj, dtype)
+    mlp.fc1 = PackedLinear(mlp.fc1, dtype, "gelu" if is_gelu else "none")
     mlp.activation = nn.Identity() if is_gelu else mlp.activation
-    mlp.fc2 = PackedLinear(mlp.fc2)
+    mlp.fc2 = PackedLinear(mlp.fc2, dtype)

@@ -108,7 +108,7 @@ class RowWriter(ABC):
     def _take(self, held: ExitStack) -> None:
         """Lock the partial file; what a process that ended early has left in it is written anew."""
         if self.partial.is_symlink():  # what it points to is not ours to write
-            raise UsageError(f"{self.partial} is a link", "remove it, or give another --output")
+            raise UsageError(f"{self.partial} is a link", "move it elsewhere, or give another --output")
         found = hold_output(self.partial)
         if found is None:
             raise UsageError(f"another vit predict writes {self.partial}", "give another --output")
@@ -258,23 +258,19 @@ def _joined(cells: list[str] | list[float]) -> str:
 
 def to_json(prediction: Prediction) -> dict[str, object]:
     """A prediction as plain values, which `from_json` reads."""
+    lacks_labels = prediction.status == "ok" and not prediction.label  # of a model that gives several, or none
     return {
         "path": prediction.path,
         "status": prediction.status,
         "label": prediction.label,
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
-        **({"labels": list(prediction.labels)} if prediction.labels or _may_have_several(prediction) else {}),
+        **({"labels": list(prediction.labels)} if prediction.labels or lacks_labels else {}),
         **({"answer": prediction.answer} if prediction.answer else {}),
         "novelty": prediction.novelty,
         "error": prediction.error,
         "engine": prediction.engine,
     }
-
-
-def _may_have_several(prediction: Prediction) -> bool:
-    """Whether a prediction is of a model that gives several labels, which gives an image none, too."""
-    return prediction.status == "ok" and not prediction.label
 
 
 def from_json(row: dict[str, Any]) -> Prediction:

@@ -40,7 +40,6 @@ def write_label_page(
     """Write the page of the most suspicious labels.
 
     Args:
-        source: the data set.
         images: the checked images, in the order of `errors`.
         class_names: classes of the predictions.
         errors: labels that are probably wrong.

@@ -44,7 +44,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
         if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
             raise DataError(
                 f"{runs[0][0].path} and {run.path} were tested on different images, so they cannot be compared",
-                "remove the folder that is not of this study, and give the 'vit study' command again",
+                "move the folder that is not of this study elsewhere, and give the 'vit study' command again",
             )
     measured = np.stack([_measured(listed[0], result.left_out.get("test", {})) for _, result in runs])
     for (run, _), answer, own in zip(runs, answers, measured, strict=True):
@@ -53,7 +53,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     common = np.asarray(measured.all(axis=0))
     _check_enough(runs, int(common.sum()))
     shared = [answer[common[own]] for answer, own in zip(answers, measured, strict=True)]
-    of_runs = [_numbered(rows, common) for rows in listed]
+    of_runs = [numbered([rows[place].group for place in np.flatnonzero(common)]) for rows in listed]
     check_same_groups([run.path for run, _ in runs], of_runs)
     return CommonAnswers(shared, of_runs[0], int((~common).sum()))
 
@@ -109,10 +109,6 @@ def measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]
     if measured.sum() != result.num_images["test"]:
         raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
     return [row for row, is_measured in zip(rows, measured, strict=True) if is_measured]
-
-
-def _numbered(rows: Sequence[SplitRow], wanted: Bools) -> Labels | None:
-    return numbered([row.group for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted])
 
 
 def _check_enough(runs: Sequence[tuple[RunDirectory, RunResult]], num_common: int) -> None:

@@ -167,7 +167,8 @@ class CrossvalDirectory(CrossvalLayout):
         """
         folders = [cell.folder for cell in cells]
         if self.description_path.is_file():
-            lost = [run for run in self.runs() if run.result_path.is_file() and not self._is_in(run, folders)]
+            known = [self.path / folder for folder in folders]
+            lost = [run for run in self.runs() if run.result_path.is_file() and run.path not in known]
             if lost:
                 raise UsageError(
                     f"{self.path} holds another cross-validation, of other options, images or weights: "
@@ -176,9 +177,6 @@ class CrossvalDirectory(CrossvalLayout):
                 )
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.description_path, {**facts, "cells": folders})
-
-    def _is_in(self, run: RunDirectory, folders: Sequence[str]) -> bool:
-        return run.path.relative_to(self.path).as_posix() in folders
 
     def description(self) -> dict[str, JsonValue]:
         """The content of crossval.json; DataError where it is damaged."""

@@ -56,7 +56,7 @@ class FoldPredictions:
             DataError: the folds have different classes.
         """
         if any(part.class_names != parts[0].class_names for part in parts):
-            raise DataError("the folds have different classes", "remove the folder, and start again")
+            raise DataError("the folds have different classes", "move the folder elsewhere, and start again")
         return cls(
             parts[0].class_names,
             tuple(path for part in parts for path in part.paths),

@@ -148,7 +148,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     common = answers_of([(cell.seed, study.run(cell), result) for cell, result in finished], has_folds)
     planned = [(cell, study.run(cell)) for cell in cells]
     failed = [
-        FailedCell(**vars(cell), error=_failure(run))
+        FailedCell(**vars(cell), error=run.failure_path.read_text(encoding="utf-8", errors="replace").strip())
         for cell, run in planned
         if run.failure_path.is_file() and not run.result_path.is_file()
     ]
@@ -177,10 +177,6 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
             own.setdefault(f"{name}, {images:,} images", {})[choice] = None
         protocol["chosen"] = {group: "; ".join(each) for group, each in own.items()}
     return cells_found, protocol, failed
-
-
-def _failure(run: RunDirectory) -> str:
-    return run.failure_path.read_text(encoding="utf-8", errors="replace").strip()
 
 
 def _machines(results: Sequence[RunResult]) -> dict[str, JsonValue]:

@@ -184,6 +184,7 @@ class Inputs:
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = training_options(plain(recipe))
+    values["trainer"]["compile"] = recipe.trainer.compile is True  # "auto" is, like precision, what a machine decides
     if recipe.optim.steps is not None:
         del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
     for part, name in (("augment", "own"), ("optim", "loss"), ("optim", "metric"), ("optim", "patience")):

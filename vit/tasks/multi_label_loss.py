@@ -41,7 +41,6 @@ class MultilabelLoss(Loss):
     2017, arXiv 1701.06548). At 0.5 a label of 1 % of the images would get probabilities of at least 5 %.
 
     Args:
-        name: the loss.
         label_smoothing: fraction of a label that is replaced by its frequency.
         frequencies: (K,) frequency of each label among the training images where it is known.
         known_share: expected fraction of labels that are known, after mixup and cutmix.

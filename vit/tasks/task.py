@@ -38,7 +38,6 @@ class Task(Protocol):
         accuracy_name, accuracy_metric: fraction of the images that are right: for people, and among the metrics.
         headline: name of the metric that a page shows first.
         validation_columns: names of the validation metrics in metrics.csv.
-        best_metrics: values of `optim.best_metric`.
         plain_loss: validation loss in words.
         other_options: {option of a recipe for the other task: its value where nothing is asked for}.
         other_problem, other_fix: error where such an option has another value: after the option, with {data}; the fix.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from vit.data.core.samples import Labels, Source
 from vit.data.loading.epoch_order import Sampling, drawn_shares
-from vit.errors import DataError, UsageError
+from vit.errors import DataError, UsageError, some_of
 from vit.training.recipes.recipe import Recipe
 
 Floats = npt.NDArray[np.float64]
@@ -18,7 +18,6 @@ ClassWeights = Literal["none", "auto", "effective"] | Mapping[str, float]
 
 BETA = 0.9999  # Cui et al. 2019, section 5: the value for CIFAR-10, ImageNet and iNaturalist
 RARE = 1 / 20  # images of the rarest class, divided by those of the commonest: below, the plan says what to try
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,8 @@ def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
     empty = [names[number] for number in np.flatnonzero(counts == 0)]
     if given and empty:
         raise DataError(
-            f"{given[0]} needs images of every class, and {_listed(empty)} has no training images",
-            f"add images, remove the class, or leave {given[0].split()[0]} out",
+            f"{given[0]} needs images of every class, and {some_of(map(repr, empty))} has no training images",
+            f"add images, leave the class out, or train without {given[0].split()[0]}",
         )
     return found
 
@@ -102,10 +101,6 @@ def _check_names(class_weights: Mapping[str, float], class_names: Sequence[str])
     unknown = sorted(class_weights.keys() - set(class_names))
     if unknown:
         raise UsageError(
-            f"--optim.class_weights names {_listed(unknown)}, which the training images lack",
-            f"give classes of the data: {_listed(class_names)}",
+            f"--optim.class_weights names {some_of(map(repr, unknown))}, which the training images lack",
+            f"give classes of the data: {some_of(map(repr, class_names))}",
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_SHOWN])) + ", ..." * (len(names) > _SHOWN)

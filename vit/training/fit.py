@@ -187,9 +187,9 @@ def signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
         except RuntimeError as error:
             if plan.recipe.trainer.compile and _is_of_compiler(error):
                 raise ResourceError(
-                    f"--trainer.compile true: torch.compile cannot compile {plan.spec.name} on this machine: "
+                    f"torch.compile cannot compile {plan.spec.name} on this machine (--trainer.compile): "
                     f"{' '.join(str(error).split())[:200]}",
-                    "leave --trainer.compile out, or install a C++ compiler (on a GPU also Triton)",
+                    "give --trainer.compile false, or install a C++ compiler (on a GPU also Triton)",
                 ) from error
             raise
 

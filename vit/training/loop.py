@@ -281,6 +281,7 @@ def _make_trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], file
             num_nodes=machines,
             strategy=strategy_for(plan.world_size, plan.is_sharded),
             precision=plan.precision,  # type: ignore[arg-type]
+            benchmark=not torch.are_deterministic_algorithms_enabled(),  # of cuDNN: all batches have one shape
             max_epochs=plan.rounds,
             accumulate_grad_batches=plan.recipe.optim.accumulate,
             gradient_clip_val=plan.recipe.optim.clip_norm or None,

@@ -89,13 +89,13 @@ def metric_name(path: str) -> str:
 class SmoothedLoss:
     """Exponential moving average of the loss of optimizer steps. Losses that are not finite do not count.
 
-    The average stays on the device of the loss. Only `value` and `state_dict` wait for a GPU.
+    Losses stay on their device until the average is asked for. Only `value` and `state_dict` wait for a GPU.
     """
 
     def __init__(self) -> None:
-        self._sum: Tensor | float = 0.0  # of the losses, with falling weights
-        self._weight: Tensor | float = 0.0
-        self._step: Tensor | float = 0.0  # loss of the step that is being computed
+        self._sum = self._weight = 0.0  # of the losses, with falling weights
+        self._step: Tensor | None = None  # loss of the step that is being computed
+        self._steps: list[Tensor] = []  # losses that are not in the average yet
 
     def add(self, part: Tensor, is_whole: bool) -> None:
         """Add a part of the loss of a step.
@@ -104,22 +104,23 @@ class SmoothedLoss:
             part: loss of a micro-batch, divided by the number of micro-batches.
             is_whole: whether this is the last part of the step.
         """
-        self._step = self._step + part.detach()
+        self._step = part.detach() if self._step is None else self._step + part.detach()
         if is_whole:
-            finite = self._step.isfinite()
-            kept = torch.where(finite, DECAY, 1.0)
-            self._sum = self._sum * kept + torch.where(finite, self._step, 0.0) * (1.0 - kept)
-            self._weight = self._weight * kept + (1.0 - kept)
-            self._step = 0.0
+            self._steps.append(self._step)
+            self._step = None
 
     @property
     def value(self) -> float:
         """The average. NaN before the first finite loss."""
-        weight = float(self._weight)
-        return float(self._sum) / weight if weight else math.nan
+        state = self.state_dict()
+        return state["sum"] / state["weight"] if state["weight"] else math.nan
 
     def state_dict(self) -> dict[str, float]:
-        return {"sum": float(self._sum), "weight": float(self._weight)}
+        steps, self._steps = self._steps, []
+        for loss in filter(math.isfinite, torch.stack(steps).tolist() if steps else ()):
+            self._sum = DECAY * self._sum + (1 - DECAY) * loss
+            self._weight = DECAY * self._weight + (1 - DECAY)
+        return {"sum": self._sum, "weight": self._weight}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self._sum, self._weight = state["sum"], state["weight"]

@@ -109,7 +109,6 @@ def write_backbone(description: Description, weights: Mapping[str, Tensor], path
     """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without classes.
 
     Args:
-        description: description without classes.
         weights: weights of the network but those of its head.
     """
     metadata = {KEY: json.dumps(description.to_dict())}  # a single key, because safetensors writes keys in any order
@@ -122,7 +121,7 @@ def read_config(path: Path) -> Config:
     if not path.is_file():
         return {}
     if path.stat().st_size > _MAX_JSON:
-        raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes", "remove it, or fix it")
+        raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes", "fix it, or move it elsewhere")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

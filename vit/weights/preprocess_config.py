@@ -107,7 +107,6 @@ def from_hugging_face_config(config: Config, model_type: str = "") -> Preprocess
     """A preprocessor_config.json of transformers.
 
     Args:
-        config: its content.
         model_type: type of the model in the config.json beside it, which tells the class of old files of ViTs.
 
     Raises:

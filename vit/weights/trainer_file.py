@@ -44,7 +44,6 @@ def one_set(content: object, state: State | None) -> tuple[object, str, list[str
     """(the set of weights that is taken, its place in the content: "" or "state_dict_ema", places of the others).
 
     Args:
-        content: what torch.save wrote.
         state: average or raw weights; None: the average, where there are both.
 
     Raises:

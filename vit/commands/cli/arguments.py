@@ -95,7 +95,7 @@ def new_file(wanted: StrPath, option: str = "--output") -> Path:
     """The path of a file to write; UsageError where it exists, because nothing is overwritten."""
     path = Path(wanted).expanduser()
     if path.exists():
-        raise UsageError(f"{option} {path} exists", "give another name, or remove it")
+        raise UsageError(f"{option} {path} exists", "give another name, or move it elsewhere")
     return path
 
 

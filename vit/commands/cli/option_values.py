@@ -64,9 +64,9 @@ def mapping_type(kind: Any) -> Any:
 
 def choices(kind: Any) -> list[str]:
     """The words that an option takes, where they are few."""
-    if kind is bool:
-        return ["true", "false"]
-    return [str(word) for member in union_members(kind) if get_origin(member) is Literal for word in get_args(member)]
+    members = union_members(kind)
+    words = [str(word) for member in members if get_origin(member) is Literal for word in get_args(member)]
+    return words + ["true", "false"] * (bool in members)
 
 
 def _read(kind: Any, value: object, word: str | None, name: str) -> Any:

@@ -13,7 +13,7 @@ from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import check_card, write_converted_card
 from vit.console import Reporter
-from vit.errors import CheckpointError, DataError, UsageError
+from vit.errors import CheckpointError, DataError, UsageError, some_of
 from vit.models.network_names import check_network
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
 Three = tuple[float, float, float]
 _MAX_CLASSES_FILE = 16 << 20  # bytes
-_SHOWN = 10
 
 
 def convert(
@@ -179,7 +178,7 @@ def _repeated(numbers: list[int], class_names: tuple[str, ...]) -> Facts:
     """What became of class names that several classes share."""
     if not numbers:
         return []
-    shown = ", ".join(class_names[number] for number in numbers[:_SHOWN]) + ", ..." * (len(numbers) > _SHOWN)
+    shown = some_of((class_names[number] for number in numbers), 10)
     return [("repeated names", f"{len(numbers):,} classes got their number into their name: {shown}")]
 
 

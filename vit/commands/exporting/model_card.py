@@ -103,7 +103,7 @@ def check_card(card: StrPath | None, format: str, has_folder: bool) -> Path | No
         raise UsageError(f"--card, but --format {format} has its card in the folder, as {CARD}", "leave --card out")
     path = Path(card).expanduser()
     if path.exists():
-        raise UsageError(f"--card {path} exists", "give another name, or remove it")
+        raise UsageError(f"--card {path} exists", "give another name, or move it elsewhere")
     return path
 
 

@@ -154,8 +154,7 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
     from vit.checkpoints.run import RunDirectory
     from vit.commands.cli.recipe_options import read_recipe
     from vit.data.checks.contents import read_contents
-    from vit.data.splits.split import read_splits
-    from vit.training.running.run_images import check_contents, images_of_run
+    from vit.training.running.run_images import check_contents, images_of_run, splits_of_run
 
     splits, starts = [], []
     for run in paths:
@@ -164,7 +163,7 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
             raise UsageError(
                 f"{run} is not in a run folder, so its validation images are not known", "give run folders"
             )
-        listed = read_splits(found.splits_path)
+        listed = splits_of_run(found)
         splits.append({split: [row.content_hash or row.path for row in rows] for split, rows in listed.items()})
         starts.append(read_recipe(found.config_path).model.init_from)
     for run, start, images in zip(paths, starts, splits, strict=True):

@@ -73,11 +73,11 @@ def check(
     if folder is not None:
         check_folder(folder)
 
-    from vit.data.core.groups import similar_name_notes, with_groups
+    from vit.data.core.groups import group_notes, with_groups
     from vit.data.sources.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
-    source = replace(source, notes=[*source.notes, *similar_name_notes(source)])
+    source = replace(source, notes=[*source.notes, *group_notes(source)])
     reporter = Reporter()
     checked = _check(reporter, source)
     _show(reporter, source, checked)

@@ -62,19 +62,11 @@ class _Predicted:
 
 def check_folder(folder: Path) -> None:
     """Raise UsageError if a folder is neither a cross-validation nor a run."""
-    if not any(layout(folder).is_file() for layout in (_of_crossval, _of_run)):
+    if not any(file.is_file() for file in (CrossvalLayout(folder).description_path, RunLayout(folder).config_path)):
         raise UsageError(
             f"--labels {folder} is not the folder of a cross-validation or a run",
             "make one with 'vit crossval DATA', and give its folder",
         )
-
-
-def _of_crossval(folder: Path) -> Path:
-    return CrossvalLayout(folder).description_path
-
-
-def _of_run(folder: Path) -> Path:
-    return RunLayout(folder).config_path
 
 
 def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Reporter) -> Path | None:
@@ -129,7 +121,7 @@ def _predictions(folder: Path, reporter: Reporter) -> _Predicted:
     from vit.study.crossval import CrossvalDirectory
     from vit.study.fold_table import FoldPredictions
 
-    if _of_crossval(folder).is_file():
+    if CrossvalLayout(folder).description_path.is_file():
         crossval = CrossvalDirectory.open(folder)
         if not crossval.predictions_path.is_file():
             raise crossval.unfinished()

@@ -12,11 +12,17 @@ from vit.console import ProgressReport, Reporter
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import copies_note, leak_note, with_groups
-from vit.data.splits.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
 from vit.tasks.task import Task
-from vit.training.running.run_images import MEASURED, SEEN, SeenImages, check_contents, groups_in_training
+from vit.training.running.run_images import (
+    MEASURED,
+    SEEN,
+    SeenImages,
+    check_contents,
+    groups_in_training,
+    splits_of_run,
+)
 from vit.training.running.seen_before import learned_from, seen_in_training
 
 if TYPE_CHECKING:
@@ -101,7 +107,7 @@ def _known_before(run: "RunDirectory") -> list[str]:
     """Sentences about validation and test images of a run that its network knows from elsewhere, or by copies."""
     result = run.read_result()
     told = [] if result is None else list(result.seen_before or ())
-    listed = read_splits(run.splits_path)
+    listed = splits_of_run(run)
     copied = copies_note({split: [row.content_hash for row in rows] for split, rows in listed.items()})
     return list(dict.fromkeys([*told, *([copied] if copied else [])]))
 
@@ -195,7 +201,7 @@ def with_model_classes(
         raise DataError(
             f"{source.name} has {source.task.kinds} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
             f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
-            "rename or remove them",
+            "rename them, or move them elsewhere",
         )
     if not source.task.is_exclusive:
         return _with_model_labels(samples, source, class_names, reporter)

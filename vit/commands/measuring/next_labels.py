@@ -101,7 +101,7 @@ def next_labels(
     check_model(name)
     page = table.with_suffix(".html")
     if page.exists():
-        raise UsageError(f"the page {page} exists", "give --output another name, or remove the page")
+        raise UsageError(f"the page {page} exists", "give --output another name, or move the page elsewhere")
     listed = list_images(path_list(pool), recursive)
     if listed.reader is not None:
         raise UsageError("POOL has images that are not files of this machine", "give folders or files")
@@ -146,9 +146,9 @@ def next_labels(
 
 def _rows_of_run(run: "RunDirectory", reporter: Reporter) -> "dict[str, list[SplitRow]]":
     """The images of a run by split; a table cannot hold those that were set aside for calibration."""
-    from vit.data.splits.split import read_splits
+    from vit.training.running.run_images import splits_of_run
 
-    rows = read_splits(run.splits_path)
+    rows = splits_of_run(run)
     if not all(row.content_hash for row in rows.get("train", ())[:1]):
         raise DataError(f"{run.splits_path} has no hashes, so known images cannot be left out", "train again")
     if aside := len(rows.get("calibration", ())):

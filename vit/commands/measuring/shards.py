@@ -15,10 +15,9 @@ from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import INDEX_NAME, TableColumns, check_data
 from vit.data.registry import SOURCES
-from vit.errors import DataError, ResourceError, UsageError
+from vit.errors import DataError, ResourceError, UsageError, some_of
 
 LEFT_OUT = "left_out.csv"
-SHOWN = 3  # images in a list
 _MEGABYTE = 10**6
 _LeftOut = tuple[str, str, str]  # path and split of an image that cannot be read, and the reason
 
@@ -128,7 +127,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
 
     file = folder / INDEX_NAME if output is None else Path(output).expanduser()
     if file.exists():
-        raise UsageError(f"the index {file} exists", "remove it to make it again, or give another --output")
+        raise UsageError(f"the index {file} exists", "move it elsewhere to make it again, or give another --output")
     base = file.resolve().parent
     if file.suffix != ".parquet" or not folder.resolve().is_relative_to(base):
         raise UsageError(
@@ -190,5 +189,5 @@ def _remove_abandoned(folder: Path) -> None:
 
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
     if lines:
-        some = "; ".join(lines[:SHOWN]) + "; ..." * (len(lines) > SHOWN)
-        reporter.notice(f"WARNING: left out {count_of(len(lines), 'image')} that cannot be read{where}: {some}")
+        images = count_of(len(lines), "image")
+        reporter.notice(f"WARNING: left out {images} that cannot be read{where}: {some_of(lines, 3, '; ')}")

@@ -185,7 +185,9 @@ def _rows_file(output: StrPath | None, gallery: bool) -> Path:
     path = new_file(output)
     check_output(path)
     if gallery and gallery_page(path).exists():
-        raise UsageError(f"the page {gallery_page(path)} exists", "give --output another name, or remove the page")
+        raise UsageError(
+            f"the page {gallery_page(path)} exists", "give --output another name, or move the page elsewhere"
+        )
     return path
 
 

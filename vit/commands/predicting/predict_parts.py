@@ -13,7 +13,7 @@ from vit.commands.predicting.prediction_setup import PredictionSetup
 from vit.commands.predicting.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.core.dataset_names import HUB, TableColumns, is_far, is_parquet
-from vit.errors import BadInputsError, DataError, ResourceError, UsageError
+from vit.errors import BadInputsError, DataError, ResourceError, UsageError, some_of
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
 from vit.layout import PartsLayout
@@ -159,13 +159,13 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
     if not found.is_whole:
         names = [files.part_path(number).name for number in found.missing]
         problems = [
-            *([f"{len(names):,} missing ({_some(names)})"] if names else []),
+            *([f"{len(names):,} missing ({some_of(names)})"] if names else []),
             *(f"{name}: {reason}" for name, reason in list(found.damaged.items())[:_SHOWN]),
-            *([f"{_some(found.foreign)}: not in the manifest"] if found.foreign else []),
+            *([f"{some_of(found.foreign)}: not in the manifest"] if found.foreign else []),
         ]
         raise DataError(
             f"{folder} does not have one row for each image: {'; '.join(problems)}",
-            "remove damaged parts, and give the command with --parts again",
+            "move damaged parts elsewhere, and give the command with --parts again",
         )
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
@@ -239,7 +239,3 @@ def _rows_there(files: PartsLayout, manifest: "Manifest") -> int:
     return sum(
         manifest.num_rows_of(number) for number in range(manifest.num_parts) if files.part_path(number).name in there
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)

@@ -43,7 +43,9 @@ class SortedFiles:
             if folder.exists() or folder.is_symlink():
                 raise UsageError(f"--sort_into {into}: {folder} exists already", "give a new folder")
         if self.list_path.exists():
-            raise UsageError(f"the file {self.list_path} exists", "give --output another name, or remove the file")
+            raise UsageError(
+                f"the file {self.list_path} exists", "give --output another name, or move the file elsewhere"
+            )
 
     def check(self, predictor: "Predictor", listed: "ListedImages") -> None:
         """Raise UsageError where images are no files, or where a class cannot be a folder."""

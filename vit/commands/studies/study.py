@@ -11,7 +11,7 @@ from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import check_time, show_estimate, show_study, with_design
 from vit.commands.studies.study_networks import fold_sources
 from vit.commands.studies.study_options import StudyOptions, read_values, read_words
-from vit.commands.studies.study_plan import StudyPlan, make_study_plan
+from vit.commands.studies.study_plan import StudyPlan, make_study_plan, of_folds
 from vit.commands.studies.study_report import report_findings, track_findings
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
@@ -75,7 +75,10 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
         )
     own: dict[str, JsonValue] = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "note": _ABOUT}
     own["data"] = f"{plan.source.name} by frozen networks: a preliminary answer"
-    own |= {"budget": LINEAR_PROBE, "budget_words": PROBE_WORDS, **({"folds": FROZEN_SEEDS} if plan.folds else {})}
+    own |= {"budget": LINEAR_PROBE, "budget_words": PROBE_WORDS}
+    if plan.folds:
+        images = {split: len(samples) for split, samples in sources[0].splits.items()} | {"train": plan.pool}
+        own |= {"images": images, **of_folds(FROZEN_SEEDS)}
     kept = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS}
     findings = summarize(results, {**kept, **own}, [], None)
     study.path.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
     folder.describe(plan.cells, plan.protocol)
     num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
     progress = StudyProgress(reporter, folder.path, cells, num_images)
-    clock = _Clock(plan, progress.notify)
+    clock = _Clock(plan, progress)
     try:
         run_cells_on(
             options.executor,
@@ -61,8 +61,8 @@ def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
 class _Clock:
     """Keeps a study within its time: cells start in the order of the design, as long as they are expected to end."""
 
-    def __init__(self, plan: "StudyPlan", notify: "Callable[[Cell, Event], None]") -> None:
-        self.plan, self._receiver = plan, notify
+    def __init__(self, plan: "StudyPlan", progress: "StudyProgress") -> None:
+        self.plan, self._progress = plan, progress
         self.left_out: list[Cell] = []
         self._began: dict[str, float] = {}  # by the folder of a cell
         self._expected = self._taken = 0.0  # seconds of all cells that have ended
@@ -83,7 +83,7 @@ class _Clock:
 
     def notify(self, cell: "Cell", event: "Event") -> None:
         """Take note of the time of a cell."""
-        self._receiver(cell, event)
+        self._progress.notify(cell, event)
         if event == "started":
             self._began[cell.folder] = time.monotonic()
         elif event == "done" and self.plan.pace is not None:
@@ -105,6 +105,7 @@ class _Clock:
             self._decided[key] = is_first or time.monotonic() + needed <= plan.began + plan.seconds
         if not self._decided[key]:
             self.left_out.append(cell)
+            self._progress.leave_out(cell)
         return self._decided[key]
 
 
@@ -143,6 +144,11 @@ class StudyProgress:
         words = f"{self.num_running} running, {self.num_failed} failed"
         share = self.work_done / self.total_work
         self.progress.update(self.num_done + self.num_failed, self.total, words, share=share)
+
+    def leave_out(self, cell: "Cell") -> None:
+        """Expect no longer a cell that does not start."""
+        self.total -= 1
+        self.total_work -= self.work[cell.folder]
 
     def close(self) -> None:
         """Remove the progress bar, and say how the offline runs of all cells are uploaded to Weights & Biases."""

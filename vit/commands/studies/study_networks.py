@@ -105,10 +105,13 @@ def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") 
     """
     if listed is None or not is_open(options) or options.init_from or options.init == "random":
         return
-    from vit.training.planning.automatic_network import surely_photographs
+    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
     from vit.weights.hub_cache import sure_obstacle
 
-    if recipe.data.source in KNOWN or not surely_photographs(listed.splits["train"]):
+    if recipe.data.source in KNOWN:
+        return
+    network, _ = automatic_network(listed.splits["train"], recipe.model.preprocess.channels)
+    if network != FOR_PHOTOGRAPHS:
         return
     wanted = (PUBLISHED, PUBLISHED_CNN) if compares_both(options) else (PUBLISHED,)
     _check_available(wanted, sure_obstacle)

@@ -130,7 +130,7 @@ class StudyPlan:
             "data": self.source.name,
             "classes": len(self.source.class_names),
             "images": images,
-            **({"folds": self.folds, "test": f"each seed tests another of {self.folds} folds"} if self.folds else {}),
+            **(of_folds(self.folds) if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
             **seeds_of_protocol(self.seeds),
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
@@ -279,3 +279,8 @@ def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[
         check_weights(start)
     weights = {file: weights_hash(file) for file in sorted(filter(None, starts | teachers))}
     return Inputs(source.name, contents.split_hashes(source), weights)
+
+
+def of_folds(folds: int) -> "dict[str, JsonValue]":
+    """What a protocol says of folds, of which each seed tests its own."""
+    return {"folds": folds, "test": f"each seed tests another of {folds} folds"}

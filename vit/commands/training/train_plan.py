@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.training.tracker_plan import tracker_facts
 from vit.console import Reporter, count_of, percent
+from vit.errors import some_of
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -62,11 +63,19 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             ("augment", augment_text(plan)),
             ("batch", batch_text(plan)),
             *length_facts(plan),
-            ("device", f"{plan.device.type}, {plan.precision}"),
+            ("device", device_text(plan)),
             ("run", run),
             *tracker_facts(plan.recipe, run),
         ]
     )
+
+
+def device_text(plan: "Plan") -> str:
+    """Device, precision, and from which length on a network is compiled."""
+    words = f"{plan.device.type}, {plan.precision}"
+    if plan.recipe.trainer.compile:
+        words += ", compiled (unless --trainer.compile is given, from 3,000 steps or 10 minutes on a GPU, an estimate)"
+    return words
 
 
 def network_text(plan: "Plan") -> str:
@@ -156,9 +165,7 @@ def _few(plan: "Plan") -> list[tuple[str, str]]:
     few = [number for number, count in enumerate(counts) if count < FEW_OF_CLASS]
     if not few:
         return []
-    some = ", ".join(f"{names[number]} {counts[number]}" for number in few[:SHOWN_CLASSES]) + ", ..." * (
-        len(few) > SHOWN_CLASSES
-    )
+    some = some_of((f"{names[number]} {counts[number]}" for number in few), SHOWN_CLASSES)
     what = f"{len(few):,} of {count_of(len(names), 'class', 'classes')} have fewer than {FEW_OF_CLASS} images in all"
     return [("WARNING", f"{what} ({some}): what is measured of them says little; add images, or see {CROSSVAL}")]
 

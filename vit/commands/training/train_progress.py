@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vit.console import GrowingTable, ProgressReport, Reporter, count_of, duration, interval, percent
+from vit.errors import some_of
 from vit.training.callbacks.listener import Listener
 from vit.training.recipes.recipe import Recipe
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.training.planning.plan import Plan
 
-SHOWN_BAD = 5
 MAIN = {"acc1": "acc", "map": "mAP"}  # the metric of a validation that is always shown, and its word
 MULTILABEL = {"map": "mAP", "micro_f1": "micro F1", "macro_f1": "macro F1", "exact_match": "exact match"}
 LONG_WAIT = 0.25  # fraction of the steps' time; less of it is not worth advice
@@ -261,7 +261,6 @@ def _troubles(result: "RunResult") -> list[tuple[str, str]]:
         what = "training images; others stood in for them ('vit data check' lists all)"
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
     for split, images in result.left_out.items():
-        some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
-        more = "; ..." * (len(images) > SHOWN_BAD)
-        facts.append((f"{split} left out", f"{count_of(len(images), 'image')} that cannot be read: {some}{more}"))
+        some = some_of((f"{path}: {reason}" for path, reason in images.items()), separator="; ")
+        facts.append((f"{split} left out", f"{count_of(len(images), 'image')} that cannot be read: {some}"))
     return facts

@@ -42,7 +42,6 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
     Groups that the images have are kept whole, and are joined where they share a file.
 
     Args:
-        source: the images.
         progress: called with the number of compared images and of all images, where these are not known yet.
     """
     clusters = clusters_of(source, progress)
@@ -50,7 +49,7 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
         return source  # a fold refuses it
     samples, notes = list(source.splits.values()), list(source.notes)
     if samples[0].groups is None:
-        clusters, dissolved = _without_classes(clusters, [label for one in samples for label in _label_keys(one)])
+        clusters, dissolved = _without_classes(clusters, [row.tobytes() for one in samples for row in one.labels])
         if dissolved:
             notes.append(
                 f"WARNING: {dissolved:,} images look nearly the same and are half of their class or more, so that they "
@@ -81,7 +80,6 @@ def clusters_of(
     """Places, in one list of all images, of those that belong together; None where only some splits have groups.
 
     Args:
-        source: the images.
         progress: as for `with_bursts`.
         known: what another process has found for these images; from now on it is what a search here finds.
     """
@@ -105,10 +103,6 @@ def clusters_of(
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(file, {"clusters": _found[key]})
     return _found[key]
-
-
-def _label_keys(samples: Samples) -> list[object]:
-    return [row.tobytes() for row in samples.labels]
 
 
 def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> tuple[list[list[int]], int]:

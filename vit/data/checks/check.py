@@ -147,7 +147,7 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
     for image, file_format in scanned.formats.items():
         yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
     for kind, chosen, suggestion in (
-        ("tiny", _tiny(scanned), "remove it, or get a larger one"),
+        ("tiny", _tiny(scanned), "leave it out, or get a larger one"),
         ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), f"{_HIDES} more than 90 % of it"),
         ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
         ("very_large", scanned.sides.prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
@@ -184,7 +184,9 @@ def _pixel_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
     for image in np.flatnonzero(readable & (scanned.channels != usual)).tolist():
         split, label, path = images.describe(image)
         detail = f"{scanned.channels[image]} channels; most images have {usual}"
-        yield Finding("warning", "channels", split, label, path, detail=detail, suggestion="convert or remove it")
+        yield Finding(
+            "warning", "channels", split, label, path, detail=detail, suggestion="convert it, or leave it out"
+        )
     if usual != COLORS:
         detail = f"{counts[usual]:,} images have {usual} channels"
         yield Finding(
@@ -227,15 +229,15 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> F
         in_train = other[0] == "train"
         severity = "error" if exact and in_train else "warning"
         why = "a test image must not be a training image"
-        suggestion = f"remove one of the two: {why if in_train else _CHOOSES}"
+        suggestion = f"leave one of the two out: {why if in_train else _CHOOSES}"
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"
         right = task.kind if task.is_exclusive else task.kinds
-        suggestion = f"look at both, keep the right {right}, remove the other image"
+        suggestion = f"look at both, keep the right {right}, leave the other image out"
     else:
         kind = "duplicate" if exact else "near_duplicate"
-        suggestion = "remove one of the two"
+        suggestion = "leave one of the two out"
         if len(images.splits) == 1:
             suggestion += ": a random split may put one into train and the other into test"
     near = f"nearly the same (correlation of 16x16 thumbnails {1 - match.difference:.4f})"

@@ -71,7 +71,6 @@ def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None
     """The contents of images that were read before, possibly in other splits; None if a path was not.
 
     Args:
-        source: the images.
         hashes: {path: content hash}, as `Contents.by_path` gives them.
     """
     if any(path not in hashes for samples in source.splits.values() for path in samples.paths):
@@ -86,7 +85,6 @@ def read_contents(
     """Read every image of some splits once, on all cores. Files that were read before, and are unchanged, are not read.
 
     Args:
-        source: the images.
         progress: called with the number of finished images and the number of all images.
         splits: splits to read, where the source has them.
     """

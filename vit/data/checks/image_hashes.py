@@ -74,7 +74,6 @@ def small_square(samples: Samples, index: int, data: bytes, min_side: int) -> Sq
     picture by 2 bits at most for 97 of 100 photographs.
 
     Args:
-        samples, index: the image.
         data: its encoded bytes; of an array b"".
         min_side: fewest pixels of the shorter side.
 

@@ -191,7 +191,6 @@ def scan_images(images: ImageList, progress: Callable[[int, int], None]) -> Scan
     """Decode every image once.
 
     Args:
-        images: the images.
         progress: called with the number of finished images and the number of all images.
     """
     total = len(images)

@@ -142,7 +142,6 @@ class TableSource(Protocol):
         """List the images with their labels.
 
         Args:
-            data: DATA.
             columns: columns of a table that are given by name.
             needs_train: whether there must be training images, which then define the classes.
 

@@ -15,6 +15,11 @@ from vit.tasks.label_text import alike_key
 ALIKE = "differ only in case, spaces, Unicode form or number format"
 UNDO = "--data.bursts split undoes it"  # ends the notes of near-duplicates that are kept together
 _SHOWN = 3  # groups in a note
+_DERIVED = re.compile(  # the end of the name of a mask, or of a changed copy
+    r"[ _.-]+(masks?|seg|segmentation|gt|groundtruth|trimap|overlay|aug|augmented|copy|[hv]?flip|flipped|rot|rotated"
+    r"|crop|cropped|noise|blur|bright)[ _-]?[0-9]*$",
+    re.IGNORECASE,
+)
 _COPIES = "are copies of images in other splits"
 
 
@@ -22,7 +27,6 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
     """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
 
     Args:
-        source: the images.
         pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
         option: where the pattern was given, for errors.
 
@@ -62,15 +66,16 @@ def _found(samples: Samples, pattern: re.Pattern[str], option: str) -> tuple[str
     return tuple(name for name in names if name)
 
 
-def similar_name_notes(source: Source) -> list[str]:
-    """A warning where two groups may be one: no split divides a group, but two groups may be in two splits."""
+def group_notes(source: Source) -> list[str]:
+    """Warnings where images that belong together may be in two splits: alike groups, masks and changed copies."""
     names = sorted({name for samples in source.splits.values() for name in samples.groups or ()})
     pairs = similar_names(names)
-    if not pairs:
-        return []
-    (one, twin), *others = pairs
-    more = f", and {len(others):,} more," * bool(others)
-    return [f"WARNING: groups {one!r} and {twin!r}{more} {ALIKE}; if they are one, write them alike"]
+    notes = []
+    if pairs:
+        (one, twin), *others = pairs
+        more = f", and {len(others):,} more," * bool(others)
+        notes = [f"WARNING: groups {one!r} and {twin!r}{more} {ALIKE}; if they are one, write them alike"]
+    return notes + list(filter(None, [_derived_note(source)]))
 
 
 def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -81,6 +86,35 @@ def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
         twin = folded.setdefault(alike_key(name), name)
         pairs += [(twin, name)] * (twin != name)
     return pairs
+
+
+def original_of(name: str) -> str:
+    """The image or class whose mask or changed copy another one is by its name: "a" of "a_mask"; "" for others."""
+    found = _DERIVED.search(name)
+    return name[: found.start()] if found else ""
+
+
+def _derived_note(source: Source) -> str:
+    """A warning where an image is called like another one of its folder, and "_mask" or alike; "" where none is."""
+    groups = {
+        path.rpartition(".")[0] or path: None if one.groups is None else one.groups[place]
+        for one in source.splits.values()
+        for place, path in enumerate(one.paths)
+    }
+    derived = [
+        name
+        for name, group in groups.items()
+        if (original := original_of(name)) in groups and (group is None or groups[original] != group)
+    ]
+    if not derived:
+        return ""
+    named = f"{len(derived):,} image{'s are' if len(derived) > 1 else ' is'} named as masks or changed copies of others"
+    words = "|".join(sorted({found[1].casefold() for name in derived if (found := _DERIVED.search(name))}))
+    option = rf"--data.groups '(?i)(.+?)([ _.-]+({words})[ _-]?[0-9]*)?[.][^.]*$'"
+    return (
+        f"WARNING: {named}, such as {derived[0]}: leave masks out; copies in other splits make results too good, and "
+        f"{option} keeps them together"
+    )
 
 
 def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
@@ -121,7 +155,7 @@ def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
     if not parts:
         return ""
     return (
-        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; remove the copies that 'vit data "
+        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; leave out the copies that 'vit data "
         "check' lists"
     )
 
@@ -132,9 +166,7 @@ def with_most_copies(sentences: Iterable[str]) -> list[str]:
     Trainings of a study have parts of the same training images, and so different numbers of copies.
     """
     found = list(dict.fromkeys(sentences))
-    copied = sorted((one for one in found if _COPIES in one), key=_first_number)
+    copied = sorted(
+        (one for one in found if _COPIES in one), key=lambda one: int(one.partition(" ")[0].replace(",", ""))
+    )
     return [one for one in found if one not in copied[:-1]]
-
-
-def _first_number(text: str) -> int:
-    return int(text.partition(" ")[0].replace(",", ""))

@@ -27,7 +27,6 @@ class ImageError(Exception):
     Attributes:
         path: path of the file, or a name.
         kind: "unreadable", "not_image" or "too_large".
-        reason: cause in words.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, reason: str) -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 
 from vit.data.core.formats import begins_as_image, has_image_extension, how_to_convert
 from vit.data.core.outputs import holds_outputs
-from vit.errors import ResourceError, how_to_read_again, is_of_machine
+from vit.errors import ResourceError, how_to_read_again, is_of_machine, some_of
 
 FolderId = tuple[int, int]  # device and inode
 
 _ENDING = "files ending in "
 _OUTPUTS = "folders that vit wrote: "
 _NO_ENDING = re.compile(r"|\.[0-9]*|\..{6,}")  # what ends the names of DICOM series, and of files without an ending
-_SHOWN = 3  # folders that vit wrote
+_OF_SYSTEMS = frozenset((  # files and folders of macOS, Windows, Linux, and of disks in a network
+    "__MACOSX", "Thumbs.db", "desktop.ini", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir",
+    "#recycle",
+))  # fmt: skip
 
 
 def image_files(
@@ -24,7 +27,6 @@ def image_files(
     """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
 
     Args:
-        folder: the folder.
         skipped: counts of skipped entries by kind; this function adds to them.
         outside: folders that are not part of this one, for example its parents and other class folders.
         without_outputs: whether folders that this program wrote are skipped, which hold its own pictures.
@@ -72,7 +74,6 @@ def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
     """Names of the folders directly in `folder`, without hidden folders and folders that this program wrote.
 
     Args:
-        folder: the folder.
         skipped: counts of skipped entries by kind; this function adds to them.
     """
     names: list[str] = []
@@ -100,8 +101,7 @@ def describe_skipped(skipped: Counter[str]) -> str:
     outputs = [kind.removeprefix(_OUTPUTS) for kind in sorted(skipped) if kind.startswith(_OUTPUTS)]
     counts = {kind: count for kind, count in skipped.items() if not kind.startswith(_OUTPUTS)}
     if outputs:
-        names = ", ".join(outputs[:_SHOWN]) + ", ..." * (len(outputs) > _SHOWN)
-        counts[f"{_OUTPUTS.removesuffix(': ')} ({names})"] = len(outputs)
+        counts[f"{_OUTPUTS.removesuffix(': ')} ({some_of(outputs, 3)})"] = len(outputs)
     return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
 
 
@@ -112,7 +112,7 @@ def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
 
 def is_hidden(name: str) -> bool:
     """Whether a file or folder of this name belongs to a system or a program, and not to the images."""
-    return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
+    return name.startswith(".") or name in _OF_SYSTEMS
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:

@@ -130,6 +130,14 @@ def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
         raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is a ratio of {MAX_ASPECT} to 1")
 
 
+def header_size(data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
+    """(width, height) of an image by its header. ImageError where it is damaged, or beyond the limits."""
+    if is_dicom(data) and has_extra("DICOM"):
+        width, height = IMAGE_READERS["DICOM"].import_module().header_size(data, path)
+        return width, height
+    return opened(data, path).size
+
+
 def num_pixels(data: bytes) -> int:
     """Pixels that bytes would become, by their header: a measure of memory and time, taken before any is decoded.
 
@@ -137,12 +145,7 @@ def num_pixels(data: bytes) -> int:
     """
     with no_warnings:
         try:
-            if not is_dicom(data):
-                width, height = opened(data, "").size
-            elif has_extra("DICOM"):
-                width, height = IMAGE_READERS["DICOM"].import_module().header_size(data, "")
-            else:
-                return 0
+            width, height = header_size(data, "")
         except ImageError:
             return MAX_PIXELS if is_tiff(data) else 0
     return width * height

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.core.image_bytes import ImageReader, read_bytes
-from vit.errors import DataError, UsageError
+from vit.errors import DataError, UsageError, some_of
 from vit.tasks.task import Task, task_of
 
 Labels = npt.NDArray[np.int64]
 
-_SHOWN, _NOTED = 10, 5  # class names in an error, and in a note
+_SHOWN = 10  # class names in an error
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,10 @@ def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
         counts = source.splits[split].class_counts(number)
         absent = [name for name, count in zip(source.class_names, counts, strict=True) if not count]
         if absent:
-            shown = ", ".join(absent[:_NOTED]) + ", ..." * (len(absent) > _NOTED)
             have = f"{number - len(absent):,} of {number:,} {task.kinds} have"
             images = f"{'training' if split == 'train' else split} images"
-            notes.append(f"{split} has no image {task.of} {len(absent)} {task.kinds}: {shown} ({have} {images})")
+            without = f"{len(absent)} {task.kinds}: {some_of(absent)}"
+            notes.append(f"{split} has no image {task.of} {without} ({have} {images})")
     return notes
 
 
@@ -190,11 +190,10 @@ def label_files(
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = sorted({name for _, name in rows} - numbers.keys())
     if unknown:
-        known = ", ".join(map(repr, class_names[:_SHOWN])) + ", ..." * (len(class_names) > _SHOWN)
         raise DataError(
             f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
-            f"(known: {known})",
-            "rename or remove them, or add training images",
+            f"(known: {some_of(map(repr, class_names), _SHOWN)})",
+            "rename them, move them elsewhere, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
     named = None if groups is None else tuple(groups)

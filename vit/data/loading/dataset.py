@@ -103,7 +103,6 @@ class ImageDataset(Dataset[Batch]):
     """Samples as a dataset of whole batches.
 
     Args:
-        samples: the images.
         preprocess: preprocessing of evaluation.
         augment: augmentation of training images; None for evaluation.
         seed: seed of the augmentation's draws.
@@ -158,6 +157,7 @@ class ImageDataset(Dataset[Batch]):
                 [self._cropped(image, seed) for (image, _), seed in zip(pictures, draw_seeds, strict=True)]
             )
             indices = [index for _, index in pictures]
+        is_training = self.augment is not None
         if self.augment is not None:
             images = self.augment.recolored(images, draw_seeds)
         return Batch(
@@ -166,12 +166,9 @@ class ImageDataset(Dataset[Batch]):
             path=tuple(self.samples.paths[index] for index in indices),
             error=tuple(self.unreadable.get(index, "") for index in asked),
             draw_seed=torch.tensor(draw_seeds),
-            valid=torch.tensor([key.valid and self._has_image(key.index) for key in keys]),
+            # whether the image was read, or another one stands in for it
+            valid=torch.tensor([key.valid and (is_training or key.index not in self.unreadable) for key in keys]),
         )
-
-    def _has_image(self, index: int) -> bool:
-        """Whether the image of an index was read, or another one stands in for it."""
-        return self.augment is not None or index not in self.unreadable
 
     def _draw_seeds(self, keys: list[Key]) -> list[int]:
         """The draw seed of each key (see `Batch.draw_seed`)."""

@@ -111,7 +111,6 @@ class ImageDataModule(LightningDataModule):
     """Loaders over the splits of a source.
 
     Args:
-        source: the images.
         preprocess: preprocessing of every image.
         augment: augmentation of training images; None: training sees them as evaluation does.
         options: how batches are fetched.

@@ -24,7 +24,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from vit.data.core.formats import is_dicom, is_tiff
 from vit.data.core.image_bytes import ImageError as ImageError
 from vit.data.core.image_bytes import ImageReader, read_bytes
-from vit.data.core.image_header import check_size, no_warnings, opened
+from vit.data.core.image_header import check_size, header_size, no_warnings, opened
 from vit.data.pixels.color_profile import image_in_srgb, pixels_in_srgb
 from vit.data.pixels.deep_color import (
     BITS_TAG,
@@ -37,7 +37,7 @@ from vit.data.pixels.deep_color import (
 )
 from vit.data.pixels.planes import ORIENTATION_TAG, Planes, ValuesError, as_pixels, format_reader, with_channels
 from vit.data.pixels.preprocess import COLORS, Decoding, Window
-from vit.data.registry import IMAGE_READERS, has_extra
+from vit.data.registry import has_extra
 from vit.errors import install
 
 BACKGROUND = 255  # white, below transparent pixels
@@ -59,7 +59,6 @@ def read_image(path: str | os.PathLike[str], decoding: Decoding = _USUAL, reader
     The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
 
     Args:
-        path: the file.
         decoding: see `Preprocess`. With 1 channel, colors become gray. Otherwise the file must have as many channels.
         reader: reads the image where it is not a file; None: a file.
 
@@ -198,10 +197,8 @@ def deep_values(
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
     with no_warnings:
-        if is_dicom(data) and has_extra("DICOM"):
-            IMAGE_READERS["DICOM"].import_module().header_size(data, path)
-        elif not is_tiff(data) or _lost_by_pillow(data, path, None, COLORS) is None:
-            opened(data, path)
+        if not is_tiff(data) or _lost_by_pillow(data, path, None, COLORS) is None:
+            header_size(data, path)
 
 
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:

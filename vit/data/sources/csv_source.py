@@ -17,7 +17,7 @@ from vit.data.core.dataset_names import TableColumns
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.image_csv import CsvTable, columns_of, given_columns, read_image_csv
 from vit.data.sources.listed_files import ListedRow, place_of, rows_by_split, source_of_classes
-from vit.errors import DataError
+from vit.errors import DataError, some_of
 from vit.tasks.label_text import (
     ABSENT,
     LIST,
@@ -44,7 +44,6 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
     A column of labels that is given by name has one class for each image, unless it is called labels or alike.
 
     Args:
-        path: the file.
         wanted: columns that are given by name.
         to_measure: as for `open_source`.
 
@@ -148,7 +147,8 @@ def _read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool) ->
     for row in (row for split_rows in rows.values() for row in split_rows):
         for name in row.labels.keys() - set(names):
             raise DataError(
-                f"{path}, line {row.line}: no training image has the label {name!r} (known: {_listed(names)})",
+                f"{path}, line {row.line}: no training image has the label {name!r} "
+                f"(known: {some_of(map(repr, names))})",
                 "correct the name, remove the label, or add training images with it",
             )
     return _source_of_labels(path, names, rows, ABSENT, notes, to_measure)
@@ -288,10 +288,6 @@ def _check_variety(path: Path, names: tuple[str, ...], labels: LabelRows) -> Non
                 f"{path}: all training images have the label {name!r}, where it is known; nothing can be learned",
                 "add training images without it, or remove the label",
             )
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names[:_SHOWN])) + ", ..." * (len(names) > _SHOWN)
 
 
 def _is_not_utf8(text: str) -> bool:

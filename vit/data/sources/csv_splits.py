@@ -17,6 +17,8 @@ _FLAGS = {  # names of columns of 0 and 1 -> the split that 1 names
     f"{before}{word}": split for before in ("is_", "in_", "") for word, split in SPLIT_OF_NAME.items()
 }
 _ALSO_OTHER_WORDS = frozenset(("valid", "public", "private", "dev", "eval", "evaluation"))  # unless others stand beside
+_NUMBERED = frozenset(("partition", "data_partition", "eval_partition", "set", "subset", "data_split", "split"))
+_NUMBERS = frozenset(("0", "1", "2", "0.0", "1.0", "2.0"))
 _YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))
 
 
@@ -58,9 +60,11 @@ def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -
         among_labels: whether columns of 0 and 1 are labels; then a column called train may be that of trains.
 
     Raises:
-        DataError: some cells are splits, and others are not; or 0 may be a validation image or a test image.
+        DataError: some cells are splits, and others are not; or numbers may be splits.
     """
     cells = set(cells)
+    if not among_labels:
+        refuse_numbers(name, cells, where)
     given = {cell: cell.strip().casefold() for cell in cells if cell.strip()}
     is_flag = name in _FLAGS and (not among_labels or name not in SPLIT_OF_NAME)
     if is_flag and len(given) > 1 and set(given.values()) <= _YES | _NO:
@@ -82,6 +86,16 @@ def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -
     return found
 
 
+def refuse_numbers(name: str, cells: Iterable[str], where: str) -> None:
+    """Raise DataError where 0, 1 and 2 of a column called partition may be splits, as in CelebA, or anything else."""
+    given = {cell.strip() for cell in cells} - {""}
+    if name in _NUMBERED and len(given) > 1 and given <= _NUMBERS:
+        raise DataError(
+            f"{where} has {' and '.join(sorted(given))}: whether these are splits is not known",
+            "write train, validation or test into a column split; or rename the column if it has another meaning",
+        )
+
+
 def _describe(found: Mapping[str, str]) -> str:
     """Cells that are not named as vit names splits, with their splits; "" where there are none."""
     others = [
@@ -101,9 +115,6 @@ class UnreadColumns:
     Args:
         header: names of all columns.
         read: columns that are read.
-
-    Attributes:
-        names: their names.
     """
 
     def __init__(self, header: Sequence[str], read: Collection[int]) -> None:

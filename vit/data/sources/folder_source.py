@@ -22,13 +22,16 @@ from vit.errors import DataError, EmptyClassError
 from vit.tasks.label_text import clean_label
 
 _ABOVE = "their images count as images of the folders above"
+_PARTS = frozenset((  # of a data set for segmentation or detection
+    "images", "image", "imgs", "img", "jpegimages", "annotations", "labels", "masks", "mask", "segmentations",
+    "trimaps", "groundtruth", "ground_truth", "gt",
+))  # fmt: skip
 
 
 def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
     """List the images of a folder of class folders, or of a folder of splits with class folders.
 
     Args:
-        root: the folder.
         allow_empty: accept class folders without images.
         to_measure: as for `open_source`.
 
@@ -47,7 +50,8 @@ def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) 
         return _read_splits(root, {"train": ""}, allow_empty, _check_nested(root, names), to_measure)
     if not found["train"] and not to_measure:
         given = next(folders[0] for folders in found.values() if folders)
-        raise DataError(f"{root} has {given}/ but no train/", "name the folder of training images train/")
+        fix = f"name the folder of training images train/; if {given}/ is a class, rename it"
+        raise DataError(f"{root} has {given}/ but no train/", fix)
     chosen = {split: folders[0] for split, folders in found.items() if folders}
     others = [name for name in names if name not in chosen.values()]
     split, first = next(iter(chosen.items()))
@@ -137,6 +141,12 @@ def _check_layout(root: Path, names: list[str]) -> None:
         exact = {SPLIT_OF_NAME[one.casefold()]: one for one in inside if one.casefold() in SPLIT_OF_NAME}
         if "train" in exact and len(exact) > 1 and _inner(below / exact["train"])[1]:
             raise DataError(f"{below} is not a class folder: it has folders of splits", f"give {below} as DATA")
+    if len(names) > 1 and {name.casefold() for name in names} <= _PARTS:
+        parts = " and ".join(f"{name}/" for name in names[:2])
+        raise DataError(
+            f"{root} holds {parts}, which are parts of a data set and no classes",
+            "give the folder of the classes, or a CSV with the columns path,label",
+        )
     if len(names) == 1 and subfolders(root / names[0], Counter()):
         raise DataError(
             f"{root} has one folder, {names[0]}/, with folders in it",
@@ -193,9 +203,13 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
             inside = [file for file in files if os.sep in file]
             deep_folder = Path(folder, name, inside[0]).parent if inside and not num_deeper else deep_folder
             num_deeper += len(inside)
-    if num_deeper and not any(note.endswith(_ABOVE) for note in notes):
+    if num_deeper and not any(_ABOVE in note for note in notes):
         count = f"{num_deeper:,} image{'s' * (num_deeper != 1)}"
-        notes.append(f"folders inside class folders, such as {deep_folder}/, hold {count}; {_ABOVE}")
+        note = f"folders inside class folders, such as {deep_folder}/, hold {count}; {_ABOVE}"
+        if num_deeper == sum(map(len, rows.values())):
+            pattern = f"^{'[^/]+/' * (len(deep_folder.parts) - 1)}([^/]+)/"
+            note += f"; if each is of one patient or one video, --data.groups '{pattern}' keeps it in one split"
+        notes.append(note)
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])

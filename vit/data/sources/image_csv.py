@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING
 from vit.csv_files import is_of_vit, unescape
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.formats import begins_as_image, has_image_extension
-from vit.data.sources.csv_splits import UnreadColumns, any_split, is_index
+from vit.data.sources.csv_splits import UnreadColumns, any_split, is_index, refuse_numbers
 from vit.data.sources.csv_splits import plain_name as plain_name
-from vit.errors import DataError, UsageError, nearest
+from vit.errors import DataError, UsageError, nearest, some_of
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -28,11 +28,13 @@ NAMES = {  # our column -> common names of it, the most specific first
     "labels": ("labels", "tags", "finding_labels"),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
     "split": ("split", "set", "subset", "partition", "fold"),
-    "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
+    "group": (
+        "group", "group_id", "patient", "patient_id", "patientid", "subject", "subject_id", "subjectid",
+        "participant_id", "case_id", "caseid", "specimen_id", "lesion_id", "slide_id", "video_id",
+    ),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # characters
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t])"?[,;\t]*\s*', re.IGNORECASE)
-_SHOWN = 12  # columns in a note
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -63,7 +65,6 @@ def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
     """Our names of the columns that a CSV has, and whether it has others.
 
     Args:
-        path: the file.
         given: {our column: its name in the file} of columns that are given by name.
 
     Raises:
@@ -97,7 +98,6 @@ def read_image_csv(
     """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 
     Args:
-        path: the file.
         needed: columns that must be there, by our names.
         optional: columns to read where they are there.
         given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
@@ -142,6 +142,7 @@ def read_image_csv(
     notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
     named = header[columns["split"]] if "split" in columns else "split"
     if plain_name(named) != "split" and not any_split(cells["split"] for _, cells in rows):
+        refuse_numbers(plain_name(named), {cells["split"] for _, cells in rows}, f"{path}: column {named!r}")
         rows = [(line, {name: cell for name, cell in cells.items() if name != "split"}) for line, cells in rows]
         notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
     used = unread.splits(path, rows, others) if "split" in optional else None
@@ -158,8 +159,7 @@ def read_image_csv(
     known = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
     more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in known]
     if more and optional:
-        shown = ", ".join(more[:_SHOWN]) + ", ..." * (len(more) > _SHOWN)
-        notes.append(f"columns that are not read: {shown}" + " (rename one that is a label)" * others)
+        notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = f"{path.name}: {'; '.join(notes)}" if notes else ""
     return CsvTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
 
@@ -171,9 +171,7 @@ def _rows(
 
     Args:
         reader: the cells of each row.
-        path: the file.
         mark: the character between cells.
-        width: number of columns.
         of_path: number of the column of paths.
         skipped: number of lines above the header.
 

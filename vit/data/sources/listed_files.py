@@ -95,11 +95,15 @@ class ListedFiles:
     def _raise_missing(self, name: str, where: str) -> NoReturn:
         folder, last = self._table.parent, re.split(r"[/\\]", name)[-1]
         fix = "paths are relative to the CSV; --data.image_column names another column of paths"
-        for inside in subfolders(folder, Counter()):
-            stems = self._of_stem(folder / inside)
-            if last and ((folder / inside / last).is_file() or last in stems):
-                fix = f"it lies in {folder / inside}: move the CSV there, or write {inside}/ before the names"
-                break
+        holding = [
+            inside
+            for inside in subfolders(folder, Counter())
+            if last and ((folder / inside / last).is_file() or last in self._of_stem(folder / inside))
+        ]
+        if holding:
+            where_else = " and in ".join(str(folder / inside) for inside in holding)
+            which = f"{holding[0]}/" if len(holding) == 1 else "the right folder"
+            fix = f"it lies in {where_else}: move the CSV there, or write {which} before the names"
         raise DataError(f"{where}: there is no file {folder / name}", fix)
 
 
@@ -107,7 +111,6 @@ def place_of(table: Path, file_names: Sequence[str]) -> tuple[Path | None, Image
     """The folder of the files that a table lists, or the reader of the addresses that it lists.
 
     Args:
-        table: the table.
         file_names: checked names of its rows.
     """
     if not file_names or not is_far(file_names[0]):
@@ -153,8 +156,6 @@ def rows_by_split(
     """{split: rows}, with every file looked for.
 
     Args:
-        path: the table.
-        table: its cells.
         labels: labels of each row.
         to_measure: as for `open_source`.
         notes: notes on names of files are added to it.
@@ -193,7 +194,6 @@ def source_of_classes(
     """The source of rows with one class each.
 
     Args:
-        path: the table.
         rows: {split: rows}.
         names: the classes; None: those of the training images, or of all images that are only measured.
         notes, is_one_hot: as of a `Source`.

@@ -13,6 +13,7 @@ https://, s3:// or gs://        an index or a table on other machines, or its fo
 hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
-from vit.data.core.groups import ALIKE, similar_names
+from vit.data.core.groups import ALIKE, original_of, similar_names
 from vit.data.core.outputs import is_output
 from vit.data.core.samples import Samples, Source, absent_notes
 from vit.data.sources.csv_source import read_csv_source
@@ -30,6 +31,9 @@ from vit.errors import DataError
 from vit.tasks.label_text import MISSING
 from vit.tasks.levels import check_levels, levels_of
 
+_UNLABELED = frozenset(("unlabeled", "unlabelled", "unsorted", "no_label", "nolabel"))
+_MEASURED = re.compile(r"[+-]?[0-9]*\.[0-9]*[1-9][0-9]*")  # a number that is not whole
+_MOST_MEASURED = 10  # grades such as 2.5 are classes
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 
 
@@ -115,6 +119,12 @@ def _check(source: Source, data: str) -> None:
         raise DataError(
             f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
         )
+    measured = [name for name in source.class_names if _MEASURED.fullmatch(name)]
+    if len(measured) > _MOST_MEASURED:
+        raise DataError(
+            f"{data} has {len(measured):,} different values such as {measured[0]} as {source.task.kinds}",
+            "vit predicts no measured values: write a class for each range of values, such as low and high",
+        )
     if source.task.is_exclusive:
         check_levels(source.class_names, data)
 
@@ -132,7 +142,13 @@ def _add_notes(source: Source) -> None:
     source.notes.extend(
         f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
         for name in source.class_names
-        if name.casefold() in MISSING
+        if name.casefold() in MISSING | _UNLABELED
+    )
+    known = set(source.class_names)
+    source.notes.extend(
+        f"{one_kind} {counted[name]} is called as masks or changed copies of {counted[original]} would be"
+        for name in source.class_names
+        if (original := original_of(name)) in known
     )
     source.notes.extend(filter(None, [describe_escapes(source.class_names), _levels_note(source)]))
     source.notes.extend(absent_notes(source, source.splits))

@@ -83,7 +83,7 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
         units_of = {label: {of_groups[row] for row in np.flatnonzero(samples.labels == label)} for label in alone[:5]}
         whole = [class_names[label] for label in alone if len(units_of.get(label, ())) == 1]
         names = whole or [class_names[label] for label in alone]
-        where, fix = (f"one {unit}", "or remove the classes") if whole else ("one fold", "or give fewer folds")
+        where, fix = (f"one {unit}", "or leave the classes out") if whole else ("one fold", "or give fewer folds")
         raise DataError(
             f"all images of {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)} are in {where}: their test "
             "would have no training images",

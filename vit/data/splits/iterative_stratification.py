@@ -74,7 +74,7 @@ def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
     chosen: list[Labels] = []
     rows, depth = np.arange(len(labels)), 0
     while len(rows) > num_images > 0:
-        first, second = (rows[half] for half in iteratively_stratified(labels[rows], [0.5], _level(seed, depth)))
+        first, second = (rows[half] for half in iteratively_stratified(labels[rows], [0.5], seed * 64 + depth))
         if not (len(first) and len(second)):  # a pair of which both went to one half
             first, second = rows[:1], rows[1:]
         if num_images >= len(first):
@@ -87,10 +87,6 @@ def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
     if num_images:
         chosen.append(rows)
     return np.sort(np.concatenate(chosen))
-
-
-def _level(seed: int, depth: int) -> int:
-    return seed * 64 + depth
 
 
 def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:

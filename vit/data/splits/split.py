@@ -31,7 +31,6 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     The cut depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
 
     Args:
-        source: the images.
         validation: fraction of all images for validation, if the source has no validation images.
         test: fraction of all images for testing, if the source has no test images.
         seed: seed of the cut.
@@ -44,7 +43,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         if len(samples) == 0:
             raise DataError(
                 f"the {split} split of {source.name} has no images",
-                f"add images, or remove its folder: vit then cuts the {split} split from the training images",
+                f"add images, or move its folder elsewhere: vit then cuts the {split} split from the training images",
             )
     fractions = {
         split: fraction
@@ -111,8 +110,6 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
     """Write `splits.csv`: every image with its label and split, and its group where images have one.
 
     Args:
-        source: the images.
-        path: the new file.
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
     columns = ("path", source.task.column, "split")

@@ -98,9 +98,6 @@ def examples_of(model: Path, folder: Path) -> list[Example]:
 
     Files are named where they are. Images of a data set that is one large file are written to a temporary folder.
 
-    Args:
-        folder: the temporary folder.
-
     Returns:
         at most eight images; [] without a run folder, or where its images are no longer there, or have changed.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from fsspec.utils import glob_translate
 
 from vit.data.core.dataset_names import HubName
-from vit.errors import DataError, UsageError, nearest
+from vit.errors import DataError, UsageError, nearest, some_of
 from vit.extras.parquet.names import is_split_name
 
 DEFAULT = "default"
@@ -48,8 +48,7 @@ def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:
         return preferred[0] if len(preferred) == 1 else next(iter(configs.values()))
     raise UsageError(
         f"hf:{name.repository} has {len(configs)} configs, and none is chosen",
-        f"choose one of {', '.join(f'hf:{name.repository}/{one}' for one in list(configs)[:12])}"
-        + ", ..." * (len(configs) > 12),
+        f"choose one of {some_of((f'hf:{name.repository}/{one}' for one in configs), 12)}",
     )
 
 

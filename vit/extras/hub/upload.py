@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vit.errors import ResourceError, UsageError, first_line
+from vit.errors import ResourceError, UsageError, first_line, some_of
 
 _OF_THE_HUB = ".gitattributes"  # which the hub itself puts into a new repository
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,8 @@ def find_repository(name: str) -> Repository:
 def check_free(repository: Repository, replace: bool) -> None:
     """Raise UsageError where a repository holds other files, and no new version was asked for."""
     if repository.hashes and not replace:
-        some = ", ".join(list(repository.hashes)[:_SHOWN]) + ", ..." * (len(repository.hashes) > _SHOWN)
         raise UsageError(
-            f"hf:{repository.name} exists and holds other content: {some}",
+            f"hf:{repository.name} exists and holds other content: {some_of(repository.hashes)}",
             "give another name, or --replace for a new commit in place of these files",
         )
 

@@ -85,7 +85,6 @@ def export_int8(
     The temperature is fitted again on the measured images, and changed where they tell it from the checkpoint's.
 
     Args:
-        trained: network to export.
         name: name of the format, of `formats.FORMATS`.
         output: file or folder that does not exist yet.
         images: (n, C, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
@@ -107,7 +106,8 @@ def export_int8(
         raise DataError("there are no images to calibrate int8 on", "give --calibration other images")
     with new_output(name, output) as written:
         expected = measure(trained_engine(trained, torch.device("cpu"), "32-true"))
-        exported = replace(trained, description=_without_scores(trained.description))
+        # without numbers that were measured with the float32 network
+        exported = replace(trained, description=replace(trained.description, validation_scores=None, metrics={}))
         int8_format.write_int8(exported, written, images, progress)
         scored = measure(int8_format.engine(written))
         factor = _temperature_factor(scored)
@@ -131,11 +131,6 @@ def export_int8(
     return answers
 
 
-def _without_scores(description: Description) -> Description:
-    """A description without numbers that were measured with the float32 network."""
-    return replace(description, validation_scores=None, metrics={})
-
-
 def _temperature_factor(found: Scored) -> float:
     """By what the temperature of int8 should be multiplied; 1 where the images do not tell, and with several labels."""
     if not isinstance(found, ScoredImages):
@@ -154,7 +149,8 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
         differs = expected.predictions != found.predictions
         right = found.correct, expected.correct
         return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups)
-    assert isinstance(expected, ScoredLabels) and isinstance(found, ScoredLabels)
+    assert isinstance(expected, ScoredLabels)
+    assert isinstance(found, ScoredLabels)
     assert before.multilabel is not None
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)

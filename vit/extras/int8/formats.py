@@ -124,7 +124,6 @@ def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
     in silence. So a file gives the same answers on all of them.
 
     Args:
-        model: float32 graph.
         images: (n, C, S, S) uint8, whose activations give the ranges.
         progress: called with (done, total) images.
     """
@@ -181,7 +180,6 @@ def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> O
     `OverflowFix` halves the range of weights, so that processors without VNNI give the same answers.
 
     Args:
-        model: float32 graph.
         images: (n, C, S, S) uint8, whose activations give the ranges.
         progress: called with (done, total) passes over an image.
 

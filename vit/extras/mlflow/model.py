@@ -37,7 +37,6 @@ class MlflowModel:
 
         Args:
             model_input: table with the column `image`, whose cells are the bytes of image files.
-            params: not used.
 
         Returns:
             the columns `label` (empty without one), `labels` (of a model that gives several, with "; " between them),

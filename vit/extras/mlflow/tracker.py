@@ -8,6 +8,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -51,7 +52,6 @@ class MlflowTracker:
     Lightning's logger is not used: it waits for the server in every call, and sends names of the user and of files.
 
     Args:
-        address: server or store.
         id_file: file with the id of the run.
         metrics: metrics.csv of the run. A row is in this file before it is logged here.
         config: options of the training.
@@ -114,7 +114,7 @@ class MlflowTracker:
         table = TableWriter(file, columns)
         for row in rows:
             table.row(map(_cell, row))
-        self._write(file.getvalue(), f"{name}.csv")
+        self._background.add(lambda: self._client.log_text(self._run, file.getvalue(), f"{name}.csv"))
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
@@ -134,7 +134,8 @@ class MlflowTracker:
         if not self._sharing.model and self._register is None:
             return
         is_classifier = path.suffix == ".ckpt"  # else weights without a head, of a pretraining
-        self._background.add((lambda: self._send_model(path)) if is_classifier else lambda: self._send_file(path))
+        send_file = partial(self._client.log_artifact, self._run, str(path), "checkpoints")
+        self._background.add((lambda: self._send_model(path)) if is_classifier else send_file)
 
     def finish(self) -> None:
         self._background.add(lambda: self._client.set_terminated(self._run, "FINISHED"))
@@ -199,9 +200,6 @@ class MlflowTracker:
         for start in range(0, len(points), _MOST_IN_BATCH):
             self._background.add(send(points[start : start + _MOST_IN_BATCH]))
 
-    def _send_file(self, path: Path) -> None:
-        self._client.log_artifact(self._run, str(path), "checkpoints")
-
     def _send_model(self, checkpoint: Path) -> None:
         """Upload a checkpoint as a model of MLflow, and register it if that is asked for."""
         from mlflow.exceptions import MlflowException
@@ -220,9 +218,6 @@ class MlflowTracker:
                 raise
         source = f"{self._client.get_run(self._run).info.artifact_uri}/{_MODEL}"
         self._client.create_model_version(self._register, source, self._run)
-
-    def _write(self, text: str, file: str) -> None:
-        self._background.add(lambda: self._client.log_text(self._run, text, file))
 
 
 def _is_there(client: "MlflowClient", run: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from vit.data.core.dataset_names import TableColumns
 from vit.data.sources.csv_splits import is_index, plain_name
 from vit.data.sources.image_csv import NAMES
-from vit.errors import DataError, UsageError, nearest
+from vit.errors import DataError, UsageError, nearest, some_of
 from vit.tasks.label_text import LIST, SEPARATOR
 
 IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
@@ -32,7 +32,6 @@ class ChosenColumns:
         class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
         split, group: columns of the split and of the group of each image, or None.
         other_labels: further columns that might be the labels.
-        unread: all other columns.
         may_split: columns that are not read, of texts, whole numbers or yes and no: one might hold splits.
     """
 
@@ -135,8 +134,7 @@ def column_notes(columns: ChosenColumns, class_names: Sequence[str], has_named_s
     if columns.split is not None and has_named_splits:
         notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
     if columns.unread:
-        shown = ", ".join(map(repr, columns.unread[:_SHOWN])) + ", ..." * (len(columns.unread) > _SHOWN)
-        notes.append(f"columns that are not read: {shown}")
+        notes.append(f"columns that are not read: {some_of(map(repr, columns.unread), _SHOWN)}")
     if columns.group is not None:
         notes.append(f"groups are the column {columns.group!r}")
     if with_bar := _with_bar(columns, class_names):
@@ -261,5 +259,4 @@ def _is_label(kind: Any) -> bool:
 
 
 def _listed(fields: dict[str, Any]) -> str:
-    some = [f"{name!r} ({str(kind)[:40]})" for name, kind in list(fields.items())[:_SHOWN]]
-    return ", ".join(some) + ", ..." * (len(fields) > _SHOWN)
+    return some_of((f"{name!r} ({str(kind)[:40]})" for name, kind in fields.items()), _SHOWN)

@@ -37,9 +37,6 @@ class TableFile(Protocol):
 class LocalFile:
     """A file on this machine.
 
-    Args:
-        path: the file.
-
     Raises:
         DataError: it is missing, or not a regular file.
     """
@@ -72,7 +69,6 @@ class FarFile:
     """A file on another machine.
 
     Args:
-        address: its address.
         files: how files of this kind are read.
 
     Raises:

@@ -53,7 +53,6 @@ class TableReader(ImageReader):
     """Reads the images of parquet tables.
 
     Args:
-        tables: the tables.
         keys: name of each image, in the order of tables and rows; unique.
         are_far: whether the tables are on other machines.
         cache: parts on this machine; None: the cache that the environment names.

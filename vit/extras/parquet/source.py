@@ -59,7 +59,6 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
     """List the images of parquet tables.
 
     Args:
-        files: the tables.
         columns: columns that are given by name.
         needs_train: whether there must be training images, which then define the classes.
 
@@ -234,7 +233,7 @@ def _refuse_unread_splits(table: _Table) -> None:
         where = f"{table.images.file.where}: column {name!r}"
         if len(cells) <= MOST_SPLITS and (found := splits_in(plain_name(name), cells, where, among_labels=False)):
             says = ", ".join(f"{cell} is {split}" for cell, split in sorted(found.items()))
-            raise DataError(f"{where} names splits ({says}), and is not read", "name the column split, or remove it")
+            raise DataError(f"{where} names splits ({says}), and is not read", "name the column split, or leave it out")
 
 
 def _bytes_per_row(metadata: Any, column: str) -> float:

@@ -23,7 +23,6 @@ class Diet(Objective):
     """Cross-entropy with one class for each image.
 
     Args:
-        network: network without classes.
         num_images: number of training images, n.
         is_pretrained: whether the network starts from pretrained weights.
     """

@@ -171,7 +171,6 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
     """Write report.html into the folder of a finished pretraining, from its files. Pictures are those in figures/.
 
     Args:
-        run: the run.
         result: the result where result.json is not written yet; None: read the file.
 
     Raises:

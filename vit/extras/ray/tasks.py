@@ -73,8 +73,6 @@ class RayTasks:
     """Tasks of Ray, of which a part runs at a time.
 
     Args:
-        ray: the library.
-        tasks: {name: task}.
         options: what a task asks for.
         jobs: largest number of tasks at a time; None: all are given to Ray at once.
     """

@@ -29,7 +29,6 @@ class PartCache:
     """Files by their keys.
 
     Args:
-        folder: the folder.
         max_bytes: largest size of all files; 0 keeps nothing.
     """
 

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.extras.s3.cache import FETCHED_AT_ONCE, PartCache
@@ -51,15 +52,13 @@ class FarImages(ImageReader):
         """Fetch the files that the cache does not have. A file that is not there, or too large, is left to `read`."""
         if self.shares_prepared:
             self._at_once(self._key, [path for path in paths if path not in self._keys])
-            self._cache.fill({self._keys[path]: path for path in paths if path in self._keys}, self._fetch_all)
+            known = {self._keys[path]: path for path in paths if path in self._keys}
+            self._cache.fill(known, partial(self._at_once, self._fetch))
 
     def versions(self, paths: Sequence[str]) -> list[str]:
         """(n,) the keys of the files in the cache."""
         self._at_once(self._key, [path for path in paths if path not in self._keys])
         return [self._keys.get(path, "") for path in paths]
-
-    def _fetch_all(self, paths: list[str]) -> None:
-        self._at_once(self._fetch, paths)
 
     def _at_once(self, ask: Callable[[str], object], paths: Sequence[str]) -> None:
         """Ask for several files at the same time. A file that is not there, or too large, is passed over."""

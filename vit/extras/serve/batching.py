@@ -32,7 +32,6 @@ class Batcher:
     hold the others. A request that is cancelled decodes nothing more.
 
     Args:
-        predictor: the model.
         top_k: number of classes in a row.
         max_batch: number of images from which on no further request joins a batch.
         max_waiting: number of requests that may wait.

@@ -71,8 +71,6 @@ def pack(source: Source, folder: Path, shard_bytes: int, progress: Callable[[int
     """Write the shards of a source and their index into an empty folder.
 
     Args:
-        source: the images.
-        folder: the folder.
         shard_bytes: size after which the next shard begins.
         progress: called with the number of finished images and the number of all images.
 

@@ -52,8 +52,6 @@ class ShardReader(ImageReader):
     """Reads the images of an index.
 
     Args:
-        index: the images.
-        shards: the shards.
         where: path of the index, for errors.
     """
 

@@ -138,7 +138,6 @@ def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: st
     """The splits of an index, each in the order of its rows.
 
     Args:
-        index: the images.
         reader: reader of the images.
         name: name of the data set.
         where: path of the index, for errors.

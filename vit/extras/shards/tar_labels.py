@@ -14,11 +14,10 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 
 from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split
-from vit.errors import DataError
+from vit.errors import DataError, some_of
 from vit.tasks.label_text import clean_label
 
 JSON_NAMES = ("label", "class", "class_name", "cls")  # of the label in a .json
-SHOWN = 5  # names in an error
 
 
 @dataclass
@@ -53,7 +52,6 @@ def find_splits(images: Sequence[TarImage], names: Sequence[str]) -> Splits:
     """The split of each image.
 
     Args:
-        images: the images.
         names: paths of the shards, relative to the index.
 
     Raises:
@@ -72,7 +70,7 @@ def find_splits(images: Sequence[TarImage], names: Sequence[str]) -> Splits:
         return Splits(["train"] * len(images))
     if unnamed:
         raise DataError(
-            f"{len(unnamed):,} of {len(of_shards):,} shards name no split, where others do: {_listed(unnamed)}",
+            f"{len(unnamed):,} of {len(of_shards):,} shards name no split, where others do: {some_of(unnamed)}",
             "put train, val or test into their names, such as train-000.tar, or move them out of SHARDS",
         )
     return Splits([of_shards[image.shard] or "train" for image in images])
@@ -108,7 +106,6 @@ def find_labels(images: Sequence[TarImage], names: Sequence[str], depth: int) ->
     """Where the labels stand, and the label of each image.
 
     Args:
-        images: the images.
         names: paths of the shards, relative to the index.
         depth: number of folders at the start of each key that are not classes.
 
@@ -141,8 +138,4 @@ def _places(images: Sequence[TarImage], names: Sequence[str]) -> str:
     first = images[0]
     if len(images) == 1:
         return f"{names[first.shard]}: {first.key!r}"
-    return _listed([f"{names[image.shard]}: {image.key!r}" for image in images])
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words[:SHOWN]) + ", ..." * (len(words) > SHOWN)
+    return some_of(f"{names[image.shard]}: {image.key!r}" for image in images)

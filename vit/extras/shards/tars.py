@@ -172,7 +172,6 @@ def _add_file(
         file: the open tar file.
         member: the entry with the bytes.
         entries: images by their keys.
-        skipped: the other files.
     """
     stem, _, ending = name.name.partition(".")
     key = str(name.parent / stem) if name.parent.name else stem
@@ -222,7 +221,7 @@ def _add_label(entry: TarImage, ending: str, data: bytes, where: str) -> None:
             return
         content = json.loads(data)
     except (UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{where} is not UTF-8 text or JSON: {error}", "correct it, or remove it") from error
+        raise DataError(f"{where} is not UTF-8 text or JSON: {error}", "correct it, or move it elsewhere") from error
     if isinstance(content, dict):
         values = (content[name] for name in JSON_NAMES if name in content)
         entry.json_label = next((str(value).strip() for value in values if isinstance(value, str | int)), "")

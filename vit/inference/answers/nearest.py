@@ -14,7 +14,6 @@ class NeighborClassifier:
 
     Args:
         features: features (n, D) of images with labels.
-        labels: (n,) labels.
         count: number of neighbors; at most n count.
     """
 

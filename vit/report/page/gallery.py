@@ -51,7 +51,6 @@ class Gallery:
     labels, those with a probability nearest to its threshold. Files without a label come last.
 
     Args:
-        path: the new page.
         model: the model as the user named it.
         reader: reader of images of shards or on other machines; None: files.
         preprocess: the channels and the window that pictures are read with; None: colors of 8 bits.

@@ -5,13 +5,11 @@ from dataclasses import astuple, fields
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from vit.atomic_files import write_json
 from vit.checkpoints.io import file_hash
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.sampler import Key
 from vit.plain_files import read_text
 from vit.report.page.figures import curves, save
@@ -56,7 +54,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     if worst:
         dataset = fitted.data.dataset("validation")
         indices = {path: index for index, path in enumerate(dataset.samples.paths)}
-        images = [_picture(dataset, indices[row.path]) for row in worst]
+        images = [dataset.__getitems__([Key(-1, indices[row.path])]).image[0] for row in worst]
         figures["worst"] = image_grid(images, [row.text for row in worst], report.WORST_TITLE)
     for name, figure in figures.items():
         path = run.figure_path(name)
@@ -95,10 +93,6 @@ def _augmented(plan: Plan, fitted: FitResult) -> Figure:
     images = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
     labels = [" + ".join(class_names[number] for number in mixed) for mixed in _mixed(batch.label.numpy())]
     return image_grid(list(images), labels, "Training images as the network sees them")
-
-
-def _picture(dataset: ImageDataset, index: int) -> Tensor:
-    return dataset.__getitems__([Key(-1, index)]).image[0]
 
 
 def _mixed(labels: npt.NDArray[np.float32] | npt.NDArray[np.int64]) -> list[list[int]]:

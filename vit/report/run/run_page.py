@@ -70,7 +70,6 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     """Write report.html into the folder of a finished run.
 
     Args:
-        run: the run.
         source: the run's images. With None, or with images that the run was not measured on, the page has no pictures.
         result: the result where result.json is not written yet; None: read the file.
 

@@ -18,7 +18,6 @@ def result_lines(title: str, found: Metric, num_right: int, images: str, cells: 
     """Title, accuracy with its interval, and the most frequent mistake.
 
     Args:
-        found: the accuracy.
         images: how many images there are, and of what.
         cells: cells of the confusion matrix with pictures.
     """
@@ -35,7 +34,6 @@ def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -
     """What to do next, as far as the accuracy and the measured images say.
 
     Args:
-        found: the accuracy.
         classes: rows of the classes.
         num_groups: number of groups of the measured images; None: all are independent.
     """

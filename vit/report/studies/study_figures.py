@@ -175,7 +175,6 @@ def _curve(
     """Draw one series; returns the percentages that the axis must show.
 
     Args:
-        style: color and marker.
         shifts: factors of the number of images at which means and seeds are drawn.
         least: smallest error that the axis can show.
     """

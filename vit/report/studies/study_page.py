@@ -144,7 +144,9 @@ def _frozen(study: StudyDirectory) -> dict[str, object] | None:
         answer = [*summary["answer"], summary["trend"]]
         curve = inline(frozen.curve_path.read_bytes(), "image/png")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{frozen.path} is damaged: {error!r}", "remove this folder") from error
+        raise DataError(
+            f"{frozen.path} is damaged: {error!r}", "move this folder elsewhere, and run the study again"
+        ) from error
     return {"answer": answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
 
 

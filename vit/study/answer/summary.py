@@ -46,14 +46,14 @@ def summarize(
         raise ValueError("two runs with the same series, images and seed")
     cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
     answers = {name: _answers(own) for name, own in cells.items()}
-    is_probe = protocol.get("budget") == LINEAR_PROBE
+    is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
     series = [
-        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), target)
+        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), target, has_folds)
         for name, wrong in answers.items()
     ]
     looks = protocol.get("looks", 1)
     groups = effective_number(results[0].groups) if results else None
-    compared = compare_with_first(answers, groups, int(str(looks)), "folds" in protocol) if answers else []
+    compared = compare_with_first(answers, groups, int(str(looks)), has_folds) if answers else []
     comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
     text = verdict(series, comparisons, protocol, failed, results, target, margin)
     return Findings(
@@ -112,7 +112,12 @@ def steps_of(cells: Sequence[CellResult]) -> dict[int, int]:
 
 
 def _series(
-    name: str, cells: Sequence[CellResult], wrong: Answers, steps: Mapping[int, int], target: float | None
+    name: str,
+    cells: Sequence[CellResult],
+    wrong: Answers,
+    steps: Mapping[int, int],
+    target: float | None,
+    has_folds: bool,
 ) -> Series:
     points = []
     for num_images, by_seed in wrong.items():
@@ -125,13 +130,13 @@ def _series(
                 num_images=num_images,
                 seeds=seeds,
                 errors=[float(row.mean()) for row in table],
-                mean=mean_error(table, effective_number(cells[0].groups)),
-                seed_correlation=MeanSquares.of(table[None]).correlation() if several else None,
+                mean=mean_error(table, effective_number(cells[0].groups), has_folds),
+                seed_correlation=MeanSquares.of(table[None]).correlation() if several and not has_folds else None,
                 seconds=sum(cell.seconds for cell in here) / len(here),
                 images_per_second=sum(cell.images_per_second for cell in here) / len(here),
             )
         )
     first = cells[0]
     expected = forecast(name, wrong, points, steps, target)
-    step = gain(wrong, effective_number(first.groups))
+    step = gain(wrong, effective_number(first.groups), has_folds)
     return Series(name, first.network, first.parameters, first.flops, points, step, expected)

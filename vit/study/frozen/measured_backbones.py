@@ -82,7 +82,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
                 neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
                 seconds_per_image=max(stored, key=lambda one: len(one.values)).seconds_per_image,
                 parameters=runs[0].parameters,
-                license=_license(study / runs[0].run),
+                license=RunResult.read(RunDirectory(study / runs[0].run).result_path).license or UNKNOWN,
             )
         )
     return found
@@ -139,11 +139,6 @@ def _common_size(results: Sequence[CellResult]) -> int:
     for one in results:
         having.setdefault(one.num_images, set()).add(one.series)
     return max(having, key=lambda size: (len(having[size]), size))
-
-
-def _license(run: Path) -> str:
-    """The license of the weights that a run started from, as its result states it."""
-    return RunResult.read(RunDirectory(run).result_path).license or UNKNOWN
 
 
 def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Floats]:

@@ -91,7 +91,6 @@ def run_cells_on(
 
     Args:
         folder: folder of the study or cross-validation. Its name is that of the group at Weights & Biases.
-        cells: cells to run.
         options: what a task of a cluster asks for.
         jobs: number of cells at a time; None: as many as there is room for.
         digests: {path: digest} of the images.

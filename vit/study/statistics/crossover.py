@@ -11,7 +11,7 @@ import numpy as np
 
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
 from vit.study.statistics.paired import Answers, Pair, differences, hochberg, pairs
-from vit.study.statistics.variance_components import Floats, MeanSquares
+from vit.study.statistics.variance_components import Floats, MeanSquares, spread_of
 
 STEPS = 200  # tests between two sizes, for the interval of a crossing
 
@@ -133,6 +133,7 @@ def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:
     if len(seeds) < 2:
         return Interval(value, None, None), None
     least = np.sqrt(weights**2 @ np.square([one.least_log_error for one in whole]))
-    spread = MeanSquares.of(np.stack([one.log_ratios() for one in whole])).spread(weights).at_least(least)
+    values = np.tensordot(weights, np.stack([one.log_ratios() for one in whole]), axes=1)  # (k, T)
+    spread = spread_of(values, whole[0].has_folds).at_least(least)
     reach = float(spread.reach())
     return Interval(value, value - reach, value + reach), float(spread.p_value(value))

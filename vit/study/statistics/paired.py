@@ -10,12 +10,10 @@ from scipy.stats import binom
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
 from vit.study.findings import Difference, Gain, Interval, MarginOfError
-from vit.study.statistics.variance_components import Bools, Floats, MeanSquares, Spread
+from vit.study.statistics.variance_components import Bools, Floats, Spread, spread_of
 
 _LEAST_SHARED = 4  # sizes that share the scatter of their seeds
 _PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
-_PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
-_BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
 # {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
 Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
@@ -104,27 +102,12 @@ def differences(shared: Sequence[Pair]) -> list[Difference]:
     has test images of its own, the images tell how much their means scatter at least.
     """
     tested = [pair for pair in shared if len(pair.seeds) > 1]
-    gaps = {pair.num_images: _spread(pair.gaps(), pair.has_folds) for pair in tested}
-    logs = {pair.num_images: _spread(pair.log_ratios(), pair.has_folds) for pair in tested}
+    gaps = {pair.num_images: spread_of(pair.gaps(), pair.has_folds) for pair in tested}
+    logs = {pair.num_images: spread_of(pair.log_ratios(), pair.has_folds) for pair in tested}
     if len(tested) >= _LEAST_SHARED and not tested[0].has_folds:
         scales = {pair.num_images: float(pair.first.mean() + pair.second.mean()) for pair in tested}
         gaps, logs = _shared(gaps, scales), _shared(logs, dict.fromkeys(logs, 1.0))
     return [_difference(pair, gaps.get(pair.num_images), logs.get(pair.num_images)) for pair in shared]
-
-
-def _spread(values: Floats, has_folds: bool) -> Spread:
-    """The spread of the mean of values (k, T) of seeds and test images.
-
-    Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
-    is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
-    """
-    found = MeanSquares.of(values[None]).spread()
-    if not has_folds:
-        return found
-    least = values.var(axis=1, ddof=1).mean() / values.size
-    shared = found.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
-    nothing = np.zeros_like(found.by_images)
-    return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
 
 
 def _shared(spreads: Mapping[int, Spread], scales: Mapping[int, float]) -> dict[int, Spread]:
@@ -173,12 +156,16 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     )
 
 
-def gain(wrong: Answers, groups: float | None = None) -> Gain | None:
-    """The step between the two largest sizes of a series, on the seeds that both have. None without such seeds."""
+def gain(wrong: Answers, groups: float | None = None, has_folds: bool = False) -> Gain | None:
+    """The step between the two largest sizes of a series, on the seeds that both have. None without such seeds.
+
+    Args:
+        groups, has_folds: as in `Pair`.
+    """
     if len(wrong) < 2:
         return None
     small, large = sorted(wrong)[-2:]
-    shared = pairs({0: wrong[small]}, {0: wrong[large]}, groups)
+    shared = pairs({0: wrong[small]}, {0: wrong[large]}, groups, has_folds)
     if not shared:
         return None
     found = difference(shared[0])

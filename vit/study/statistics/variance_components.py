@@ -27,6 +27,8 @@ from vit.inference.scores.image_groups import NORMAL_QUANTILE
 from vit.inference.scores.intervals import wilson
 from vit.study.findings import ALPHA, Interval
 
+_PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
+_BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -155,18 +157,38 @@ class MeanSquares:
         return images / (images + both) if images + both else 0.0
 
 
-def mean_error(wrong: Floats | Bools, num_units: float | None = None) -> Interval:
+def spread_of(values: Floats, has_folds: bool = False) -> Spread:
+    """The spread of the mean of values (k, T) of seeds and test images.
+
+    Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
+    is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
+
+    Args:
+        values: (k, T).
+        has_folds: whether each seed has test images of its own.
+    """
+    found = MeanSquares.of(values[None]).spread()
+    if not has_folds:
+        return found
+    least = values.var(axis=1, ddof=1).mean() / values.size
+    shared = found.moderated(_BEYOND_IMAGES * least, _PRIOR_OF_IMAGES)
+    nothing = np.zeros_like(found.by_images)
+    return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
+
+
+def mean_error(wrong: Floats | Bools, num_units: float | None = None, has_folds: bool = False) -> Interval:
     """Mean of the seeds' errors with its interval; without ends for one seed.
 
     Args:
         wrong: (k, T) wrong answers as 0 and 1, or as `image_groups.gathered` returns them.
         num_units: number of independent images or equally large groups; None: T.
+        has_folds: as for `spread_of`.
     """
     num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
     if num_seeds < 2:
         return Interval(share, None, None)
-    spread = MeanSquares.of(wrong[None].astype(np.float64)).spread()
+    spread = spread_of(wrong.astype(np.float64), has_folds)
     # Two seeds with equally many errors on other images would have a variance of zero. No answers are better known than
     # answers that are all independent.
     least = share * (1 - share) / wrong.size

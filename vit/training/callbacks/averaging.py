@@ -47,21 +47,21 @@ class _Average(AveragedModel):
         super().__init__(module, device, use_buffers=True)
         self.n_averaged = torch.zeros((), dtype=torch.long)
         self._decay = decay
+        # averages and values, which change in place alone
+        self._moving: tuple[Sequence[Tensor], Sequence[Tensor]] = (), ()
+        self._counts: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
         """Add the weights and buffers after a step. Those of the first step are the average; counts are copied."""
-        averages, values = (list(_tensors(one)) for one in (self.module, model))
-        average_in(averages, values, 1.0 - self._decay if self.n_averaged else 1.0)
+        if not self._moving[0]:
+            pairs = list(zip(_tensors(self.module), _tensors(model), strict=True))
+            averages, values = zip(*(pair for pair in pairs if pair[0].is_floating_point()), strict=True)
+            self._moving, self._counts = (averages, values), [p for p in pairs if not p[0].is_floating_point()]
+        for count, value in self._counts:
+            count.copy_(value)
+        torch._foreach_lerp_(*self._moving, 1.0 - self._decay if self.n_averaged else 1.0)
         self.n_averaged += 1
-
-
-def average_in(averages: Sequence[Tensor], values: Sequence[Tensor], weight: float) -> None:
-    """Move averages towards new values, in place, by a weight from 0 to 1. Counts are copied."""
-    moving = [number for number, average in enumerate(averages) if average.is_floating_point()]
-    for number in set(range(len(averages))).difference(moving):
-        averages[number].copy_(values[number])
-    torch._foreach_lerp_([averages[number] for number in moving], [values[number] for number in moving], weight)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -27,8 +27,7 @@ _FIX = "lower --lr, raise --optim.warmup, or give --precision 32-true"
 class NonFinite(Callback):
     """Checks the losses, gradients and weights of a network.
 
-    To stop, it keeps the number of the first step with a bad loss on the device. It reads that number rarely, because
-    each read waits for a GPU.
+    To stop, it keeps the losses on their device. It reads them rarely, because each read waits for a GPU.
 
     To skip, it reads every step before the optimizer acts, and removes the gradients of a bad step. Without gradients
     an optimizer changes neither the weights nor its own state. The buffers that the forward pass changed (running
@@ -48,7 +47,8 @@ class NonFinite(Callback):
     def __init__(self, network: nn.Module, skip: bool) -> None:
         self.network, self.skip = network, skip
         self.skipped, self.skipped_step, self.in_a_row = 0, -1, 0
-        self._bad_step: Tensor | None = None
+        self._bad_step = 0
+        self._unread: list[tuple[int, Tensor]] = []  # steps with their losses
         self._finite: Tensor | None = None  # whether all losses of this optimizer step are finite so far
         self._buffers: list[Tensor] = []
         self._paths: tuple[str, ...] = ()
@@ -58,7 +58,13 @@ class NonFinite(Callback):
     @property
     def bad_step(self) -> int:
         """The first optimizer step with a bad loss, counted from 1; 0 without one. The read waits for the device."""
-        return 0 if self._bad_step is None else int(self._bad_step)
+        if self._unread:
+            steps, losses = zip(*self._unread, strict=True)
+            self._unread = []
+            finite = torch.stack(losses).isfinite().tolist()
+            bad = (step for step, is_finite in zip(steps, finite, strict=True) if not is_finite)
+            self._bad_step = self._bad_step or next(bad, 0)
+        return self._bad_step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._step, self._scale = trainer.global_step, _scale(trainer)
@@ -75,11 +81,11 @@ class NonFinite(Callback):
         Raises:
             DivergedError: training is to stop, and this loss or an earlier one is not finite.
         """
-        finite = loss.detach().isfinite()
         if self.skip:
+            finite = loss.detach().isfinite()
             self._finite = finite if self._finite is None else self._finite & finite
         else:
-            self._stop_if_bad(finite, trainer)
+            self._stop_if_bad(loss.detach(), trainer)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Skip the step if a loss or a gradient of any process is not finite.
@@ -146,13 +152,12 @@ class NonFinite(Callback):
             int(counts[key]) for key in ("skipped", "skipped_step", "in_a_row")
         )
 
-    def _stop_if_bad(self, finite: Tensor, trainer: Trainer) -> None:
-        """Note the first bad step, and read the note now and then: on a CPU always, on a GPU rarely."""
+    def _stop_if_bad(self, loss: Tensor, trainer: Trainer) -> None:
+        """Keep a loss, and read the losses now and then: on a CPU always, on a GPU rarely."""
         step = trainer.global_step + 1
-        bad = torch.zeros((), dtype=torch.int64, device=finite.device) if self._bad_step is None else self._bad_step
-        self._bad_step = torch.where((bad == 0) & ~finite, step, bad)
+        self._unread.append((step, loss))
         is_due = trainer.fit_loop.total_batch_idx % CHECK_BATCHES == 0 or trainer.is_last_batch
-        if (is_due or finite.device.type == "cpu") and self.bad_step:
+        if (is_due or loss.device.type == "cpu") and self.bad_step:
             raise _bad_loss(self.bad_step, trainer, self._paths if self.bad_step == step else ())
 
     def _skip_step(self, trainer: Trainer) -> None:

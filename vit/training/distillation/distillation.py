@@ -57,7 +57,6 @@ class Distillation:
     This is not a module, so that the teacher's weights are in no checkpoint, optimizer or average.
 
     Args:
-        teacher: the teacher's logits.
         loss: what the network learns from the teacher, and how much it counts.
     """
 

@@ -9,7 +9,7 @@ from vit.checkpoints.run import checkpoint_of
 from vit.data.core.samples import Samples, Source
 from vit.data.pixels.gray_window import measured_window
 from vit.data.pixels.preprocess import Preprocess, Window
-from vit.errors import CheckpointError, DataError, UsageError
+from vit.errors import CheckpointError, DataError, UsageError, some_of
 from vit.inference.engines.engine_names import ONNX, OPENVINO
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.models.spec import Cost
@@ -19,7 +19,6 @@ from vit.weights.hashing import weights_hash
 SOFT_WEIGHT = 0.9  # with temperature 4 as Tian et al. 2020 (arXiv 1910.10699) and Cho and Hariharan 2019 (1910.01348)
 HARD_WEIGHT = 0.5  # Touvron et al. 2021 (arXiv 2012.12877), equation 3
 REMEMBERED_BYTES = 2 * 2**30  # logits of more images are computed for each batch
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Teacher:
         missing, further = set(class_names) - set(own), set(own) - set(class_names)
         if missing or further:
             words = (("it lacks", missing), ("it also has", further))
-            parts = [f"{word} {_listed(names)}" for word, names in words if names]
+            parts = [f"{word} {some_of(map(repr, sorted(names)))}" for word, names in words if names]
             raise DataError(
                 f"--teacher {self.path} has other classes than the training images: {'; '.join(parts)}",
                 "give a teacher that was trained on these classes, in any order",
@@ -150,7 +149,3 @@ def _by_channel(window: Window | None, channels: int) -> Window | None:
 
 def _values(window: Window | None) -> str:
     return "that files can have" if window is None else ", ".join(f"{value:.12g}" for value in window)
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(map(repr, sorted(names)[:_SHOWN])) + ", ..." * (len(names) > _SHOWN)

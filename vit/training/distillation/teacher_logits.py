@@ -27,7 +27,6 @@ class TeacherLogits:
     gradients, and no part of a module: neither checkpoints nor optimizers see it.
 
     Args:
-        teacher: the teacher.
         preprocess: preprocessing of the other network.
         class_names: classes of the other network.
         device: device of the training; an exported file is computed on the CPU.

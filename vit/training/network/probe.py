@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.format import checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import Novelty, TrainingFeatures
@@ -29,7 +29,6 @@ from vit.inference.devices import autocast
 from vit.inference.prepared import can_pack
 from vit.inference.scores.image_groups import in_groups
 from vit.inference.scores.scored_images import ScoredImages
-from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_with
@@ -85,7 +84,8 @@ def probe(
             if sign * metrics[metric] > best:
                 best = sign * metrics[metric]
                 fit.put_into(head)
-                _save(network, replace(describe(plan, start.license), metrics={**metrics, "epoch": number}), run)
+                about = replace(describe(plan, start.license), metrics={**metrics, "epoch": number})
+                write_checkpoint(checkpoint_content(about, network.state_dict()), run.best_path)
     num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
     if shared is None or not plan.source.task.is_exclusive:  # temperatures and thresholds of labels need all images
@@ -131,14 +131,11 @@ def _features(
 @torch.inference_mode()
 def _scored(backbone: FrozenBackbone, samples: Samples, plan: Plan, features: Tensor, kept: Labels) -> ScoredImages:
     """Images of a split by the features (n, D) of those that can be read, which are at the indices `kept` (n,)."""
-    is_exact = isinstance(backbone.network, VisionTransformer) and can_pack()  # as `prepared` computes the head
+    is_packed = features.device.type == "cpu" and can_pack(torch.bfloat16)
+    is_exact = is_packed and isinstance(backbone.network, VisionTransformer)  # as `prepared` computes the head
     with autocast("32-true" if is_exact else plan.precision, features.device):
         logits = backbone.head.to(features.device)(features).float()
     probabilities = logits.softmax(dim=1).cpu().numpy()
     left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), kept)}
     paths = tuple(samples.paths[index] for index in kept)
     return in_groups(ScoredImages(paths, samples.labels[kept], probabilities, left_out=left_out), samples)
-
-
-def _save(network: Network, description: Description, run: RunDirectory) -> None:
-    write_checkpoint(checkpoint_content(description, network.state_dict()), run.best_path)

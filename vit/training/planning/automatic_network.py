@@ -1,10 +1,10 @@
 """The ViT for images of a size, where a recipe chooses no network, and a CNN to compare with it"""
 
-from io import BytesIO
-
 import numpy as np
-from PIL import Image
 
+from vit.data.core.formats import is_tiff
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_header import header_size, no_warnings
 from vit.data.core.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
@@ -21,13 +21,12 @@ _LOOKED_AT = 20  # images
 def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | None]:
     """The name of a ViT for the typical size of training images, and the image size if it is not the network's own.
 
+    It is found without torch, but for TIFF files that Pillow does not read.
+
     Args:
-        train: the training images.
         channels: number of their channels; None: three colors.
     """
-    from vit.data.pixels.preprocess import COLORS
-
-    side = _typical_side(train, channels or COLORS)
+    side = _typical_side(train, channels or 3)
     if side <= _LARGEST_OF_NANO:
         return "vit_nano_patch2_8", max(8, side - side % 2)
     if side <= _LARGEST_OF_MINI:
@@ -35,25 +34,9 @@ def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | 
     return FOR_PHOTOGRAPHS, None
 
 
-def surely_photographs(train: Samples) -> bool:
-    """Whether `automatic_network` takes the network for photographs, by the heads of files and without torch."""
-    if train.arrays is not None:
-        return False
-    try:
-        sizes = [Image.open(BytesIO(train.encoded(row))).size for row in _looked_at(train)]
-    except Exception:  # noqa: BLE001  an image of another kind, which `automatic_network` may be able to read
-        return False
-    return bool(np.median([min(size) for size in sizes]) > _LARGEST_OF_MINI)
-
-
-def _looked_at(train: Samples) -> list[int]:
-    """The rows of images that stand for all."""
-    return list(map(int, np.linspace(0, len(train) - 1, min(_LOOKED_AT, len(train)))))
-
-
 def _typical_side(train: Samples, channels: int) -> int:
     """The median shorter side of up to 20 training images, in pixels."""
-    rows = _looked_at(train)
+    rows = list(map(int, np.linspace(0, len(train) - 1, min(_LOOKED_AT, len(train)))))
     if train.arrays is not None:
         return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
     sides = []
@@ -66,9 +49,14 @@ def _typical_side(train: Samples, channels: int) -> int:
 
 
 def _side(data: bytes, name: str, channels: int) -> int:
-    """The shorter side of an image in pixels. Values of more than 8 bits need no window for it."""
-    from vit.data.pixels.decode import decode_image, deep_values
-    from vit.data.pixels.preprocess import Decoding
+    """The shorter side of an image in pixels, by its header; a TIFF that Pillow does not read is read whole."""
+    with no_warnings:
+        try:
+            return min(header_size(data, name))
+        except ImageError:
+            if not is_tiff(data):
+                raise
 
-    values = deep_values(data, name, channels)
-    return min((decode_image(data, name, Decoding(channels=channels)) if values is None else values).shape[1:])
+        from vit.data.pixels.planes import format_reader
+
+        return min(format_reader("TIFF").read(data, name, None, channels).values.shape[1:])

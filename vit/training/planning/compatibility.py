@@ -1,5 +1,7 @@
 """Options of a recipe that contradict each other or the machine, in one table"""
 
+import os
+import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -11,6 +13,7 @@ from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
 from vit.own_code import load
 from vit.training.planning.schedule import AUTO
+from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
 
 
@@ -29,6 +32,11 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
             raise UsageError(f"--{option} {shown} {task.other_problem.format(data=source.name)}", task.other_fix)
 
 
+# Compiling takes about half a minute of a GPU (docs/results.md), and a step of a small network 10 ms or more, of which
+# most are launches that compiling saves. That these lengths repay it is an estimate, which no GPU has measured.
+COMPILED_STEPS, COMPILED_SECONDS = 3_000, 600.0
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where a recipe trains."""
@@ -36,6 +44,27 @@ class Machine:
     device: torch.device  # device of this process
     world_size: int  # number of processes over all machines
     precision: str  # precision of the training
+
+    def compiles(self, recipe: Recipe, network: str, total_steps: int) -> bool:
+        """Whether torch.compile compiles a network for its training: as the recipe says, or for "auto" where it repays.
+
+        With "auto" several processes do not compile: all gradients of a compiled network are ready at once, so that no
+        process sends some of them while it computes the others.
+        """
+        model, optim, trainer = recipe.model, recipe.optim, recipe.trainer
+        if trainer.compile != AUTO:
+            return trainer.compile
+        is_timed = optim.time is not None and optim.steps is None
+        is_long = seconds(str(optim.time), "--time") >= COMPILED_SECONDS if is_timed else total_steps >= COMPILED_STEPS
+        is_plain = network in CATALOG and self.world_size == 1 and model.lora is None and model.freeze != "backbone"
+        is_whole = recipe.distill.teacher is None or model.network.get("pool") != "cls_dist"
+        return self.device.type == "cuda" and is_long and is_plain and is_whole and _has_compiler()
+
+
+def _has_compiler() -> bool:
+    """Whether this machine has what torch.compile needs for a GPU."""
+    compilers = map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
+    return find_spec("triton") is not None and any(compilers)
 
 
 def check_own_code(recipe: Recipe) -> None:
@@ -118,7 +147,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             f"{ddp}, or --optim.ema_decay 0",
         ),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
-        (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),
+        (is_sharded and trainer.compile is True, f"{sharding} --trainer.compile true", ddp),
         (
             is_taught and has_probe,
             "--teacher with --freeze backbone, which fits the last layer to labels alone",
@@ -126,7 +155,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         ),
         (is_sharded and is_taught, f"{sharding} --teacher", ddp),
         (
-            is_taught and trainer.compile and model.network.get("pool") == "cls_dist",
+            is_taught and trainer.compile is True and model.network.get("pool") == "cls_dist",
             "--trainer.compile true with --teacher and pool cls_dist, whose two heads are computed one by one",
             "leave --trainer.compile out",
         ),
@@ -146,7 +175,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             "give --data.sampling balanced or sqrt, or leave one out",
         ),
         (
-            has_probe and trainer.compile,
+            has_probe and trainer.compile is True,
             "--trainer.compile true with --freeze backbone, which computes each image once",
             "leave one out",
         ),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vit.data.checks.bursts import with_bursts
-from vit.data.core.groups import leak_notes, similar_name_notes, with_groups
+from vit.data.core.groups import group_notes, leak_notes, with_groups
 from vit.data.core.samples import Source, absent_notes
 from vit.data.sources.sources import open_source
 from vit.data.splits.folds import with_fold
@@ -70,7 +70,7 @@ def kept_together(found: Source, data: DataConfig) -> Source:
         DataError: an image has no group.
     """
     found = with_groups(found, data.groups)
-    found = replace(found, notes=[*found.notes, *similar_name_notes(found)])
+    found = replace(found, notes=[*found.notes, *group_notes(found)])
     return with_bursts(found) if data.bursts == "together" else found
 
 

@@ -13,7 +13,7 @@ from vit.data.loading.module import ImageDataModule, LoaderOptions
 from vit.data.pixels.augment import Augment, preset
 from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
-from vit.inference.devices import choose_precision
+from vit.inference.devices import choose_precision, choose_training_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
@@ -24,7 +24,7 @@ from vit.training.optim import check_optimizer, warmup_steps
 from vit.training.planning.compatibility import Machine, check_compatibility, check_own_code, check_task_options
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
-from vit.training.planning.schedule import AUTO, choose_schedule, end_of_decay, with_length
+from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
@@ -198,7 +198,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_optimizer(network.shapes.named_parameters(), recipe.optim)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
-    chosen = _with_choices(recipe, source, network, augment, schedule.batch_size, machine)
+    chosen = _with_choices(recipe, source, network, augment, schedule, machine)
     return kind(
         recipe=chosen if chosen.optim.batch_size == AUTO else with_length(chosen, schedule),
         source=source,
@@ -228,7 +228,8 @@ def _checkpoint_seconds(recipe: Recipe) -> float | None:
 def choose_machine(recipe: Recipe) -> Machine:
     """Where a recipe trains."""
     device, world_size = device_and_world_size(recipe)
-    return Machine(device, world_size, choose_precision(recipe.trainer.precision, device))
+    choose = choose_precision if recipe.trainer.strategy == "fsdp" else choose_training_precision
+    return Machine(device, world_size, choose(recipe.trainer.precision, device))
 
 
 def choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
@@ -260,7 +261,7 @@ def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) ->
 
 
 def _with_choices(
-    recipe: Recipe, source: Source, network: ChosenNetwork, augment: Augment, batch_size: int, machine: Machine
+    recipe: Recipe, source: Source, network: ChosenNetwork, augment: Augment, schedule: Schedule, machine: Machine
 ) -> Recipe:
     """The recipe with every open choice filled in, but for what trial steps decide."""
     data = recipe.data
@@ -280,8 +281,12 @@ def _with_choices(
             preprocess=PreprocessConfig(**vars(network.preprocess)),
         ),
         augment=replace(recipe.augment, **vars(augment)),
-        optim=replace(recipe.optim, batch_size=AUTO if is_searched else batch_size),
-        trainer=replace(recipe.trainer, precision=machine.precision),  # type: ignore[arg-type]
+        optim=replace(recipe.optim, batch_size=AUTO if is_searched else schedule.batch_size),
+        trainer=replace(
+            recipe.trainer,
+            precision=machine.precision,  # type: ignore[arg-type]
+            compile=machine.compiles(recipe, network.spec.name, schedule.total_steps),
+        ),
     )
 
 

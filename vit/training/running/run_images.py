@@ -60,6 +60,23 @@ def check_readable(source: Source, contents: Contents) -> None:
         )
 
 
+def splits_of_run(run: RunDirectory) -> dict[str, list[SplitRow]]:
+    """The rows of a run's `splits.csv`, by split.
+
+    Raises:
+        DataError: the file is missing or damaged, or a finished run was about another number of images.
+    """
+    listed, result = read_splits(run.splits_path), run.read_result()
+    for split, count in ({} if result is None else result.num_images).items():
+        rows, left_out = len(listed.get(split, ())), len(_left_out(run).get(split, {}))
+        if rows != count + left_out:
+            raise DataError(
+                f"{run.splits_path} lists {rows:,} {split} images, and the run had {count + left_out:,}",
+                "restore the file, or train again",
+            )
+    return listed
+
+
 def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) -> Source:
     """The images of a run with the splits of its training. New files in the same folder do not count.
 
@@ -69,7 +86,7 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
     Raises:
         DataError: the images do not exist, or a data set with a name has changed.
     """
-    listed = read_splits(run.splits_path)
+    listed = splits_of_run(run)
     if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
         return _files(run, Path(recipe.data.source).expanduser(), listed)
     found = opened_data(replace(recipe.data, root=root or recipe.data.root, download=False))
@@ -122,7 +139,7 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     Images that the run itself could not read, and left out, may be missing.
     """
     left_out = _left_out(run).get(split, {})
-    before = [row.content_hash for row in read_splits(run.splits_path)[split]]
+    before = [row.content_hash for row in splits_of_run(run)[split]]
     samples = source.splits[split]
     pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
@@ -146,8 +163,8 @@ class SeenRows:
 
     @classmethod
     def of(cls, run: RunDirectory) -> Self:
-        """The images of a run. DataError if its `splits.csv` is missing or damaged."""
-        listed = read_splits(run.splits_path)
+        """The images of a run. DataError as in `splits_of_run`."""
+        listed = splits_of_run(run)
         by_content = any(row.content_hash for rows in listed.values() for row in rows)
         used: dict[str, str] = {}
         for name in reversed(SEEN):
@@ -165,7 +182,7 @@ def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:
     """Sorted names of the groups of some images that training images of a run have, too."""
     if samples.groups is None:
         return []
-    rows = read_splits(run.splits_path)["train"]
+    rows = splits_of_run(run)["train"]
     return sorted({row.group for row in rows if row.group} & set(samples.groups))
 
 

@@ -54,9 +54,7 @@ class WandbTracker:
     stay there twice. So lost rows of an offline run stay lost.
 
     Args:
-        wandb: the module.
         session: connection to the process of wandb.
-        run: the run.
         metrics: metrics.csv of the run. A row is in this file before it is logged here.
         notify: receiver of messages for people.
         sharing: what may be uploaded.

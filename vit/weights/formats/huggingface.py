@@ -119,7 +119,6 @@ def to_huggingface(weights: Weights, config: ViTConfig) -> tuple[Weights, dict[s
 
     Args:
         weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
-        config: the network.
 
     Raises:
         ValueError: transformers does not have such a ViT.

@@ -66,7 +66,7 @@ def convert(weights: Weights, config: Config) -> Converted:
     options: dict[str, Value] = {"activation": "gelu_tanh"}
     if query is not None and query.ndim == 3:
         options["num_heads"] = query.shape[1]
-    named = {_ending(name): _turned(name, value) for name, value in ours.items()}
+    named = {re.sub(r"\.(kernel|scale)$", ".weight", name): _turned(name, value) for name, value in ours.items()}
     named = fused(fused(named, "qkv", ("query", "key", "value")), "kv", ("key", "value"))
     if "pos_embed" not in named:  # big_vision's ViTs have learned positions, or fixed ones that no file holds
         options |= {"pos_embed": "sincos2d", "prefix_positions": False}
@@ -84,10 +84,6 @@ def _apart(weights: Weights) -> Weights:
         for place, part in enumerate(value):
             result[name.replace("encoderblock", f"encoderblock_{place}")] = part
     return result
-
-
-def _ending(name: str) -> str:
-    return re.sub(r"\.(kernel|scale)$", ".weight", name)
 
 
 def _turned(name: str, value: torch.Tensor) -> torch.Tensor:

@@ -18,11 +18,7 @@ _PLAIN: Options = {
 
 
 class UndecidedError(ValueError):
-    """An option of the network that names and shapes do not show.
-
-    Attributes:
-        option: its name.
-    """
+    """An option of the network that names and shapes do not show."""
 
     def __init__(self, problem: str, option: str) -> None:
         super().__init__(problem)

@@ -79,7 +79,6 @@ def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str
 
     Args:
         weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
-        config: the network.
 
     Raises:
         ValueError: timm does not have such a network.

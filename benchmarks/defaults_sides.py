@@ -1,0 +1,130 @@
+"""The commands of `vit train` and of the tools beside it, and how the answers of each are read."""
+
+import csv
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PEER = str(Path(__file__).with_name("defaults_peer.py"))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training.
+
+    Attributes:
+        images: folder with train/CLASS, val/CLASS and test/CLASS.
+        weights: safetensors file with timm's names, called after timm's network.
+        size: side of the images in pixels.
+        epochs: passes over the training images that `vit train` makes by default.
+        out: empty folder, which receives answers.csv.
+        python: interpreter of the other tools.
+        scripts: folder with train.py of timm, run_image_classification.py of transformers, and the metric accuracy/.
+    """
+
+    images: Path
+    weights: Path
+    size: int
+    seed: int
+    epochs: int
+    out: Path
+    python: str
+    scripts: Path
+
+    @property
+    def network(self) -> str:
+        """timm's name of the network."""
+        return self.weights.stem
+
+    def peer(self, action: str, out: Path, *words: str) -> list[str]:
+        """A command of defaults_peer.py."""
+        given = (action, str(self.images), str(self.weights), self.network, str(out), "--size", str(self.size))
+        return [self.python, PEER, *given, *words]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A tool with a length.
+
+    Attributes:
+        tool: name of the tool.
+        is_long: whether it makes as many passes over the training images as `vit train`, in place of the number of its
+            documentation's first example.
+        options: options that are not in that example.
+    """
+
+    tool: str
+    is_long: bool = False
+    options: tuple[str, ...] = ()
+
+    def commands(self, trial: Trial) -> list[list[str]]:
+        """The commands, the last of which leaves the answers."""
+        return _COMMANDS[self.tool](self, trial)
+
+
+def _vit(side: Side, trial: Trial) -> list[list[str]]:
+    return [[
+        sys.executable, "-m", "vit", "train", str(trial.images), "--init_from", str(trial.weights),
+        "--image_size", str(trial.size), "--seed", str(trial.seed), "--out", str(trial.out / "runs"), *side.options,
+    ]]  # fmt: skip
+
+
+def _fastai(side: Side, trial: Trial) -> list[list[str]]:
+    epochs = trial.epochs - 1 if side.is_long else 1  # fine_tune trains the head alone for one epoch before
+    words = ("--seed", str(trial.seed), "--epochs", str(epochs), *side.options)
+    return [trial.peer("train_fastai", trial.out, *words)]
+
+
+def _timm(side: Side, trial: Trial) -> list[list[str]]:
+    num_classes = sum(1 for _ in (trial.images / "train").iterdir())
+    positions = ("--model-kwargs", f"img_size={trial.size}") if "deit" in trial.network else ()
+    length = ("--epochs", str(trial.epochs)) if side.is_long else ()
+    train = [
+        trial.python, str(trial.scripts / "timm_train.py"), "--data-dir", str(trial.images), "--val-split", "val",
+        "--model", trial.network, "--pretrained", "--pretrained-path", str(trial.weights),
+        "--num-classes", str(num_classes), "--img-size", str(trial.size), *positions, "--device", "cpu", "-j", "1",
+        "--seed", str(trial.seed), "--output", str(trial.out), "--experiment", "run", "--checkpoint-hist", "1",
+        *length, *side.options,
+    ]  # fmt: skip
+    return [train, trial.peer("answer_timm", trial.out)]
+
+
+def _transformers(side: Side, trial: Trial) -> list[list[str]]:
+    model, run = trial.out / "model", trial.out / "run"
+    length = ("--num_train_epochs", str(trial.epochs)) if side.is_long else ()
+    train = [
+        trial.python, str(trial.scripts / "run_image_classification.py"), "--model_name_or_path", str(model),
+        "--ignore_mismatched_sizes", "--train_dir", str(trial.images / "train"),
+        "--validation_dir", str(trial.images / "val"), "--output_dir", str(run),
+        "--cache_dir", str(trial.out / "cache"), "--remove_unused_columns", "False", "--do_train", "--do_eval",
+        "--seed", str(trial.seed), *length, *side.options,
+    ]  # fmt: skip
+    return [trial.peer("lay_out_model", model), train, trial.peer("answer_transformers", trial.out)]
+
+
+_COMMANDS: dict[str, Callable[[Side, Trial], list[list[str]]]] = {
+    "vit": _vit, "fastai": _fastai, "timm": _timm, "transformers": _transformers,
+}  # fmt: skip
+_CARD = ("--opt", "adamw", "--opt-eps", "1e-6", "--weight-decay", ".01", "--lr", "5e-5", "--warmup-lr", "0",
+         "--sched-on-updates", "--clip-grad", "1.0", "--layer-decay", "0.8")  # fmt: skip
+SIDES = (
+    Side("vit"), Side("fastai"), Side("transformers"), Side("timm", True, ("-b", "16", *_CARD[:7], "5e-4", *_CARD[8:])),
+    Side("fastai", True, ("--batch_size", "16")), Side("transformers", True, ("--learning_rate", "2e-4")),
+)  # fmt: skip
+ALTERNATIVES = (  # of the long sides, tried on images that no result is about
+    Side("fastai", True), Side("transformers", True), Side("transformers", True, ("--learning_rate", "5e-4")),
+    Side("timm", True, ("-b", "16", *_CARD)),
+    Side("timm", True, ("-b", "16", "--lr-base", "0.01")),  # a tenth of the rate from scratch: its author's advice
+)  # fmt: skip
+
+
+def read_answers(folder: Path) -> dict[str, str]:
+    """{path of a test image, CLASS/FILE: class that was predicted} of answers.csv, or of the test table of `vit`."""
+    tables = [folder / "answers.csv", *folder.glob("runs/*/*/*/predictions/test.csv")]
+    found = [path for path in tables if path.is_file()]
+    if len(found) != 1:
+        raise SystemExit(f"{folder} has {len(found)} tables of answers in place of one")
+    with found[0].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {"/".join(Path(row["path"]).parts[-2:]): row["predicted"] for row in rows}
