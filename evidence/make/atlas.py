@@ -173,10 +173,11 @@ def _words(photos: Path, key: Key) -> list[str]:
 
 def jobs() -> list[tuple[Key, tuple[int, ...], int]]:
     """(what, sizes, seeds) in their order; no sizes where networks are frozen. An early end leaves all sets alike."""
-    stages = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
+    first, *later = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
     small = [(Key(name, "frozen", SMALL_SIDE), (), 0) for name in CHOSEN]
     whole = [(Key(name, "frozen", SIDE), (), 0) for name in read_sets()]
-    return [*whole[:FIRST], *stages[0], *small, *whole[FIRST:], *itertools.chain(*stages[1:])]
+    beside = itertools.chain(*zip(first, small, strict=True))
+    return [*whole[:FIRST], *beside, *whole[FIRST:], *itertools.chain(*later)]
 
 
 def is_done(key: Key, sizes: Sequence[int], seeds: int) -> bool:

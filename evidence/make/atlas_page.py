@@ -279,11 +279,14 @@ def _beside(axes: Axes, atlas: Atlas) -> None:
     """Differences of fine-tuned networks beside those of frozen ones, by set and number of images."""
     stages = [atlas.at(*key) for key in _stages().values()]
     tuned = sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place)
-    rows = list(dict.fromkeys((row.set, row.images) for row in tuned))
+    pairs = ((row.set, row.images) for row in tuned if row.set in atlas.at("frozen", row.side).get(row.images, {}))
+    rows = list(dict.fromkeys(pairs))
     axes.axvline(0, color="0.4", lw=0.8)
     for index, (label, by) in enumerate(zip(_stages(), stages, strict=True)):
         color, marker = look(index)
         here = [(place, own) for place, (name, size) in enumerate(rows) if (own := by.get(size, {}).get(name))]
+        if not here:
+            continue
         axes.errorbar(
             [100 * own.gap for _, own in here], [place + 0.2 * (index - 1.5) for place, _ in here],
             xerr=[[100 * (own.gap - own.low) for _, own in here], [100 * (own.high - own.gap) for _, own in here]],
@@ -292,7 +295,8 @@ def _beside(axes: Axes, atlas: Atlas) -> None:
     axes.set_yticks(range(len(rows)), [f"{name}, {size}" for name, size in rows])
     axes.invert_yaxis()
     axes.set(xlabel="errors of CNN minus ViT (points)", title="Frozen and fine-tuned")
-    axes.legend(fontsize=6.5, frameon=False)
+    if rows:
+        axes.legend(fontsize=6.5, frameon=False)
 
 
 def write_atlas() -> None:
