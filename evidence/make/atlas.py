@@ -173,11 +173,10 @@ def _words(photos: Path, key: Key) -> list[str]:
 
 def jobs() -> list[tuple[Key, tuple[int, ...], int]]:
     """(what, sizes, seeds) in their order; no sizes where networks are frozen. An early end leaves all sets alike."""
-    first, *later = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
+    stages = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
     small = [(Key(name, "frozen", SMALL_SIDE), (), 0) for name in CHOSEN]
     whole = [(Key(name, "frozen", SIDE), (), 0) for name in read_sets()]
-    beside = itertools.chain(*zip(first, small, strict=True))
-    return [*whole[:FIRST], *beside, *whole[FIRST:], *itertools.chain(*later)]
+    return [*whole[:FIRST], *small, *stages[0], *whole[FIRST:], *itertools.chain(*stages[1:])]
 
 
 def is_done(key: Key, sizes: Sequence[int], seeds: int) -> bool:

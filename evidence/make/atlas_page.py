@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atlas_rows import CHOSEN, SIDE, SMALL_SIDE, WHOLE, DifferenceRow, ErrorRow, ForecastRow, SetRow, read_rows
 from atlas_sets import read_sets
@@ -21,6 +21,7 @@ from vit.study.statistics.paired import hochberg
 PAGE, FIGURE = ROOT / "docs" / "atlas.md", ROOT / "docs" / "figures" / "atlas.png"
 BLOCK = re.compile(r"(<!-- written by `make results`: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LEAST_SETS = 3  # of a mean over sets
+NUM_COLORS = 7  # of `look`
 By = dict[int, dict[str, DifferenceRow]]  # {number of images: {set: difference}}
 
 
@@ -57,8 +58,10 @@ def mean_of(rows: Collection[DifferenceRow]) -> RandomEffects:
 
 
 def means(by: By) -> dict[int, RandomEffects]:
-    """{number of images: mean over the sets that have this number}, where these are enough."""
-    return {size: mean_of(own.values()) for size, own in by.items() if len(own) >= LEAST_SETS}
+    """{number of images: mean over the sets that have this number}, where these are enough; p corrected for all."""
+    found = {size: mean_of(own.values()) for size, own in by.items() if len(own) >= LEAST_SETS}
+    adjusted = hochberg([one.p for one in found.values()])
+    return {size: replace(one, p=p) for (size, one), p in zip(found.items(), adjusted, strict=True)}
 
 
 def apart(rows: Collection[DifferenceRow]) -> dict[str, int]:
@@ -104,7 +107,7 @@ def _mean_sentence(size: int, found: RandomEffects) -> str:
         points(found.mean, *one).partition(" ")[2].strip("()")
         for one in ((found.low, found.high), (found.next_low, found.next_high))
     )
-    chance = " Chance could explain this difference." if found.p >= ALPHA else ""
+    chance = "" if found.p < ALPHA else " A test over all numbers of images cannot exclude chance."
     return (
         f"- With {size:,} images, the frozen CNN makes {100 * abs(found.mean):.1f} points {fewer} errors than the "
         f"frozen ViT (mean of {found.count} sets; CNN minus ViT {ends}).{chance} Expect {further} points on a further "
@@ -268,7 +271,8 @@ def _curves(axes: Axes, by: By) -> None:
             continue
         color, marker = look(index)
         values = [100 * by[size][name].gap for size in sizes]
-        axes.plot(sizes, values, color=color, marker=marker, ms=3.5, lw=0.9, label=name)
+        style = "-" if index < NUM_COLORS else "--"
+        axes.plot(sizes, values, color=color, marker=marker, ls=style, ms=3.5, lw=0.9, label=name)
     axes.plot(x, [100 * one.mean for one in found.values()], color="black", lw=2.2, label="mean")
     size_axis(axes, list(by), max(by))
     axes.set(ylabel="errors of CNN minus ViT (points)", title=f"Frozen networks, {SIDE} pixels")
