@@ -126,7 +126,8 @@ def frozen(key: Key, photos: Path) -> list[Key]:
     plan = make_study_plan(read_words(words), Reporter())
     data = next(iter(plan.firsts.values())).data
     images = sum(map(len, plan.source.splits.values()))
-    folds = FROZEN_SEEDS if len(plan.source.splits["test"]) < FEW_TEST_IMAGES else 0
+    test = plan.source.splits["test"]
+    folds = FROZEN_SEEDS if len(test) < FEW_TEST_IMAGES and test.groups is None else 0  # as in `num_folds`
     sources = list(map(at_most, fold_sources(data, None, folds))) if folds else [at_most(plan.source)] * FROZEN_SEEDS
     pool = min(len(one.splits["train"]) for one in sources)
     sizes = [size for size in SIZES if 2 * len(plan.source.class_names) <= size <= pool]
@@ -175,7 +176,7 @@ def jobs() -> list[tuple[Key, tuple[int, ...], int]]:
     stages = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
     small = [(Key(name, "frozen", SMALL_SIDE), (), 0) for name in CHOSEN]
     whole = [(Key(name, "frozen", SIDE), (), 0) for name in read_sets()]
-    return [*whole[:FIRST], *stages[0], *small, *whole[FIRST:], *itertools.chain(*stages[1:])]
+    return [*whole[:FIRST], *small, *stages[0], *whole[FIRST:], *itertools.chain(*stages[1:])]
 
 
 def is_done(key: Key, sizes: Sequence[int], seeds: int) -> bool:

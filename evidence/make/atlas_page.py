@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atlas_rows import CHOSEN, SIDE, SMALL_SIDE, WHOLE, DifferenceRow, ErrorRow, ForecastRow, SetRow, read_rows
 from atlas_sets import read_sets
@@ -21,6 +21,7 @@ from vit.study.statistics.paired import hochberg
 PAGE, FIGURE = ROOT / "docs" / "atlas.md", ROOT / "docs" / "figures" / "atlas.png"
 BLOCK = re.compile(r"(<!-- written by `make results`: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LEAST_SETS = 3  # of a mean over sets
+NUM_COLORS = 7  # of `look`
 By = dict[int, dict[str, DifferenceRow]]  # {number of images: {set: difference}}
 
 
@@ -57,8 +58,10 @@ def mean_of(rows: Collection[DifferenceRow]) -> RandomEffects:
 
 
 def means(by: By) -> dict[int, RandomEffects]:
-    """{number of images: mean over the sets that have this number}, where these are enough."""
-    return {size: mean_of(own.values()) for size, own in by.items() if len(own) >= LEAST_SETS}
+    """{number of images: mean over the sets that have this number}, where these are enough; p corrected for all."""
+    found = {size: mean_of(own.values()) for size, own in by.items() if len(own) >= LEAST_SETS}
+    adjusted = hochberg([one.p for one in found.values()])
+    return {size: replace(one, p=p) for (size, one), p in zip(found.items(), adjusted, strict=True)}
 
 
 def apart(rows: Collection[DifferenceRow]) -> dict[str, int]:
@@ -96,6 +99,20 @@ def answer(atlas: Atlas) -> Iterator[str]:
         f"- With {most:,} images, a corrected test puts the CNN ahead on {sides.count(-1)} of {len(own)} sets and the "
         f"ViT on {sides.count(1)}, and cannot decide {len(own) - len(sides)}."
     )
+    yield from _image_size(own, atlas.at("frozen", SMALL_SIDE).get(most, {}), most)
+
+
+def _image_size(whole: dict[str, DifferenceRow], small: dict[str, DifferenceRow], size: int) -> Iterator[str]:
+    """How far smaller images move the difference. Its standard errors are those of unpaired differences."""
+    both = [(whole[name], small[name]) for name in small if name in whole]
+    if len(both) < LEAST_SETS:
+        return
+    errors = [(one.standard_error**2 + other.standard_error**2) ** 0.5 for one, other in both]
+    found = random_effects([other.gap - one.gap for one, other in both], errors)
+    yield (
+        f"- Images of {SMALL_SIDE} instead of {SIDE} pixels add {points(found.mean, found.low, found.high)} points to "
+        f"CNN minus ViT, with {size:,} images on {found.count} sets."
+    )
 
 
 def _mean_sentence(size: int, found: RandomEffects) -> str:
@@ -104,7 +121,7 @@ def _mean_sentence(size: int, found: RandomEffects) -> str:
         points(found.mean, *one).partition(" ")[2].strip("()")
         for one in ((found.low, found.high), (found.next_low, found.next_high))
     )
-    chance = " Chance could explain this difference." if found.p >= ALPHA else ""
+    chance = "" if found.p < ALPHA else " A test over all numbers of images cannot exclude chance."
     return (
         f"- With {size:,} images, the frozen CNN makes {100 * abs(found.mean):.1f} points {fewer} errors than the "
         f"frozen ViT (mean of {found.count} sets; CNN minus ViT {ends}).{chance} Expect {further} points on a further "
@@ -223,8 +240,8 @@ def unfinished(atlas: Atlas) -> Iterator[str]:
         yield f"All sets are finished: {WHOLE} trainings for each of {', '.join(CHOSEN)}."
         return
     trained = ", ".join(f"{name} {count} of {WHOLE}" for name, count in done.items())
-    left = "".join(f" Frozen networks lack {name} at {side} pixels." for name, _, side in missing)
-    yield f"Finished trainings: {trained}.{left} `make results ROW=atlas` finishes them."
+    left = ", ".join(f"{name} at {side} pixels" for name, _, side in missing) or "nothing"
+    yield f"Finished trainings: {trained}. Frozen networks lack {left}. `make results ROW=atlas` finishes both."
 
 
 BLOCKS = {one.__name__: one for one in (answer, by_size, sets, agreement, forecasts, unfinished)}
@@ -268,7 +285,8 @@ def _curves(axes: Axes, by: By) -> None:
             continue
         color, marker = look(index)
         values = [100 * by[size][name].gap for size in sizes]
-        axes.plot(sizes, values, color=color, marker=marker, ms=3.5, lw=0.9, label=name)
+        style = "-" if index < NUM_COLORS else "--"
+        axes.plot(sizes, values, color=color, marker=marker, ls=style, ms=3.5, lw=0.9, label=name)
     axes.plot(x, [100 * one.mean for one in found.values()], color="black", lw=2.2, label="mean")
     size_axis(axes, list(by), max(by))
     axes.set(ylabel="errors of CNN minus ViT (points)", title=f"Frozen networks, {SIDE} pixels")
@@ -279,11 +297,14 @@ def _beside(axes: Axes, atlas: Atlas) -> None:
     """Differences of fine-tuned networks beside those of frozen ones, by set and number of images."""
     stages = [atlas.at(*key) for key in _stages().values()]
     tuned = sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place)
-    rows = list(dict.fromkeys((row.set, row.images) for row in tuned))
+    pairs = ((row.set, row.images) for row in tuned if row.set in atlas.at("frozen", row.side).get(row.images, {}))
+    rows = list(dict.fromkeys(pairs))
     axes.axvline(0, color="0.4", lw=0.8)
     for index, (label, by) in enumerate(zip(_stages(), stages, strict=True)):
         color, marker = look(index)
         here = [(place, own) for place, (name, size) in enumerate(rows) if (own := by.get(size, {}).get(name))]
+        if not here:
+            continue
         axes.errorbar(
             [100 * own.gap for _, own in here], [place + 0.2 * (index - 1.5) for place, _ in here],
             xerr=[[100 * (own.gap - own.low) for _, own in here], [100 * (own.high - own.gap) for _, own in here]],
@@ -292,7 +313,8 @@ def _beside(axes: Axes, atlas: Atlas) -> None:
     axes.set_yticks(range(len(rows)), [f"{name}, {size}" for name, size in rows])
     axes.invert_yaxis()
     axes.set(xlabel="errors of CNN minus ViT (points)", title="Frozen and fine-tuned")
-    axes.legend(fontsize=6.5, frameon=False)
+    if rows:
+        axes.legend(fontsize=6.5, frameon=False)
 
 
 def write_atlas() -> None:
