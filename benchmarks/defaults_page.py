@@ -27,7 +27,7 @@ class Compared:
     """A side beside `vit train`, with the same network, on the seeds and sets that both have.
 
     Attributes:
-        gaps: {set: accuracy of `vit train` minus that of the side, with its interval over seeds and test images}.
+        gaps: {set: accuracy of `vit train` minus that of the side, with its interval over test images and seeds}.
         overall: mean of the sets' differences, with the interval of Student's t over the sets.
         p: two-sided p of the mean.
         seconds: median CPU seconds of `vit train` and of the side.
@@ -68,7 +68,7 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
     yield ""
-    yield "Difference on each set, in points, with its 95 % interval over seeds and test images:"
+    yield "Difference on each set, in points, with its 95 % interval over test images, and over seeds where there are more:"
     yield ""
     yield _line(("tool", "length", "network", *sets))
     yield _line(["---"] * (3 + len(sets)))
