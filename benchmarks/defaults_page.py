@@ -64,6 +64,15 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
                      f"{one.seconds[1]:.0f}", f"{one.seconds[0]:.0f}"))  # fmt: skip
     sets = sorted({name for one in compared for name in one.gaps})
     yield ""
+    ahead = [
+        f"{one.side.tool} ({describe(one.side)}) on {name}"
+        for one in compared
+        for name, gap in one.gaps.items()
+        if gap.high is not None and gap.high < 0
+    ]
+    missing = [f"{side.tool} ({describe(side)})" for side in SIDES[1:] if side not in {one.side for one in compared}]
+    yield f"- Ahead of `vit train`, by the interval of a set: {', '.join(ahead) or 'no tool on any set'}."
+    yield f"- Without a row so far: {', '.join(missing) or 'no tool'}."
     for row in rows:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
