@@ -27,7 +27,7 @@ class Compared:
     """A side beside `vit train`, with the same network, on the seeds and sets that both have.
 
     Attributes:
-        gaps: {set: accuracy of `vit train` minus that of the side, with its interval over seeds and test images}.
+        gaps: {set: accuracy of `vit train` minus that of the side, with its interval over test images and seeds}.
         overall: mean of the sets' differences, with the interval of Student's t over the sets.
         p: two-sided p of the mean.
         seconds: median CPU seconds of `vit train` and of the side.
@@ -64,11 +64,20 @@ def section(rows: Sequence[Row]) -> Iterator[str]:
                      f"{one.seconds[1]:.0f}", f"{one.seconds[0]:.0f}"))  # fmt: skip
     sets = sorted({name for one in compared for name in one.gaps})
     yield ""
+    ahead = [
+        f"{one.side.tool} ({describe(one.side)}) on {name}"
+        for one in compared
+        for name, gap in one.gaps.items()
+        if gap.high is not None and gap.high < 0
+    ]
+    missing = [f"{side.tool} ({describe(side)})" for side in SIDES[1:] if side not in {one.side for one in compared}]
+    yield f"- Ahead of `vit train`, by the interval of a set: {', '.join(ahead) or 'no tool on any set'}."
+    yield f"- Without a row so far: {', '.join(missing) or 'no tool'}."
     for row in rows:
         if "failed" in row:
             yield f"- {row['tool']} on {row['data']}, seed {row['seed']}, failed: `{row['failed']}`"
     yield ""
-    yield "Difference on each set, in points, with its 95 % interval over seeds and test images:"
+    yield "Difference on each set, in points, with its 95 % interval over test images (and seeds, if there are more):"
     yield ""
     yield _line(("tool", "length", "network", *sets))
     yield _line(["---"] * (3 + len(sets)))

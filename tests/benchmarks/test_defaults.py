@@ -107,7 +107,7 @@ def test_the_page_is_that_of_the_kept_rows():
 
 
 def test_a_positive_difference_is_in_favor_of_vit():
-    from defaults_page import VIT, compare
+    from defaults_page import VIT, compare, section
     from defaults_sides import SIDES
 
     from vit.checkpoints.result import pack
@@ -124,9 +124,13 @@ def test_a_positive_difference_is_in_favor_of_vit():
         }
 
     rows = [row(data, side, right) for data in "abc" for side, right in ((VIT, 90), (SIDES[1], 80))]
-    found = compare([*rows[:-1], rows[-1] | {"correct": pack(np.arange(100) < 79)}], SIDES[1], "deit_tiny_patch16_224")
+    rows[-1]["correct"] = pack(np.arange(100) < 79)
+    found = compare(rows, SIDES[1], "deit_tiny_patch16_224")
     assert found.num_trainings == 3 and found.gaps["a"].value == pytest.approx(0.1)
     assert found.overall.value == pytest.approx(31 / 300) and found.overall.low > 0 and found.p < 0.01
+    assert "no tool on any set" in "\n".join(section(rows))
+    worse = [row("d", VIT, 60), row("d", SIDES[1], 95)]
+    assert "fastai (its first example) on d." in "\n".join(section([*rows, *worse]))
     failed = {**rows[1], "failed": "out of memory"}
     del failed["correct"]
     assert compare([rows[0], failed], SIDES[1], "deit_tiny_patch16_224") is None
