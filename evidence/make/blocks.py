@@ -49,7 +49,7 @@ def block(kept: Kept) -> Iterator[str]:
         if not kept.has_sizes and (warning := end_of_tuning_warning(kept.protocol)):
             yield from ("", warning)
         yield ""
-    yield f"{progress(kept)} `make results ROW={kept.row.name}` runs `{kept.row.command}`."
+    yield f"{progress(kept)} `make results ROW={kept.row.name}`."
 
 
 def _chosen_by(kept: Kept) -> str:

@@ -194,7 +194,7 @@ def progress(kept: Kept) -> str:
     words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished{failed}"
     rule = str(kept.protocol["checkpoints"])
     checkpoints = "" if rule == rule_text("loss") else f" Checkpoints: {rule}."
-    return f"{words}. Their times add up to {kept.seconds / 3600:.2f} hours on {hardware(kept)}.{checkpoints}"
+    return f"{words}, in {kept.seconds / 3600:.2f} hours on {hardware(kept)}.{checkpoints}"
 
 
 def hardware(kept: Kept, cells: Iterable[CellResult] | None = None) -> str:
