@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 51_830,
-    "lines of Python in vit/extras/": 8_221,
+    "lines of Python in vit/ outside vit/extras/": 51_860,
+    "lines of Python in vit/extras/": 8_222,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 339,
     "words in docs/": 61_500,

@@ -64,7 +64,8 @@ def test_nothing_else_writes_tables():
         if (isinstance(node, ast.Attribute) and node.attr in ("writer", "DictWriter", "to_csv", "write_csv"))
         or (isinstance(node, ast.ImportFrom) and node.module == "csv")
     }
-    assert users == {"csv_files.py", "rows.py"}, "rows.py has a Parquet writer"
+    # rows.py has a Parquet writer, and defaults_peer.py runs where vit is not installed
+    assert users == {"csv_files.py", "rows.py", "defaults_peer.py"}
 
 
 @pytest.mark.faults("H2")

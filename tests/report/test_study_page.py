@@ -243,5 +243,5 @@ def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tm
     assert {"href": "frozen/report.html"} in page.of("a")
     assert any(image["src"].startswith("data:image/png") for image in page.of("img"))
     (folder / "summary.json").write_text("[]")
-    with pytest.raises(DataError, match="remove this folder"):
+    with pytest.raises(DataError, match="move this folder elsewhere"):
         write_study_report(findings, tmp_path)

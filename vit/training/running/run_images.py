@@ -66,7 +66,11 @@ def splits_of_run(run: RunDirectory) -> dict[str, list[SplitRow]]:
     Raises:
         DataError: the file is missing or damaged, or a finished run was about another number of images.
     """
-    listed, result = read_splits(run.splits_path), run.read_result()
+    listed = read_splits(run.splits_path)
+    try:
+        result = run.read_result()
+    except DataError:  # who needs the result tells that it is damaged
+        return listed
     for split, count in ({} if result is None else result.num_images).items():
         rows, left_out = len(listed.get(split, ())), len(_left_out(run).get(split, {}))
         if rows != count + left_out:
