@@ -15,7 +15,7 @@ from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, Traine
 
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--epochs", 2, "--batch_size", 8, "--optim.ema_decay",
-    0.9, "--checkpoint_every", "0s", "--wandb", "off", "--precision", "32-true",
+    0.9, "--checkpoint_every", "0s", "--wandb", "off", "--precision", "32-true", "--keep_state", "true",
 )  # fmt: skip
 COMPILED = ("--trainer.compile", "true")
 compile_by = torch.compile
