@@ -240,8 +240,9 @@ def unfinished(atlas: Atlas) -> Iterator[str]:
         yield f"All sets are finished: {WHOLE} trainings for each of {', '.join(CHOSEN)}."
         return
     trained = ", ".join(f"{name} {count} of {WHOLE}" for name, count in done.items())
-    left = ", ".join(f"{name} at {side} pixels" for name, _, side in missing) or "nothing"
-    yield f"Finished trainings: {trained}. Frozen networks lack {left}. `make results ROW=atlas` finishes both."
+    left = ", ".join(f"{name} at {side} pixels" for name, _, side in missing)
+    frozen = f"Frozen networks lack {left}." if left else "All frozen networks are measured."
+    yield f"Finished trainings: {trained}. {frozen} `make results ROW=atlas` goes on."
 
 
 BLOCKS = {one.__name__: one for one in (answer, by_size, sets, agreement, forecasts, unfinished)}
