@@ -18,7 +18,7 @@ from vit.report.page.style import look, size_axis
 from vit.study.findings import ALPHA
 from vit.study.statistics.paired import hochberg
 
-PAGE, FIGURE = ROOT / "docs" / "atlas.md", ROOT / "docs" / "figures" / "studies" / "atlas.png"
+PAGE, FIGURE = ROOT / "docs" / "atlas.md", ROOT / "docs" / "figures" / "atlas" / "differences.png"
 BLOCK = re.compile(r"(<!-- written by `make results`: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LEAST_SETS = 3  # of a mean over sets
 NUM_COLORS = 7  # of `look`
