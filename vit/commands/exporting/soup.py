@@ -111,7 +111,8 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     uncalibrated = scored(mixed, source.splits[split])
     fitted = fit_temperature(uncalibrated, split)
     calibrated = uncalibrated.at(fitted.value)
-    names = ", ".join("/".join(Path(one.name).parts[-3:]) for one in used)
+    above = os.path.commonpath([Path(run).absolute() for run in paths])
+    names = ", ".join(os.path.relpath(one.name, above) for one in used)
     description = replace(
         first,
         temperature=fitted.value,
