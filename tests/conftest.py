@@ -60,8 +60,8 @@ settings.load_profile("vit")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each core: a quarter of the time of all tests is waiting for processes and limits."""
-    return (os.cpu_count() or 1) * 2
+    """Three workers for two cores: a third of the time of all tests is waiting for processes and limits."""
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
