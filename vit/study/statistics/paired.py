@@ -102,11 +102,10 @@ def differences(shared: Sequence[Pair]) -> list[Difference]:
     Few seeds know their own scatter badly, so from four sizes on it is shared, relative to the errors. Where each seed
     has test images of its own, the images tell how much their means scatter at least.
     """
-    gaps, logs = _spreads(shared, 2)
-    return [_difference(pair, gap, log) for pair, gap, log in zip(shared, gaps, logs, strict=True)]
+    return [_difference(pair, *spread) for pair, spread in zip(shared, _spreads(shared, 2), strict=True)]
 
 
-def _spreads(shared: Sequence[Pair], num_largest: int) -> tuple[list[Spread | None], list[Spread | None]]:
+def _spreads(shared: Sequence[Pair], num_largest: int) -> list[tuple[Spread | None, Spread | None]]:
     """Spreads of the gap and of the log ratio of each pair; None with one seed.
 
     Args:
@@ -118,11 +117,8 @@ def _spreads(shared: Sequence[Pair], num_largest: int) -> tuple[list[Spread | No
     if len(tested) >= _LEAST_SHARED and not tested[0].has_folds:
         gaps = _shared(gaps, [float(pair.first.mean() + pair.second.mean()) for pair in tested], num_largest)
         logs = _shared(logs, [1.0] * len(logs), num_largest)
-    of_gaps, of_logs = iter(gaps), iter(logs)
-    return (
-        [next(of_gaps) if len(pair.seeds) > 1 else None for pair in shared],
-        [next(of_logs) if len(pair.seeds) > 1 else None for pair in shared],
-    )
+    of_tested = zip(gaps, logs, strict=True)
+    return [next(of_tested) if len(pair.seeds) > 1 else (None, None) for pair in shared]
 
 
 def _shared(spreads: Sequence[Spread], scales: Sequence[float], num_largest: int) -> list[Spread]:
@@ -195,10 +191,10 @@ def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: 
             last[name] = steps.pop()
         before += [pair for _, pair in steps]
     shared = [*before, *(pair for _, pair in last.values())]
-    spreads = dict(zip(last, list(zip(*_spreads(shared, len(last)), strict=True))[len(before) :], strict=True))
+    spreads = _spreads(shared, len(last))[len(before) :]
     found: dict[str, Gain | None] = dict.fromkeys(wrong)
-    for name, (small, pair) in last.items():
-        step = _difference(pair, *spreads[name])
+    for (name, (small, pair)), spread in zip(last.items(), spreads, strict=True):
+        step = _difference(pair, *spread)
         ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
         found[name] = Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, step.p)
     return found

@@ -71,11 +71,13 @@ def splits_of_run(run: RunDirectory) -> dict[str, list[SplitRow]]:
         result = run.read_result()
     except DataError:  # who needs the result tells that it is damaged
         return listed
-    for split, count in ({} if result is None else result.num_images).items():
-        rows, left_out = len(listed.get(split, ())), len(_left_out(run).get(split, {}))
-        if rows != count + left_out:
+    if result is None:
+        return listed
+    for split, measured in result.num_images.items():
+        rows, count = len(listed.get(split, ())), measured + len(result.left_out.get(split, {}))
+        if rows != count:
             raise DataError(
-                f"{run.splits_path} lists {rows:,} {split} images, and the run had {count + left_out:,}",
+                f"{run.splits_path} lists {rows:,} {split} images, and the run had {count:,}",
                 "restore the file, or train again",
             )
     return listed
