@@ -4,7 +4,7 @@
 
 Gains from more images, where there are some and where there are none. Forecasts of power laws, and of a curve that
 begins to fall late. Equal networks, of which every claim is false: seeds with heavy tails, seeds that collapse, bursts
-of nearly equal test images that nobody declared, tuning, and seeds that are added until two networks differ.
+of nearly equal test images that were not declared, tuning, and seeds that are added until two networks differ.
 """
 
 import argparse

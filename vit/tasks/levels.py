@@ -28,7 +28,7 @@ class Level:
         return np.add.reduceat(probabilities[:, order], starts, axis=1)
 
     def joined(self, probabilities: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The same with 0 for a group of one class: the class was not sure, so it is no answer of this level."""
+        """The same with 0 for a group of one class: the class was not sure, so it is not an answer of this level."""
         return self.sums(probabilities) * (np.bincount(self.group_of) > 1)
 
     @property
