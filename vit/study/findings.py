@@ -126,7 +126,7 @@ class Difference:
     gap: Interval
     ratio: Interval  # error of the first over error of the second
     p: float  # p value of the test that the gap is zero, or 1 with one seed
-    p_adjusted: float  # p value after the correction for all tests of the study (Hochberg)
+    p_adjusted: float  # p value after the correction for all tests of the study
     margin_of_error: MarginOfError | None
 
     @property

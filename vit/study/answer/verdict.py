@@ -142,7 +142,7 @@ def _which(
     errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
     chance = chance_error(protocol)
     if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
-        return f"Neither: {at} {first} and {second} are both no better than guessing."
+        return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
     if one.gap.low is None or one.gap.high is None:
         return f"Not tested, from one seed: {at} the error is {errors[0]} for {first} and {errors[1]} for {second}."
     if _is_decided(lead):
@@ -275,6 +275,10 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
             known = f"Nothing is known yet about the difference{pair}: it is known to ±100 points."
         if min(seeds, images) >= 1:
             return f"{known} Twice the seeds or twice the {units} would not be enough."
+        folds = protocol.get("folds")
+        if isinstance(folds, int) and 2 * len(one.seeds) > folds:  # twice the seeds would test images again
+            more = "" if len(one.seeds) == folds else f"; so would more seeds, up to {folds}"
+            return f"{known} Twice the images would make that about ±{100 * images:.2f}{more}."
         better = "more seeds" if seeds < images else f"more {units}"
         both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
         return (
