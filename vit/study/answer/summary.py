@@ -117,7 +117,7 @@ def _series(
     cells: Sequence[CellResult],
     wrong: Answers,
     steps: Mapping[int, int],
-    step: Gain | None,
+    found: list[Gain],
     target: float | None,
     has_folds: bool,
 ) -> Series:
@@ -140,4 +140,4 @@ def _series(
         )
     first = cells[0]
     expected = forecast(name, wrong, points, steps, target)
-    return Series(name, first.network, first.parameters, first.flops, points, step, expected)
+    return Series(name, first.network, first.parameters, first.flops, points, found, expected)
