@@ -1,7 +1,5 @@
 """Options of a recipe that contradict each other or the machine, in one table"""
 
-import os
-import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -9,6 +7,7 @@ import torch
 
 from vit.data.core.samples import Source
 from vit.errors import UsageError, install
+from vit.inference.devices import has_compiler
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
 from vit.own_code import load
@@ -58,13 +57,7 @@ class Machine:
         is_long = seconds(str(optim.time), "--time") >= COMPILED_SECONDS if is_timed else total_steps >= COMPILED_STEPS
         is_plain = network in CATALOG and self.world_size == 1 and model.lora is None and model.freeze != "backbone"
         is_whole = recipe.distill.teacher is None or model.network.get("pool") != "cls_dist"
-        return self.device.type == "cuda" and is_long and is_plain and is_whole and _has_compiler()
-
-
-def _has_compiler() -> bool:
-    """Whether this machine has what torch.compile needs for a GPU."""
-    compilers = map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
-    return find_spec("triton") is not None and any(compilers)
+        return self.device.type == "cuda" and is_long and is_plain and is_whole and has_compiler()
 
 
 def check_own_code(recipe: Recipe) -> None:
