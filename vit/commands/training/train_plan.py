@@ -71,10 +71,12 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
 
 
 def device_text(plan: "Plan") -> str:
-    """Device, precision, and from which length on a network is compiled."""
+    """Device, precision, from which length on a network is compiled, and whether blocks keep no activations."""
     words = f"{plan.device.type}, {plan.precision}"
     if plan.recipe.trainer.compile:
         words += ", compiled (unless --trainer.compile is given, from 3,000 steps or 10 minutes on a GPU, an estimate)"
+    if plan.recipe.trainer.grad_checkpointing:
+        words += ", blocks computed again in the backward pass"
     return words
 
 

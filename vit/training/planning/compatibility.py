@@ -129,6 +129,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (batch_size == AUTO and world_size > 1, f"--batch_size auto on {world_size} processes", "give a number"),
         (is_sharded and not is_ours, f"{sharding} a network that is not one of our ViTs", ddp),
         (
+            trainer.grad_checkpointing and (has_probe or not is_ours),
+            "--trainer.grad_checkpointing true is for our ViTs whose blocks are trained",
+            "leave it out, or give --optim.accumulate",
+        ),
+        (
             is_sharded and recipe.optim.optimizer == "muon",
             f"{sharding} --optim.optimizer muon, which works on whole matrices",
             ddp,

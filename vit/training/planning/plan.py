@@ -14,6 +14,7 @@ from vit.data.pixels.augment import Augment, preset
 from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
 from vit.inference.devices import choose_precision, choose_training_precision
+from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
@@ -137,6 +138,8 @@ class Plan:
         """The network with random weights, in training mode."""
         network = self.spec.build(self.preprocess.image_size)
         network.keeps_batch_stats = self.recipe.model.freeze == "batch_stats"
+        if self.recipe.trainer.grad_checkpointing:
+            checkpoint_blocks(network)
         return network.train()
 
     @property
