@@ -64,6 +64,9 @@ class OptimConfig:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
             the other weights; or the import path of your own (docs/guides/change_it.md).
         lr: learning rate after the warm-up.
+        lr_batch_size: batch size that `lr` is for. The learning rate is `lr` times batch_size / lr_batch_size with sgd
+            (Goyal et al. 2017), and times its square root with other optimizers (Malladi et al. 2022); null: `lr` is
+            for any batch size. No recipe of ours uses it, and we have not measured it.
         epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
             of training images, for fine-tuning, and no fewer than 8 passes.
         steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
@@ -114,6 +117,7 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "sgd", "muon"] | ImportPath = "adamw"
     lr: Positive = 1e-3
+    lr_batch_size: PositiveInt | None = None
     epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
     time: str | None = None
@@ -136,6 +140,14 @@ class OptimConfig:
     layer_decay: Area | Literal["auto"] = 1.0
     ema_decay: Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
+
+    @property
+    def scaled_lr(self) -> float:
+        """The learning rate after the warm-up for the batch size, as `lr_batch_size` says."""
+        if self.lr_batch_size is None or not isinstance(self.batch_size, int):
+            return self.lr
+        ratio: float = self.batch_size / self.lr_batch_size
+        return self.lr * (ratio if self.optimizer == "sgd" else ratio**0.5)
 
 
 @dataclass
