@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from vit.data.core.samples import Source
-from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.loading.module import ImageDataModule, LoaderOptions, auto_cache_bytes
 from vit.data.pixels.augment import Augment, preset
 from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
@@ -151,6 +151,7 @@ class Plan:
             self.batch_size,
             data.num_workers,
             data.cache,
+            auto_cache_bytes(self.world_size),
             batches=batches,
             accumulate=optim.accumulate,
             sampling=data.sampling,
