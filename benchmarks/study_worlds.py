@@ -165,11 +165,11 @@ def main() -> None:
             SCATTERS.items(), (2, 3), ((400, 2, FOUR), (2000, 2, FOUR), (2000, 1, FOUR), (400, 2, FOUR[1:]))
         ):
             own = replace(world, seeds=k, test_images=t, sizes=sizes)
-            found, reach = errors(own, curve, n, given.studies)
+            found, reaches = errors(own, curve, n, given.studies)
             least = min((f"shared, {one}" for one in "AB"[:n]), key=found.share)
-            before, after = 100 * reach.mean(axis=1)
-            words = (found.words(way) for way in ("alone", "shared", least))
-            print_row(name, n, len(sizes), k, t, *words, f"±{before:.1f} -> ±{after:.1f}")
+            before, after = 100 * reaches.mean(axis=1)
+            held = (found.words(way) for way in ("alone", "shared", least))
+            print_row(name, n, len(sizes), k, t, *held, f"±{before:.1f} -> ±{after:.1f}")
     if given.only in (None, "gains"):
         print_row("seeds", "test images", "scatter", "equal", "stops", "falls by a quarter", "any", "points")
         for k, t, scatter in ((2, 400, 0.1), (2, 400, 0.03), (2, 2000, 0.1), (3, 400, 0.1), (3, 2000, 0.1)):
