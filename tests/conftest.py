@@ -29,6 +29,7 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
     pytest_configure,
     pytest_itemcollected,
 )
+from tests.forked import pytest_configure_node, pytest_sessionstart  # noqa: F401  hooks of pytest
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
 from tests.slurm import write_answer
 from vit.memory import collect_seldom
