@@ -29,6 +29,7 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
     pytest_configure,
     pytest_itemcollected,
 )
+from tests.forked import pytest_configure_node, pytest_sessionstart  # noqa: F401  hooks of pytest
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
 from tests.slurm import write_answer
 from vit.memory import collect_seldom
@@ -71,7 +72,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected = [item for item in items if left_out & {marker.name for marker in item.iter_markers()}]
     config.hook.pytest_deselected(items=deselected)
     gone = set(deselected)
-    items[:] = [item for item in items if item not in gone]
+    items[:] = sorted((item for item in items if item not in gone), key=turn)
+
+
+ROOMS_BY_TIME = {"parity": 0, "training": 0, "weights": 0, "explain": 2, "inference": 2, "models": 2, "tasks": 2}
+
+
+def turn(item: pytest.Item) -> int:
+    """Long files come first, and short ones last, so that no worker waits for another one at the end."""
+    room, *below = item.path.relative_to(Path(__file__).parent).parts
+    return ROOMS_BY_TIME.get(room, 1) if below else 0
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """Programs in real processes without their imports: forked off a server that has imported torch, Lightning and vit."""
 
 import atexit
+import contextlib
 import faulthandler
 import multiprocessing
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from multiprocessing import forkserver, process, reduction
+from multiprocessing import forkserver, process, reduction, resource_tracker, util
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ def run(words, *, timeout, real=False, **options):
     return subprocess.CompletedProcess(words, process.returncode, out, said)
 
 
-_real_popen = subprocess.Popen
+_real_popen, _real_spawn = subprocess.Popen, util.spawnv_passfds
+_SERVER = forkserver._forkserver  # of the tests; a forked program inherits it, and has one of its own beside it
 
 
 class Forked(subprocess.Popen):
@@ -47,10 +49,11 @@ class Forked(subprocess.Popen):
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags,
                        shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid,
                        umask, start_new_session, *rest):  # fmt: skip
-        ends = [_End(number) for number in (p2cread, c2pwrite, errwrite)]
+        ends = [_End(own if number == -1 else number) for own, number in enumerate((p2cread, c2pwrite, errwrite))]
         about = (list(map(os.fspath, args[1:])), os.fspath(cwd or Path.cwd()), dict(env or os.environ), ends)
         self._process = server().Process(target=_run, args=(*about, start_new_session))
-        self._process.start()
+        with _asking(_SERVER):
+            self._process.start()
         self.pid, self._child_created = self._process.pid, True
         for number in {p2cread, c2pwrite, errwrite} - {-1}:
             os.close(number)
@@ -70,13 +73,29 @@ class Forked(subprocess.Popen):
 def server():
     """The context of the server, which starts it. A study that runs in this process has its cells from it, too."""
     context = multiprocessing.get_context("forkserver")
-    if forkserver._forkserver._forkserver_pid is None and forkserver._forkserver._forkserver_address is None:
+    if _SERVER._forkserver_pid is None and _SERVER._forkserver_address is None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(ROOT))
             patch.chdir(ROOT)
             context.set_forkserver_preload(["tests.forked_imports"])
             forkserver.ensure_running()
     return context
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """All workers of xdist have their programs from one server, which ends with the process that started them."""
+    if not REAL:
+        server()
+        shared = ("_forkserver_address", "_forkserver_authkey")
+        node.workerinput["server"] = {name: vars(_SERVER)[name] for name in shared if name in vars(_SERVER)}
+
+
+def pytest_sessionstart(session):
+    """Take the server of `pytest_configure_node`."""
+    found = getattr(session.config, "workerinput", {}).get("server")
+    if found:
+        vars(_SERVER).update(found, _forkserver_alive_fd=os.pipe()[1], ensure_running=resource_tracker.ensure_running)
 
 
 class _End:
@@ -86,7 +105,7 @@ class _End:
         self.number = number
 
     def __reduce__(self):
-        return (int, (-1,)) if self.number == -1 else (_detach, (reduction.DupFd(self.number),))
+        return _detach, (reduction.DupFd(self.number),)
 
 
 def _detach(end):
@@ -107,22 +126,10 @@ def _run(words, folder, variables, ends, start_new_session):
     """Become the program: what a new interpreter would have, this process gets."""
     if start_new_session:
         os.setsid()
-    for number, end in enumerate(ends):
-        if end != -1:
-            os.dup2(end, number)
-            if end not in ends[number + 1 :]:
-                os.close(end)
-    os.chdir(folder)
-    _forget(variables)
-    if "VIT_TEST" in variables:
-        note = variables_of(variables["VIT_TEST"], os.getpid())
-        note.parent.mkdir(exist_ok=True)
-        note.write_text("\0".join(f"{name}={value}" for name, value in variables.items()))
-        faulthandler.register(signal.SIGUSR2, stacks_of(variables["VIT_TEST"], os.getpid()).open("w"))
+    _move_in(folder, variables, ends)
     sys.stdin = os.fdopen(0, closefd=False)
     process.ORIGINAL_DIR = folder
     process._parent_process, process.current_process().name = None, "MainProcess"
-    process.current_process()._config.pop("tempdir", None)  # the folder of the tests, and of their server's socket
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
         from vit.registry import command_module
@@ -135,8 +142,71 @@ def _run(words, folder, variables, ends, start_new_session):
         atexit._run_exitfuncs()
 
 
+def _move_in(folder, variables, ends):
+    """Take over the folder, the variables and the ends of a new process."""
+    for number, end in enumerate(ends):
+        os.dup2(end, number)
+        if end not in ends[number + 1 :]:
+            os.close(end)
+    os.chdir(folder)
+    _forget(variables)
+    if "VIT_TEST" in variables:
+        note = variables_of(variables["VIT_TEST"], os.getpid())
+        note.parent.mkdir(exist_ok=True)
+        note.write_text("\0".join(f"{name}={value}" for name, value in variables.items()))
+        faulthandler.register(signal.SIGUSR2, stacks_of(variables["VIT_TEST"], os.getpid()).open("w"))
+    process.current_process()._config.pop("tempdir", None)  # the folder of the tests, and of their server's socket
+
+
+@contextlib.contextmanager
+def _asking(one):
+    """What multiprocessing starts comes from this server."""
+    before, forkserver.connect_to_new_process = forkserver.connect_to_new_process, one.connect_to_new_process
+    try:
+        yield
+    finally:
+        forkserver.connect_to_new_process = before
+
+
+class _OwnServer(forkserver.ForkServer):
+    """The fork server of a forked program, from which a study has its cells: itself a fork, without imports."""
+
+    def ensure_running(self):
+        if self._forkserver_address is None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(util, "spawnv_passfds", _fork_server)
+                super().ensure_running()
+
+
+def _fork_server(path, words, numbers):
+    """`multiprocessing.util.spawnv_passfds` for a fork server; gives its process id."""
+    if "forkserver" not in words[-1]:
+        return _real_spawn(path, words, numbers)
+    passed = {number: _End(number) for number in numbers}
+    about = (words[-1], passed, Path.cwd(), dict(os.environ), [_End(number) for number in range(3)])
+    begun = multiprocessing.get_context("forkserver").Process(target=_serve, args=about)
+    with _asking(_SERVER):
+        return begun._Popen(begun).pid  # `start` would let this program wait for the server at its end
+
+
+def _serve(command, passed, folder, variables, ends):
+    """Become a fork server, whose command has the numbers that its pipes have in the program."""
+    _move_in(folder, variables, ends)
+    main = forkserver.main
+
+    def here(value):
+        return passed[value] if type(value) is int else value
+
+    forkserver.main = lambda *values, **named: main(*map(here, values), **{key: here(named[key]) for key in named})
+    exec(command)
+
+
 def _fork_what_it_starts():
     """Also where a module has its own name for Popen, as torchrun has."""
+    _SERVER.ensure_running = resource_tracker.ensure_running  # it runs
+    forkserver._forkserver = own = _OwnServer()
+    for name in ("ensure_running", "connect_to_new_process", "set_forkserver_preload"):
+        setattr(forkserver, name, getattr(own, name))
     for name, module in list(sys.modules.items()):
         if name != __name__ and vars(module).get("Popen") is _real_popen:
             module.Popen = _Dispatch

@@ -95,9 +95,16 @@ SHORT = (
 
 @pytest.fixture
 def train(device: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
-    """`train(data, *options, on=None, command="train")` -> Training; the last of equal options counts."""
+    """`train(data, *options, on=None, command="train")` -> Training; the last of equal options counts.
+
+    Where the device under test is the CPU, the training beside it "on a CPU" is the same one, and not done again.
+    """
+    known: dict[tuple[object, ...], Training] = {}
 
     def run(data: object, *options: object, on: str | None = None, command: str = "train", code: int = 0) -> Training:
+        key = (command, str(data), *options)
+        if on == device and key in known:
+            return known[key]
         losses: list[Tensor] = []
         update = EpochLoss.update
         out = tmp_path_factory.mktemp("run")
@@ -106,9 +113,9 @@ def train(device: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
             patch.setattr(EpochLoss, "update", lambda own, loss, *rest: (losses.append(loss), update(own, loss, *rest)))
             answer = ask(command, data, *SHORT, "--trainer.accelerator", accelerator, *options, "--out", out)
         assert answer.code == code, answer.err
-        return Training(
-            run_folder(out), torch.stack(losses).float().cpu() if losses else torch.empty(0), answer.out + answer.err
-        )
+        stacked = torch.stack(losses).float().cpu() if losses else torch.empty(0)
+        known[key] = Training(run_folder(out), stacked, answer.out + answer.err)
+        return known[key]
 
     return run
 

@@ -54,11 +54,11 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
 @linux_only
 @pytest.mark.faults("X30")
 def test_the_first_process_reads_all_images_and_is_waited_for(draw_classes, tmp_path, monkeypatch):
-    """Reading takes three times the patience. The second training reads nothing."""
+    """Reading takes twice the patience. The second training reads nothing."""
     monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))
     images = draw_classes(tmp_path / "images", ("a", "b"), 70, 8)
     command = ("train", images, *SHORT, "--data.num_workers", 0, "--out", "runs")
-    for seconds in (0.2, 0):
+    for seconds in (0.12, 0):
         script = SLOW.format(seconds=seconds)
         ends = finish_all(tmp_path, srun(tmp_path, command, command, script=script), PATIENT)
         assert [code for code, *_ in ends] == [0, 0], ends

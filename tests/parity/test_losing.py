@@ -181,7 +181,7 @@ def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, metho
     assert process.stdout is not None
     first = float(process.stdout.readline() or "nan")
     for line in process.stdout:
-        if float(line) > first + 4:  # a worker looks for its training once a second
+        if float(line) > first + 2.5:  # a worker looks for its training once a second
             break
     assert process.poll() is None and len(belonging(tmp_path)) > 1
     process.kill()

@@ -148,6 +148,7 @@ def test_a_damaged_part_of_the_cache_is_fetched_again(server, tmp_path):
 
 
 def test_a_fork_and_a_pickle_have_connections_of_their_own(server, tmp_path):
+    gc.freeze()  # the child looks at what is made from here on, and not at all imported modules
     train = images(server)
     train.reader._shards._cache = PartCache(tmp_path / "none", 0)  # so that every image is asked for
     train.encoded(0)

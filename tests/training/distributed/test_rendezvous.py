@@ -76,13 +76,13 @@ def test_a_first_process_that_is_not_there_is_not_waited_for_without_end(port, m
 def test_others_wait_for_as_long_as_a_process_lives(port, monkeypatch):
     port.close()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(rendezvous, "PATIENCE", timedelta(seconds=1.5))
+    monkeypatch.setattr(rendezvous, "PATIENCE", timedelta(seconds=0.75))
     both = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
         both.append(Rendezvous(2))
     first, other = both
-    threading.Timer(4, lambda: first._store.set("run", "here")).start()
+    threading.Timer(2, lambda: first._store.set("run", "here")).start()
     assert other.decided("run", str) == "here"
 
     first.close()
