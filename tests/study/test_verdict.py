@@ -120,8 +120,19 @@ def test_whether_more_images_help_needs_no_curve(errors, words):
     ]
     found = summarize(cells, PROTOCOL, [], None)
     assert found.answer[1].startswith(words), found.answer[1]
-    gain = found.series[0].gain
+    gain = found.series[0].gains[-1]
     assert (gain.from_images, gain.to_images) == (100, 200) and gain.fall.low <= gain.fall.value <= gain.fall.high
+
+
+def test_where_the_last_step_is_unclear_wider_steps_answer():
+    """A figure in which the error fell from 40 to 20 % stood below "Unclear", because the last step alone was open."""
+    cells = study({"a": [0.4, 0.3, 0.27]}, sizes=(100, 200, 250), seeds=5)
+    few = summarize([replace(one, correct=one.correct[:: T // 100]) for one in cells], PROTOCOL, [], None)
+    wide, last = few.series[0].gains
+    assert (wide.from_images, last.from_images) == (100, 200)
+    assert wide.p < 0.05 <= last.p
+    assert few.answer[1].startswith("Likely: from 100 to 250 images the errors of a fell by ")
+    assert len(few.answer[1].split()) <= MOST_WORDS
 
 
 def test_few_test_images_show_no_gain():

@@ -119,7 +119,7 @@ def _series(
     wrong: Answers,
     means: Mapping[int, Interval],
     steps: Mapping[int, int],
-    step: Gain | None,
+    found: list[Gain],
     target: float | None,
     has_folds: bool,
 ) -> Series:
@@ -142,4 +142,4 @@ def _series(
         )
     first = cells[0]
     expected = forecast(name, wrong, points, steps, target)
-    return Series(name, first.network, first.parameters, first.flops, points, step, expected)
+    return Series(name, first.network, first.parameters, first.flops, points, found, expected)

@@ -197,14 +197,19 @@ def _mean_error(series: Sequence[Series], name: str, num_images: int, seeds: Seq
 
 
 def _more_images(one: Series) -> str:
-    """Whether more images help: a paired test between the two largest sizes, then the forecast at twice the images."""
-    gain, twice = one.gain, None if one.forecast is None else one.forecast.at_twice
-    if gain is None:
+    """Whether more images help: a paired test of the last step, else of wider ones, then the forecast at twice them."""
+    twice = None if one.forecast is None else one.forecast.at_twice
+    if not one.gains:
         return "Not known: the effect of more images needs two sizes that share a seed; give --sizes or more --time."
     ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
     if twice is None and one.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"
+    gain = one.gains[-1]
     kind, changed = _gain_text(one.name, gain)
+    helped = [step for step in one.gains if step.p < ALPHA and step.fall.value > 0]
+    if kind == "Unclear" and helped:
+        gain = helped[-1]
+        kind, changed = "Likely", _gain_text(one.name, gain)[1]
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
 

@@ -1,7 +1,7 @@
 """Two networks on the same seeds and test images: differences and their tests"""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -162,33 +162,41 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     )
 
 
-def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False) -> dict[str, Gain | None]:
-    """{series: the step between its two largest sizes, on the seeds that both have}; None without such seeds.
+def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False) -> dict[str, list[Gain]]:
+    """{series: the steps to its largest size on the seeds that both sizes have, the widest first}.
 
-    Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`.
+    Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`. Each p is
+    at least that of the wider steps (fixed sequence, Maurer et al. 1995), so that all steps below 5 % hold together.
 
     Args:
         wrong: {series: which test images are wrong}.
         groups, has_folds: as in `Pair`.
     """
-    last: dict[str, tuple[int, Pair]] = {}
-    before: list[Pair] = []
-    for name, of_size in wrong.items():
-        steps = [
+
+    def steps(of_size: Answers, sizes: Iterable[tuple[int, int]]) -> list[tuple[int, Pair]]:
+        return [
             (small, replace(pair, num_images=large))
-            for small, large in itertools.pairwise(sorted(of_size))
+            for small, large in sizes
             for pair in pairs({0: of_size[small]}, {0: of_size[large]}, groups, has_folds)
         ]
-        if steps and steps[-1][1].num_images == max(of_size):
-            last[name] = steps.pop()
-        before += [pair for _, pair in steps]
-    shared = [*before, *(pair for _, pair in last.values())]
-    spreads = _spreads(shared, len(last))[len(before) :]
-    found: dict[str, Gain | None] = dict.fromkeys(wrong)
-    for (name, (small, pair)), spread in zip(last.items(), spreads, strict=True):
-        step = _difference(pair, *spread)
-        ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
-        found[name] = Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, step.p)
+
+    to_largest = {
+        name: steps(of_size, [(small, max(of_size)) for small in sorted(of_size)[:-1]])
+        for name, of_size in wrong.items()
+    }
+    before = [
+        pair for of_size in wrong.values() for _, pair in steps(of_size, itertools.pairwise(sorted(of_size)[:-1]))
+    ]
+    last = [found[-1][1] for found in to_largest.values() if found]
+    found: dict[str, list[Gain]] = {name: [] for name in wrong}
+    for name, wide in to_largest.items():
+        p = 0.0
+        for small, pair in wide:
+            shared = [*before, *(one for one in last if one is not pair), pair]
+            step = _difference(pair, *_spreads(shared, len(shared) - len(before))[-1])
+            ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
+            p = max(p, step.p)
+            found[name].append(Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, p))
     return found
 
 
