@@ -23,6 +23,7 @@ from vit.data.sources.sources import open_source
 from vit.inference.scores.scored_labels import read_scored_labels
 from vit.report.run import run_figures
 from vit.report.run.run_page import write_run_report
+from vit.study.running import runner
 from vit.training.planning.plan import make_plan
 from vit.training.running.run_images import images_of_run
 
@@ -175,6 +176,17 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
         result = RunResult.read(cell)
         correct = unpack(result.correct["test"], result.num_images["test"])
         assert result.accuracy == pytest.approx(correct.mean())
+
+
+def test_a_study_by_time_has_one_test_part_for_several_labels(vit, labels_csv, tmp_path, monkeypatch):
+    """Few test images had folds, which several labels refuse: "data.fold needs one class", which nobody gave."""
+    monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (1.0, 0.0))
+    answer = vit(
+        "study", labels_csv, "--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean",
+        "--set", "model.preprocess.image_size=8", "--time", "60s", "--dry_run", "--out", tmp_path,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "18 test" in answer.out and "folds" not in answer.out
 
 
 @pytest.mark.faults("K18")

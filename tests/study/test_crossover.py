@@ -39,9 +39,12 @@ def test_tests_at_the_largest_size_have_most_of_the_5_percent():
     """Of two networks that differ by 2.5 standard deviations two seeds told 7 %, because all sizes shared the 5 %."""
     found = _corrected([0.2, 0.3, 0.03, 0.6, None], [False, False, True, False, False])
     assert found == pytest.approx([0.6, 0.6, 0.03 / 0.8, 0.6, 1.0])
-    assert _corrected([0.01, 0.02, 0.03], [False, False, True]) == pytest.approx([0.0375] * 3), "a share is passed on"
+    passed = _corrected([0.01, 0.02, 0.03], [False, False, True])
+    assert passed == pytest.approx([0.0375] * 3), "a share is passed on"
     assert _corrected([0.04, None], [True, False]) == [0.04, 1.0], "where there is nothing else, it has all"
     assert _corrected([0.004, 0.9, None], [False, False, True]) == pytest.approx([0.008, 0.9, 1.0])
+    one_of_two = _corrected([1e-6, 0.9, 0.004], [True, True, False])
+    assert one_of_two == pytest.approx([2.5e-6, 0.9, 0.012]), "a network that is not told apart keeps its own share"
 
 
 def test_ahead_at_all_sizes_but_one_is_not_ahead():

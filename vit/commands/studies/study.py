@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,18 +95,23 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
 
 
 def compare_with_frozen(plan: StudyPlan, findings: "Findings", reporter: Reporter) -> None:
-    """Show whether the frozen networks ranked the fine-tuned ones rightly, at all images of the study."""
+    """Show which networks make the fewest errors at all images of the study, frozen and fine-tuned."""
     path = StudyLayout(plan.folder.frozen_dir).summary_path
     if not path.is_file() or len(findings.series) < 2:
         return
     content = json.loads(path.read_text(encoding="utf-8"))
-    frozen = {one["name"]: one["points"][-1]["mean"]["value"] for one in content["series"]}
-    tuned = {one.name: one.points[-1].mean.value for one in findings.series}
-    if frozen.keys() != tuned.keys():
-        return
-    first, best = (min(errors, key=lambda name: errors[name]) for errors in (frozen, tuned))
-    said = "the same order" if first == best else f"another order: frozen, {first} makes fewer errors"
-    reporter.line(f"\nThe frozen networks had {said}.")
+    of_all = findings.sizes[-1]
+    lasts = {one["name"]: one["points"][-1] for one in content["series"]}
+    frozen = {name: one["mean"]["value"] for name, one in lasts.items() if one["images"] == of_all}
+    tuned = {one.name: one.points[-1].mean.value for one in findings.series if one.points[-1].num_images == of_all}
+    if frozen.keys() == tuned.keys():
+        reporter.line(f"\nFewest errors: frozen, {_fewest(frozen)}; fine-tuned, {_fewest(tuned)}.")
+
+
+def _fewest(errors: Mapping[str, float]) -> str:
+    """The name with the lowest error, with its error; all names where several have it."""
+    least = min(errors.values())
+    return f"{' and '.join(name for name, error in errors.items() if error == least)} ({100 * least:.1f} %)"
 
 
 FAILED_CELLS = 5  # exit code

@@ -56,6 +56,9 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("folder", str(plan.folder.path)),
         ]
     )
+    if plan.design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
+        few = f"the time allows trainings with {plan.sizes[-1]:,} of your {plan.pool:,} training images at most"
+        reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
     from vit.study.answer.answer_warnings import unequal_start
 
     if mixed := unequal_start(plan.protocol):

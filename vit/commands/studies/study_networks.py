@@ -188,7 +188,7 @@ def num_folds(options: StudyOptions, source: "Source", listed: "Source | None") 
     named = (*options.data, *options.set, *options.vary, *options.tune)
     decided = any(name.removeprefix("data.") in ("fold", "test", "groups") for name in named)
     is_cut = listed is not None and set(listed.splits) == {"train"} and source.splits["test"].groups is None
-    is_few = len(source.splits["test"]) < FEW_TEST_IMAGES
+    is_few = len(source.splits["test"]) < FEW_TEST_IMAGES and source.task.is_exclusive  # data.fold needs one class
     is_open = options.is_by_time and seeds == list(range(len(seeds))) and len(seeds) <= MOST_FOLDS
     return max(LEAST_FOLDS, len(seeds)) if is_cut and is_few and is_open and not decided else 0
 

@@ -200,7 +200,7 @@ def _more_images(one: Series) -> str:
     """Whether more images help: a paired test of the last step, else of wider ones, then the forecast at twice them."""
     twice = None if one.forecast is None else one.forecast.at_twice
     if not one.gains:
-        return "Not known: the effect of more images needs two sizes that share a seed; give --sizes."
+        return "Not known: the effect of more images needs two sizes that share a seed; give --sizes or more --time."
     ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
     if twice is None and one.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"

@@ -4,13 +4,14 @@ Only inside the measured range: a crossover that no measured size has shown is n
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
-from vit.study.statistics.paired import Answers, Pair, differences, hochberg, pairs
+from vit.study.statistics.paired import Answers, Pair, differences, pairs
 from vit.study.statistics.variance_components import Floats, MeanSquares, spread_of
 
 _OF_LARGEST = 0.8  # of the 5 % are for tests at the largest size, which the answer is about
@@ -57,19 +58,20 @@ def compare_with_first(
 def _corrected(p_values: Sequence[float | None], is_largest: Sequence[bool]) -> list[float]:
     """P values after a correction for all tests, in the order given. None, for no test, becomes 1.
 
-    Tests at the largest size have 4 of the 5 %, all others 1 %, each family by Hochberg. Where every test of a family
-    is significant, its share goes to the other one (Bretz et al. 2009, "A graphical approach to sequentially rejective
-    multiple test procedures").
+    Tests at the largest size have 4 of the 5 %, all others 1 %. A test that is significant passes its share on to those
+    that are left (Holm 1979, with weights).
     """
-    families = [[place for place, flag in enumerate(is_largest) if flag is kind] for kind in (True, False)]
-    largest, further = ([p_values[place] for place in family] for family in families)
-    adjusted = [1.0] * len(p_values)
-    for family, own, others, share in zip(
-        families, (largest, further), (further, largest), (_OF_LARGEST, 1 - _OF_LARGEST), strict=True
-    ):
-        passed = max(hochberg([p for p in others if p is not None]), default=0.0) / (1 - share)
-        for place, p in zip(family, hochberg(own), strict=True):
-            adjusted[place] = min(p / share, max(p, passed), 1.0)
+    tested = [place for place, p in enumerate(p_values) if p is not None]
+    counts = Counter(is_largest[place] for place in tested)
+    weights = {
+        place: (_OF_LARGEST if is_largest[place] else 1 - _OF_LARGEST) / counts[is_largest[place]] for place in tested
+    }
+    quotients = sorted((p / weights[place], place) for place, p in enumerate(p_values) if p is not None)
+    adjusted, least = [1.0] * len(p_values), 0.0
+    for quotient, place in quotients:
+        least = max(least, quotient * sum(weights.values()))
+        adjusted[place] = min(least, 1.0)
+        del weights[place]
     return adjusted
 
 

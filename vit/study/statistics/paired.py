@@ -21,6 +21,7 @@ from vit.study.statistics.variance_components import (
     with_shared_scatter,
 )
 
+_PRIOR_OF_ERRORS = 0.5  # degrees of freedom; 1 covers the error of a network with much more scatter in 89 %
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
 # {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
 Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
@@ -218,7 +219,8 @@ def mean_errors(
     spreads = {place: spread_of(table, has_folds) for place, table in sorted(tables.items()) if np.ptp(table, 0).any()}
     if len(spreads) >= LEAST_SHARED and not has_folds:
         scales = [float(tables[place].mean()) for place in spreads]
-        spreads = dict(zip(spreads, with_shared_scatter(list(spreads.values()), scales, len(wrong)), strict=True))
+        together = with_shared_scatter(list(spreads.values()), scales, len(wrong), _PRIOR_OF_ERRORS)
+        spreads = dict(zip(spreads, together, strict=True))
     found: dict[str, dict[int, Interval]] = {name: {} for name in wrong}
     for (size, name), table in tables.items():
         found[name][size] = mean_error(table, groups, has_folds, spreads.get((size, name)))

@@ -179,11 +179,14 @@ def spread_of(values: Floats, has_folds: bool = False) -> Spread:
     return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
 
 
-def with_shared_scatter(spreads: Sequence[Spread], scales: Sequence[float], num_largest: int) -> list[Spread]:
+def with_shared_scatter(
+    spreads: Sequence[Spread], scales: Sequence[float], num_largest: int, prior: float = _PRIOR_OF_SIZES
+) -> list[Spread]:
     """Spreads, each with a share of the variance that the seeds of all have in units of `scales`.
 
     Args:
         num_largest: how many of the last spreads are of the largest sizes.
+        prior: degrees of freedom of the share.
     """
     units = np.square(scales)
     if units.min() == 0:
@@ -194,10 +197,7 @@ def with_shared_scatter(spreads: Sequence[Spread], scales: Sequence[float], num_
     # the scatter may grow with the size, so the largest sizes decide where they scatter more than all together
     pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (num_largest, len(spreads)))
     expected = pooled * units / seeds
-    return [
-        one.moderated(np.maximum(more, one.by_seeds), _PRIOR_OF_SIZES)
-        for one, more in zip(spreads, expected, strict=True)
-    ]
+    return [one.moderated(np.maximum(more, one.by_seeds), prior) for one, more in zip(spreads, expected, strict=True)]
 
 
 def mean_error(
