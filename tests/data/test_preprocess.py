@@ -11,7 +11,7 @@ from torchvision.transforms import InterpolationMode, v2
 
 from vit.data.core.image_header import MAX_ASPECT
 from vit.data.pixels.augment import Augment, ImageAugment
-from vit.data.pixels.preprocess import Interpolation, Preprocess, ResizeMode, resize_shorter
+from vit.data.pixels.preprocess import Interpolation, Preprocess, ResizeMode, resize_shorter, to_device
 
 sizes = st.tuples(st.integers(1, 300), st.integers(1, 300)).filter(lambda size: max(size) <= MAX_ASPECT * min(size))
 interpolations = st.sampled_from(["bilinear", "bicubic"])
@@ -136,3 +136,13 @@ def test_it_survives_json() -> None:
     assert values == preprocess.to_dict()
     read = Preprocess(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
     assert read == preprocess and hash(read) == hash(preprocess)
+
+
+def test_a_tensor_of_a_gpu_is_not_pinned_again():
+    class OnGpu:
+        is_cuda = True
+
+        def to(self, device):
+            return device
+
+    assert to_device(OnGpu(), torch.device("cuda")) == torch.device("cuda")

@@ -73,9 +73,7 @@ def fit(
     data = data or plan.data_module()
     if data.in_memory and data.image_bytes > AUTO_CACHE_BYTES:
         for listener in listeners:
-            listener.notice(
-                f"decoding all images once into {data.image_bytes / 2**30:.0f} GiB of memory (--data.cache)"
-            )
+            listener.notice(f"decoded images are kept in {data.image_bytes / 2**30:.0f} GiB of memory (--data.cache)")
     if plan.world_size == 1 and shared is None:
         data.dataset("train")  # memory that the images need is not a matter of micro-batches
     attempt = partial(_fit, run=run, resume=resume, data=data, shared=shared)

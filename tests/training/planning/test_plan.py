@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from vit.commands.training.train_plan import length_facts
 from vit.errors import DataError, UsageError
 from vit.training.planning.plan import make_plan
 from vit.training.planning.schedule import fine_tuning_steps
@@ -175,3 +176,16 @@ def test_a_fine_tuning_grows_smoothly_with_its_images_and_never_has_fewer_than_8
     assert all(0 <= later - length <= max(8, 0.2 * length) for length, later in pairwise(lengths))
     assert fine_tuning_steps(1_000_000) == 8 * 15_625 and fine_tuning_steps(1_000_000, 1000) == 8000
     assert 200 <= fine_tuning_steps(50) < fine_tuning_steps(200) < fine_tuning_steps(1000)
+
+
+@pytest.mark.parametrize(
+    ("optim", "shown"),
+    [
+        ({"batch_size": 256, "lr_batch_size": 64}, "learning rate 0.002 (0.001 for 64 images, square root rule), "),
+        ({"batch_size": 256, "lr_batch_size": 64, "optimizer": "sgd"}, "0.004 (0.001 for 64 images, linear rule), "),
+        ({"batch_size": 256}, "learning rate 0.001, "),
+    ],
+)
+def test_the_rate_of_another_batch_size_is_shown(optim, shown):
+    (facts,) = (value for name, value in length_facts(make_plan(recipe(optim=optim))) if name == "optimizer")
+    assert shown in facts

@@ -286,7 +286,8 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     rate, lowest = f"{optim.scaled_lr:g}", ""
     if optim.lr_batch_size is not None:
         rule = "linear" if optim.optimizer == "sgd" else "square root"
-        rate += f" ({optim.lr:g} for {count_of(optim.lr_batch_size, 'image')}, {rule} rule)"
+        known = f"{optim.lr:g} for {count_of(optim.lr_batch_size, 'image')}, {rule} rule"
+        rate = known if optim.batch_size == "auto" else f"{rate} ({known})"
     if optim.layer_decay != 1:
         from vit.training.optim import LEVELS, layer_decay
 

@@ -149,9 +149,10 @@ def _resize(image: Tensor, size: list[int], interpolation: Interpolation) -> Ten
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the CPU on a device.
+    """A tensor on a device.
 
     A plain copy to a GPU waits until the GPU has done all that was asked of it before, and meanwhile asks nothing new.
     A copy from page-locked memory takes its place in the queue.
     """
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    is_copied = device.type == "cuda" and not tensor.is_cuda
+    return tensor.pin_memory().to(device, non_blocking=True) if is_copied else tensor.to(device)
