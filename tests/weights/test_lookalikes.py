@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from vit.errors import CheckpointError
 from vit.weights.file import read_weights_file
-from vit.weights.open import open_pretrained
+from vit.weights.folder import StatedFacts
+from vit.weights.formats.timm_model import TimmModel
+from vit.weights.open import _preprocess, open_pretrained
 
 VIT, CNN, SIDE = "vit_tiny_patch16_224", "resnet18", 96
 SETTINGS = {"mean": None, "std": None, "crop_pct": None, "interpolation": ""}  # of timm's train.py
@@ -90,6 +92,12 @@ def test_the_image_size_of_a_hub_folder_is_that_of_its_weights(stated, cnn, tmp_
     else:
         with pytest.raises(CheckpointError, match="only squares are supported"):
             open_pretrained(str(tmp_path))
+
+
+def test_a_network_of_timm_for_images_that_are_no_squares_is_refused():
+    model = TimmModel("vit_base_patch16_sapiens2", {"input_size": (3, 1024, 768)}, None, 1024, {})
+    with pytest.raises(CheckpointError, match="sapiens2: input_size is .* only squares are supported"):
+        _preprocess(StatedFacts(model=model, is_exact=True), model, None)
 
 
 def test_published_files_of_torchvision_have_the_image_size_of_torchvision(tmp_path):

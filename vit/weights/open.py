@@ -270,7 +270,10 @@ def _preprocess(
     if facts.preprocess is not None and facts.preprocess.values.keys() >= set(PREPROCESSING):
         return facts.preprocess, ()
     if model is not None:
-        usual = StatedPreprocess(from_timm_config(model.config), _timm_source(model))
+        try:
+            usual = StatedPreprocess(from_timm_config(model.config), _timm_source(model))
+        except ValueError as error:
+            raise CheckpointError(f"timm's configuration of {model.name}: {error}", _OTHER_NETWORK) from error
     assert usual is not None
     if model is not None and facts.is_exact and facts.preprocess is None:
         return usual, ()
