@@ -96,7 +96,7 @@ def test_the_image_size_of_a_hub_folder_is_that_of_its_weights(stated, cnn, tmp_
 
 def test_a_network_of_timm_for_images_that_are_no_squares_is_refused():
     model = TimmModel("vit_base_patch16_sapiens2", {"input_size": (3, 1024, 768)}, None, 1024, {})
-    with pytest.raises(CheckpointError, match="sapiens2: input_size is .* only squares are supported"):
+    with pytest.raises(CheckpointError, match=r"sapiens2: input_size is .* only squares are supported"):
         _preprocess(StatedFacts(model=model, is_exact=True), model, None)
 
 
