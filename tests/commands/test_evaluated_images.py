@@ -1,7 +1,10 @@
 """`vit evaluate`: which images are measured, whether the run has seen them, and what the page says of them."""
 
+import csv
 import json
+import os
 import shutil
+from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
@@ -179,3 +182,32 @@ def test_names_that_unicode_composes_in_another_way_are_the_same():
     assert found.labels.tolist() == [0, 2]
     with pytest.raises(DataError, match="does not know: Caf"):
         with_model_classes(samples, source, ("tea", "Cafe", normalize("NFC", "Café x")), Reporter(quiet=True))
+
+
+def test_a_checkpoint_of_another_training_is_not_measured_as_that_of_the_run(vit, run, calibrated, here):
+    mixed = shutil.copytree(run, here / "a" / "b" / "run")
+    shutil.copy(calibrated / "checkpoints" / "best.ckpt", mixed / "checkpoints" / "best.ckpt")
+    answer = vit("evaluate", mixed, "--output", "found")
+    assert answer.code == 4 and "are of different trainings: their temperatures are 2 and" in answer.err, answer.err
+
+
+def test_labels_that_a_table_has_changed_since_the_training_are_not_measured_silently(vit, data, here):
+    paths = sorted(data.rglob("*.png"))
+    labels = {os.path.relpath(path, here): path.parent.name for path in paths}
+
+    def write():
+        (here / "table.csv").write_text("\n".join(["path,label", *(f"{path},{labels[path]}" for path in labels)]))
+
+    write()
+    assert vit("train", "table.csv", *QUICK, "--out", "runs").code == 0
+    found = run_folder(here / "runs")
+    assert vit("evaluate", found, "--output", "same").code == 0
+    with open(found / "splits.csv", newline="") as file:
+        tested = next(row["path"] for row in csv.DictReader(file) if row["split"] == "test")
+    path = next(path for path in labels if Path(path).samefile(tested))
+    labels[path] = "light" if labels[path] == "dark" else "dark"
+    write()
+    answer = vit("evaluate", found, "--output", "other")
+    assert (
+        answer.code == 3 and f"1 test image of {here / 'table.csv'} got other labels since the training" in answer.err
+    ), answer.err

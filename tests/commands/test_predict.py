@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import torch
 from PIL import Image
 
 from tests.tables import rows
@@ -208,3 +209,20 @@ def test_images_of_another_size_and_mode_are_fitted(vit, digits_run, here):
     Image.new("L", (1, 1)).save(here / "b.png")
     assert vit("predict", digits_run.path, "a.png", "b.png").code == 0
     assert [row["status"] for row in rows(here / "predictions.csv")] == ["ok", "ok"]
+
+
+@pytest.mark.faults("I9")
+def test_files_of_several_frames_are_counted(vit, digits_run, here):
+    frames = [Image.new("L", (8, 8), value) for value in (10, 120, 240)]
+    (here / "pictures").mkdir()
+    for name in ("a.tif", "b.gif", "c.webp", "d.png"):
+        frames[0].save(here / "pictures" / name, save_all=True, append_images=frames[1:])
+    frames[0].save(here / "pictures" / "e.tif")
+    words = "WARNING: 4 files with several frames or pages, such as pictures/a.tif: only the first was read"
+    content = torch.load(digits_run.best, weights_only=True)
+    content["state_dict"]["network.head.bias"] += 0.1
+    torch.save(content, "other.ckpt")
+    for models in ((digits_run.path,), (digits_run.path, "other.ckpt")):
+        answer = vit("predict", *models, "pictures")
+        assert answer.code == 0 and words in answer.err, answer.err
+    assert words not in vit("predict", digits_run.path, "pictures/e.tif").err

@@ -87,6 +87,22 @@ def test_a_checkpoint_and_an_export_say_it_wherever_they_are(vit, ended, colors,
 
 
 @pytest.mark.faults("R20")
+def test_it_is_said_wherever_the_weights_go(vit, ended, finished, colors, here):
+    """As the second of two models, as a converted checkpoint, and as vectors."""
+    answer = vit("evaluate", finished, ended, colors, "--include_seen", "--unfinished", "--output", "ev")
+    assert answer.code == 0 and f"WARNING: the training is not finished: {LACKS}" in answer.err, answer.err
+    found = json.loads((here / "ev" / "metrics.json").read_text())
+    assert found["unfinished"] == LACKS and LACKS in found["warning"]
+    loose = shutil.copy(ended / "checkpoints" / "last.ckpt", here / "loose.ckpt")
+    for model in (ended, loose):
+        answer = vit("convert", model, "--output", f"{model.stem}-copy.ckpt")
+        assert answer.code == 0 and f"unfinished     {LACKS}" in " ".join(answer.out.splitlines()), answer.out
+        assert vit("predict", f"{model.stem}-copy.ckpt", colors / "red").code == 2
+        answer = vit("embed", model, colors / "red", "--output", f"{model.stem}.parquet")
+        assert answer.code == 0 and LACKS in answer.err, answer.err
+
+
+@pytest.mark.faults("R20")
 def test_a_finished_run_says_nothing_of_it(vit, finished, colors, here):
     for model in (finished, finished / "checkpoints" / "best.ckpt"):
         answer = vit("predict", model, colors / "red", "--output", f"{model.name}.csv")

@@ -218,7 +218,7 @@ def test_a_tag_in_the_name_of_a_file_is_that_of_its_weights(tmp_path):
     ):  # of which weights these are is not known, so a tag is a guess and a license is not stated
         assert found.preprocess_from == f"timm's configuration of resnet18.{default.tag}"
         assert found.preprocess["interpolation"] == default.interpolation and found.license == "not stated"
-        assert found.guessed == (*PREPROCESSING, "class_names")
+        assert found.guessed == (*PREPROCESSING, "class_names", "image_size")
 
 
 def test_what_bare_files_of_clip_do_not_say_is_asked(tmp_path):

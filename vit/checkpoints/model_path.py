@@ -37,13 +37,20 @@ def check_model(name: str, unfinished: bool = True) -> None:
 
 def kind_of(path: Path) -> str:
     """What a file that PyTorch did not write seems to be, by its first bytes; "" for any other file."""
-    with open(path, "rb") as file:
-        start = file.read(64)
+    return stand_in(path) or ("" if _start(path).startswith(b"PK") else "it is not a PyTorch file")
+
+
+def stand_in(path: Path) -> str:
+    """What stands in the place of a file that was not downloaded, by its first bytes; "" for any other file."""
+    start = _start(path)
     if start.startswith(b"version https://git-lfs"):
         return "it looks like a git-lfs pointer"
-    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
-        return "it is an HTML page"
-    return "" if start.startswith(b"PK") else "it is not a PyTorch file"
+    return "it is an HTML page" if start.lstrip().lower().startswith((b"<!doctype", b"<html")) else ""
+
+
+def _start(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(64)
 
 
 def check_weights(source: str) -> None:

@@ -16,7 +16,7 @@ from vit.console import count_of
 from vit.csv_files import records
 from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.layout import RunLayout, is_of_pretraining
-from vit.plain_files import read_text
+from vit.plain_files import parse_yaml, read_text
 from vit.tasks.task import task_of_columns
 
 
@@ -75,10 +75,8 @@ class RunDirectory(RunLayout):
         if self.result_path.is_file():
             return ""
 
-        import yaml
-
         try:
-            optim = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))["optim"]
+            optim = parse_yaml(read_text(self.config_path))["optim"]
             rows = records(self.metrics_path) if self.metrics_path.is_file() else []
             if optim["steps"] is None:
                 validated = [int(row["epoch"]) + 1 for row in rows if row["val/loss"]]
@@ -88,7 +86,7 @@ class RunDirectory(RunLayout):
             if done >= total:
                 return f"all {count_of(total, unit)}, but no result"
             return f"{done:,} of {count_of(total, unit)}, {task_of_columns((rows or [{}])[0]).missing_fit}"
-        except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        except (OSError, ValueError, LookupError, TypeError):
             return "nothing says how many epochs are trained"
 
     def gone(self) -> ResourceError:

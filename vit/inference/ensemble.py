@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 
 from vit.data.core.image_bytes import ImageReader
 from vit.errors import UsageError
@@ -25,11 +26,11 @@ class Ensemble(Predictor):
 
     def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
         first = members[0]
-        check_members(members, names)
+        _check_members(members, names)
         licenses = "; ".join(dict.fromkeys(one.license for one in members if one.license is not None))
         lacks = "; ".join(dict.fromkeys(one.lacks for one in members if one.lacks))
         super().__init__(first.engine, first.class_names, None, None, licenses or None, lacks=lacks)
-        self.members = members
+        self.members, self.is_ensemble, self.first_frames = members, True, first.first_frames
 
     def _predict(
         self, named: Sequence[Named], top_k: int, batch_size: int, reader: ImageReader | None = None
@@ -57,7 +58,7 @@ class Ensemble(Predictor):
         return Prediction(rows[0].path, "ok", label, probability, top, "", rows[0].engine, answer=answer)
 
 
-def check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
+def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
     """Raise UsageError unless probabilities of these models can be averaged."""
     first = members[0]
     for one, name in zip(members, names, strict=True):
@@ -71,3 +72,15 @@ def check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
             if mine == others:
                 what = "they stand in another order"
             raise UsageError(f"{names[0]} and {name} have different classes: {what}", "give models of the same classes")
+    for place, one in enumerate(members):
+        twin = next((number for number, other in enumerate(members[:place]) if _are_same(one, other)), None)
+        if twin is not None:
+            raise UsageError(f"{names[twin]} and {names[place]} have the same weights", "give each model once")
+
+
+def _are_same(one: Predictor, other: Predictor) -> bool:
+    """Whether two models are one: a run and its checkpoint, or a copy. False of files that another library computes."""
+    if one.network is None or other.network is None or one.preprocess != other.preprocess:
+        return False
+    mine, others = one.network.state_dict(), other.network.state_dict()
+    return mine.keys() == others.keys() and all(torch.equal(value, others[name]) for name, value in mine.items())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vit.checkpoints.novelty import is_unlike
 from vit.data.core.image_bytes import ImageError, ImageReader, content_hash, read_bytes
-from vit.data.core.image_header import MAX_PIXELS, num_pixels
+from vit.data.core.image_header import MAX_PIXELS, holds_frames, num_pixels
 from vit.data.loading.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.loading.threads import PixelBudget
 from vit.data.pixels.decode import decode_image
@@ -92,15 +92,25 @@ def named(image: InMemory, index: int, preprocess: Preprocess) -> Named:
 
 
 def read_input(
-    image: str | InMemory | ReadFrame, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
+    image: str | InMemory | ReadFrame,
+    preprocess: Preprocess,
+    name: str = "",
+    reader: ImageReader | None = None,
+    frames: set[str] | None = None,
 ) -> Tensor | ImageError:
-    """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure."""
+    """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure.
+
+    Args:
+        frames: receives the path of a file of several frames or pages, of which the first is the input.
+    """
     if isinstance(image, ReadFrame):
         return image.input
     try:
         if not isinstance(image, str):
             return preprocess(pixels_of(image, name, preprocess.decoding))
         data = read_bytes(image) if reader is None else reader.read(image)
+        if frames is not None and holds_frames(data):
+            frames.add(image)
         with decoding.hold(num_pixels(data)):
             return preprocess(decode_image(data, image, preprocess.decoding))
     except ImageError as error:

@@ -48,6 +48,8 @@ class Predictor:
         license: license of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
         lacks: what the training lacks, such as "7 of 60 epochs, no temperature"; "" where it is finished.
+        is_ensemble: whether these are several models, whose probabilities are averaged.
+        first_frames: files read so far that have several frames or pages, of which the first was read.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Predictor:
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
+        self.is_ensemble, self.first_frames = False, set[str]()
         self._rule = AnswerRule()
 
     def __repr__(self) -> str:
@@ -172,7 +175,7 @@ class Predictor:
         """A Prediction for each (name, image)."""
 
         def read(one: Named) -> tuple[str, Tensor | ImageError]:
-            return one[0], read_input(one[1], self.preprocess, one[0], reader)
+            return one[0], read_input(one[1], self.preprocess, one[0], reader, self.first_frames)
 
         return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
 

@@ -25,12 +25,13 @@ from torch import Tensor
 from vit.atomic_files import atomic_write
 from vit.checkpoints.format import KEY, Description
 from vit.checkpoints.io import are_weights, load_plain
+from vit.checkpoints.model_path import stand_in
 from vit.errors import CheckpointError, first_line
 from vit.weights.formats.weight_format import Config, Weights
 from vit.weights.trainer_file import State, Stated, describe_choice, one_set, stated_of
 
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-_INDEX = "model.safetensors.index.json"
+_INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # of weights in several files
 MAX_TENSORS = 50_000  # a ViT of 100 blocks has 2,000
 _MAX_JSON = 64 << 20
 _MAX_EXPANSION = 2  # numbers of trained weights do not compress
@@ -67,8 +68,12 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
         CheckpointError: the file is damaged, or holds something else than finite weights.
     """
     if path.is_dir():
-        parts = [read_weights_file(part, state) for part in _parts(path)]
-        return replace(parts[0], weights={name: value for part in parts for name, value in part.weights.items()})
+        files = _parts(path)
+        parts = [read_weights_file(file, state) for file in files]
+        others = [name for name in FOLDER_FILES if (path / name).is_file() and path / name not in files]
+        choice = f"{files[0].name}, and not {' and '.join(others)}" if others else parts[0].choice
+        weights = {name: value for part in parts for name, value in part.weights.items()}
+        return replace(parts[0], weights=weights, choice=choice)
     if not path.is_file():
         raise CheckpointError(f"there is no file {path}", _FIX)
     try:
@@ -80,15 +85,25 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
         what = {".safetensors": "safetensors file", ".npz": "file of numpy arrays"}.get(path.suffix, "file of weights")
         size = f"{path.stat().st_size:,} bytes"
         fix = _RUNS_CODE if "run code" in str(error) else _FIX
-        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {first_line(error)}", fix) from error
+        why = stand_in(path) or first_line(error)
+        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {why}", fix) from error
     weights = found.weights
     if not weights:
         raise CheckpointError(f"{path} holds no tensors", _FIX)
     weights = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
-    broken = next((n for n, value in weights.items() if value.is_floating_point() and not value.isfinite().all()), None)
+    broken = next((name for name, value in weights.items() if _is_broken(name, value)), None)
     if broken is not None:
         raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", "take another file")
+    matrices = [value for value in weights.values() if value.ndim > 1]
+    if matrices and not any(bool(value.any()) for value in matrices):
+        raise CheckpointError(f"all weights of {path} are 0", "take another file; a download may have been cut off")
     return replace(found, weights=weights)
+
+
+def _is_broken(name: str, value: Tensor) -> bool:
+    """Whether a tensor makes NaN of any image: it is not finite, or a variance is negative."""
+    is_variance = name.endswith("running_var")
+    return value.is_floating_point() and not bool((value.isfinite() & ((value >= 0) | (not is_variance))).all())
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -98,7 +113,8 @@ def read_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
     except Exception as error:  # as above
-        raise CheckpointError(f"{path} is not a whole safetensors file: {first_line(error)}", _FIX) from error
+        why = stand_in(path) or first_line(error)
+        raise CheckpointError(f"{path} is not a whole safetensors file: {why}", _FIX) from error
 
 
 def write_backbone(description: Description, weights: Mapping[str, Tensor], path: Path) -> None:
@@ -132,8 +148,9 @@ def _parts(folder: Path) -> list[Path]:
     for name in FOLDER_FILES:
         if (folder / name).is_file():
             return [folder / name]
-    names = set(map(str, read_config(folder / _INDEX).get("weight_map", {}).values()))
-    if not names or any(re.fullmatch(r"[\w.-]+\.safetensors", name) is None for name in names):
+    index = next((file for file in (folder / name for name in _INDICES) if file.is_file()), folder / _INDICES[0])
+    names = set(map(str, read_config(index).get("weight_map", {}).values()))
+    if not names or any(re.fullmatch(r"[\w.-]+\.(safetensors|bin)", name) is None for name in names):
         raise CheckpointError(f"{folder} holds no {' or '.join(FOLDER_FILES[:2])}", _FIX)
     return [folder / name for name in sorted(names)]
 
@@ -185,7 +202,8 @@ def is_ours(path: Path) -> bool:
     except Exception as error:  # noqa: BLE001  an untrusted file
         runs_code = "weights_only" in str(error) or "Unsupported" in str(error)
         return path.suffix == ".ckpt" and not runs_code
-    return isinstance(content, dict) and KEY in content
+    about = content.get(KEY) if isinstance(content, dict) else None  # some program's network may be called so, too
+    return about is not None and not (isinstance(about, dict) and any(isinstance(v, Tensor) for v in about.values()))
 
 
 def load_foreign(path: Path) -> Any:

@@ -32,8 +32,8 @@ class PublishedFile:
     """A file that a library publishes under its name."""
 
     model: str  # name of the model and its weights in that library
-    library: str  # "timm" or "torchvision"
     preprocess: PreprocessValues  # torchvision's preprocessing of these weights; {}: timm's configuration has it
+    image_size: int | None = None  # side of torchvision's images, in pixels; None: timm's configuration has it
     class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
     license: str = UNKNOWN  # license of the weights; "not stated": timm's configuration has it
 
@@ -113,14 +113,15 @@ def published_file(file_name: str) -> PublishedFile | None:
         for weights in models.get_model_weights(model):
             if weights.url.rpartition("/")[2].rpartition(".")[0] == stem:
                 names, license_name = tuple(weights.meta["categories"]), license_of_torchvision(weights)
-                return PublishedFile(model, "torchvision", of_torchvision(weights), names, license_name)
+                (side,) = weights.transforms().crop_size
+                return PublishedFile(model, of_torchvision(weights), side, names, license_name)
     import_timm()
     import timm
 
     for name in timm.list_pretrained():
         config = timm.models.get_pretrained_cfg(name)
         if config is not None and config.url and config.url.rpartition("/")[2].rpartition(".")[0] == stem:
-            return PublishedFile(name, "timm", {})
+            return PublishedFile(name, {})
     return None
 
 

@@ -9,31 +9,24 @@ from vit.checkpoints.format import KEY, Description, read_description
 from vit.checkpoints.label_rules import unfitted_rules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
-from vit.checkpoints.run import start_of
+from vit.checkpoints.run import check_finished, start_of
 from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError, first_line
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
-from vit.weights.folder import StatedFacts, read_folder
+from vit.weights.folder import StatedFacts, facts_of_file, read_folder
 from vit.weights.formats import eva
 from vit.weights.formats.detect import NetworkOfTimmError, convert_weights, describe_names
 from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.timm_model import TimmModel
-from vit.weights.formats.weight_format import Converted, Weights
+from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, Weights, without
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.license import UNKNOWN, license_of
-from vit.weights.named_model import (
-    is_of_timm,
-    is_published,
-    named_model,
-    published_file,
-    stem_of,
-    usual_networks,
-)
-from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_settings, from_timm_config
+from vit.weights.named_model import named_model, usual_networks
+from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, PretrainedWeights, imagenet_classes
-from vit.weights.torchvision_networks import is_of_torchvision_alone, read_as_torchvision, timm_name
+from vit.weights.torchvision_networks import read_as_torchvision
 from vit.weights.trainer_file import State, check_state, describe_choice
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
@@ -69,47 +62,16 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
         return _checkpoint(source, path)
     if path.suffix == ".safetensors" and path.is_file() and KEY in (metadata := read_metadata(path)):
         return _exported(source, path, metadata[KEY])
-    file = read_weights_file(path, state)
-    return _foreign(source, file, _facts_of(path, file, network), state)
-
-
-def _facts_of(path: Path, file: WeightsFile, network: str | None) -> StatedFacts:
-    """What a file, its name and the user say of its weights."""
-    published, stated = published_file(path.name), file.stated
-    candidates = [(published.model, "")] if published is not None else []
-    candidates += [(network, "--network")] if network else []
-    candidates += [*((name, "the file") for name in stated.networks), (stem_of(path.name), "")]
-    known = [(timm_name(name) or name, named_by) for name, named_by in candidates]
-    name, named_by = next((one for one in known if is_of_timm(one[0])), ("", ""))
-    if not name and (lacking := next((one for one, _ in candidates if is_of_torchvision_alone(one)), "")):
-        fix = f"give --init_from weights of another network; torchvision itself computes {lacking}"
-        raise CheckpointError(f"{path}: timm has no network that computes what torchvision's {lacking} does", fix)
-    model = named_model(name) if name else None
-    by_name = model is not None and not named_by and is_published(model, name, file.weights)
-    is_exact = published is not None or by_name
-    try:
-        values, program = from_settings(stated.settings, {} if model is None else model.config)
-    except Exception as error:  # an untrusted file may hold anything
-        raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
-    preprocess = StatedPreprocess(values, f"{program or 'settings'} in the file") if values else None
-    if preprocess is None and published is not None and published.preprocess:
-        preprocess = StatedPreprocess(published.preprocess, "torchvision's weights")
-    names = stated.class_names or (None if published is None else published.class_names)
-    return StatedFacts(
-        model=model,
-        named_by=named_by,
-        is_exact=is_exact,
-        preprocess=preprocess,
-        class_names=names,
-        license=UNKNOWN if published is None else published.license,
-    )
+    file, folder = read_weights_file(path, state), path.parent
+    is_of_folder = path.name in FOLDER_FILES and (folder / "config.json").is_file()
+    return _foreign(source, file, read_folder(folder) if is_of_folder else facts_of_file(path, file, network), state)
 
 
 def _checkpoint(source: str, path: Path) -> PretrainedWeights:
     """A checkpoint of ours: its description says everything."""
     description, weights = read_described(path)
     expected_weights(description, len(weights), path)
-    return _described(source, "vit", weights, description, "the checkpoint")
+    return _described(path, source, "vit", weights, description, "the checkpoint")
 
 
 def _exported(source: str, path: Path, words: str) -> PretrainedWeights:
@@ -119,7 +81,7 @@ def _exported(source: str, path: Path, words: str) -> PretrainedWeights:
     options = description.spec.options
     if "rope2d" in str(options.get("pos_embed")):
         weights = eva.own_names(weights)  # a file for timm has timm's names
-    found = _described(source, "vit export", weights, description, "the file")
+    found = _described(path, source, "vit export", weights, description, "the file")
     if not description.class_names:
         return replace(found, format="vit pretrain")
     if description.spec.name not in CATALOG:  # a file for timm has timm's names
@@ -156,7 +118,7 @@ def _description(path: Path, words: str) -> Description:
 
 
 def _described(
-    source: str, format: str, weights: Weights, description: Description, stated_by: str
+    path: Path, source: str, format: str, weights: Weights, description: Description, stated_by: str
 ) -> PretrainedWeights:
     preprocess, class_names = description.preprocess, description.class_names
     values: PreprocessValues = {
@@ -177,6 +139,7 @@ def _described(
         source, format, weights, len(class_names), class_names, values, stated_by, network=network,
         multilabel=description.multilabel, temperature=description.temperature,
         validation_scores=description.validation_scores, license=description.license or UNKNOWN,
+        unfinished=check_finished(path, True, description.unfinished), made_of=description.made_of,
     )  # fmt: skip
 
 
@@ -202,6 +165,9 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
             "lists all), or rename the file as timm names the network, such as resnet50.pth",
         )
     found, converted, prefix = matched
+    if facts.config.get("problem_type") == "regression":
+        kept, left_out = without(converted.weights, {r"head(_dist)?\..*": PREDICTS_NUMBERS})
+        converted = replace(converted, weights=kept, dropped=converted.dropped | left_out)
     check_state((file.place, prefix), state, source)
     named = _options_of_model(model, converted)
     if model is not None and named is None and facts.named_by:
@@ -275,6 +241,7 @@ def _of_timm(
     check_state((file.place, own.prefix), state, source)
     stated, guessed = _preprocess(facts, model, None)
     class_names, assumed = _class_names(facts, own.num_classes)
+    assumed += () if facts.has_size or facts.is_exact else ("image_size",)
     return PretrainedWeights(
         source,
         "timm",
@@ -303,7 +270,10 @@ def _preprocess(
     if facts.preprocess is not None and facts.preprocess.values.keys() >= set(PREPROCESSING):
         return facts.preprocess, ()
     if model is not None:
-        usual = StatedPreprocess(from_timm_config(model.config), _timm_source(model))
+        try:
+            usual = StatedPreprocess(from_timm_config(model.config), _timm_source(model))
+        except ValueError as error:
+            raise CheckpointError(f"timm's configuration of {model.name}: {error}", _OTHER_NETWORK) from error
     assert usual is not None
     if model is not None and facts.is_exact and facts.preprocess is None:
         return usual, ()

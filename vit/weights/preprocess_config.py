@@ -43,7 +43,8 @@ CLIP: PreprocessValues = {
     "std": (0.26862954, 0.26130258, 0.27577711),
 }
 
-_PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+_PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+_COARSE = ("nearest", "nearest-exact", "box", "hamming")
 _TIMM_CROP = 0.875  # timm.data's default
 _TIMM_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "center": "shortest", "squash": "squash", "border": "pad"}
 _OPEN_CLIP_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "shortest": "shortest", "squash": "squash"}
@@ -54,7 +55,8 @@ _BILINEAR = ("ViT", "DINOv3ViT")  # processors whose class resizes so where `res
 _EITHER = ("", "ConvNext", "Pvt")  # versions of transformers differ
 _SUFFIX = re.compile(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$")
 _UNSUPPORTED = ("do_flip_channel_order", "do_pad", "keep_aspect_ratio", "do_center_pad")  # settings that are not false
-_TIMM_SETTINGS = {"mean", "std", "crop_pct", "interpolation"}  # timm's train.py keeps all, also where they are None
+TIMM_SETTINGS = {"mean", "std", "crop_pct", "interpolation"}  # timm's train.py keeps all, also where they are None
+TIMM_PROGRAM = "timm's train.py"
 _CONVNEXT, _CONVNEXT_CROP, _CONVNEXT_SQUASHED = "ConvNext", 224 / 256, 384  # the crop below this side alone
 
 
@@ -64,7 +66,7 @@ def from_timm_config(config: Config) -> PreprocessValues:
     Raises:
         ValueError: timm has no such crop_mode.
     """
-    side = int((config.get("input_size") or (3, 224, 224))[-1])
+    side = square_side("input_size", (config.get("input_size") or (3, 224, 224))[-2:])
     crop = config.get("crop_pct") or _TIMM_CROP
     return {
         "mean": _three(config.get("mean") or IMAGENET["mean"]),
@@ -86,21 +88,26 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
         ValueError: a setting is not what the program would write.
     """
     given = {key: value for key, value in settings.items() if value is not None}
-    if settings.keys() >= _TIMM_SETTINGS:
+    for key in {"mean", "std"} & given.keys():
+        numbers = [given[key]] if isinstance(given[key], float | int) else [*given[key]]
+        given[key] = numbers * 3 if len(numbers) == 1 else numbers
+    is_of_bytes = max([*given.get("mean", ()), *given.get("std", ())], default=0) > 1
+    if is_of_bytes:  # programs differ in what they do with such numbers, so they state nothing
+        given = {key: value for key, value in given.items() if key not in ("mean", "std")}
+    if settings.keys() >= TIMM_SETTINGS:
         size = given.get("input_size") or [given.get("img_size") or base.get("input_size", (3, 224, 224))[-1]]
-        known = {key: given[key] for key in (*_TIMM_SETTINGS, "crop_mode") if key in given}
-        for key in ("mean", "std"):
-            if len(known.get(key, ())) == 1:
-                known[key] = [*known[key]] * 3
-        return from_timm_config({**base, **known, "input_size": (3, size[-1], size[-1])}), "timm's train.py"
+        known = {key: given[key] for key in (*TIMM_SETTINGS, "crop_mode") if key in given}
+        values = from_timm_config({**base, **known, "input_size": (3, size[-1], size[-1])})
+        if is_of_bytes:
+            del values["mean"], values["std"]
+        return values, TIMM_PROGRAM
     if {"val_resize_size", "val_crop_size"} <= given.keys():
         crop = _fraction(given["val_crop_size"] / given["val_resize_size"])
         word = _interpolation(given.get("interpolation", "bilinear"))
         return {**IMAGENET, "interpolation": word, "crop_fraction": crop}, "torchvision's train.py"
-    values: PreprocessValues = {}
-    if "mean" in given and "std" in given and max(*_three(given["mean"]), *_three(given["std"])) <= 1:
-        values = {"mean": _three(given["mean"]), "std": _deviations(given["std"])}
-    return values, ""
+    if "mean" in given and "std" in given:
+        return {"mean": _three(given["mean"]), "std": _deviations(given["std"])}, ""
+    return {}, ""
 
 
 def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
@@ -204,10 +211,23 @@ def _mode(name: str, word: Any, modes: Mapping[Any, ResizeMode]) -> ResizeMode:
     return modes[word]
 
 
+def square_side(name: str, size: Any) -> int:
+    """The side of a size that a config states, in pixels: one number, or height and width.
+
+    Raises:
+        ValueError: it is not a square; as many positions as those of another square would hide that.
+    """
+    sides = set(map(int, size if isinstance(size, list | tuple) else (size,)))
+    if len(sides) != 1:
+        raise ValueError(f"{name} is {size!r}, and only squares are supported")
+    return sides.pop()
+
+
 def _three(numbers: Any) -> Channels:
     three = tuple(float(number) for number in numbers)
-    if len(three) != 3 or not all(map(math.isfinite, three)):
-        raise ValueError(f"{numbers!r} are not three numbers")
+    if len(three) != 3 or not all(-1 <= number <= 1 for number in three):
+        more = "; divide numbers of pixels from 0 to 255 by 255" if len(three) == 3 else ""
+        raise ValueError(f"{numbers!r} are not three numbers for pixels from 0 to 1{more}")
     return three[0], three[1], three[2]
 
 
@@ -229,6 +249,8 @@ def _floored_crop(side: float, crop: Any) -> float:
 
 
 def _interpolation(word: Any) -> Interpolation:
-    """One of the two that `Preprocess` has. The others are sharper than bilinear, and nearest to bicubic."""
+    """One of the two that `Preprocess` has. Lanczos is nearest to bicubic. ValueError for coarse ones."""
     name = _PIL.get(word, str(word))
+    if name in _COARSE:
+        raise ValueError(f"interpolation {name!r} is not supported; write 'bilinear' to have pictures resized so")
     return "bilinear" if name == "bilinear" else "bicubic"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.run import unfinished_text
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.pixels.preprocess import Preprocess
-from vit.errors import CheckpointError, UsageError, first_line
+from vit.errors import CheckpointError, UsageError, first_line, some_of
 from vit.models.catalog import CATALOG
 from vit.models.network import Network
 from vit.models.options import Options
@@ -18,7 +19,7 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import Classes, LoadReport, adapt, fill
 from vit.weights.formats.shapes import ShownNetwork, UndecidedError, shown_network
-from vit.weights.formats.weight_format import Weights
+from vit.weights.formats.weight_format import NOT_BELOW, Weights
 from vit.weights.license import UNKNOWN, license_text
 from vit.weights.preprocess_config import PreprocessValues
 
@@ -72,7 +73,22 @@ class PretrainedWeights:
     validation_scores: ValidationScores | None = None  # what that network gave its validation images; None: unknown
     license: str = UNKNOWN  # license of the weights; "not stated" where it is unknown
     choice: str = ""  # which set of weights was taken of a file that holds several, in words; "": it holds one
-    guessed: tuple[str, ...] = ()  # values of `preprocess`, and "class_names", that nothing states
+    guessed: tuple[str, ...] = ()  # values of `preprocess`, "class_names" and "image_size", that nothing states
+    unfinished: str = ""  # what the training of a checkpoint of ours lacks; "": it is finished, or is not ours
+    made_of: str | None = None  # the runs whose weights are averaged here; None: the weights are of one training
+
+    @property
+    def outside(self) -> list[str]:
+        """Names of weights beside the network in a file that are not of a copy of it, such as another classifier."""
+        return [name for name, why in self.dropped.items() if why.startswith(NOT_BELOW) and name.endswith(".weight")]
+
+    @property
+    def warning(self) -> str:
+        """What the weights lack for a command without classes: the end of their training, or values; "" for nothing."""
+        words = [unfinished_text(self.unfinished)] if self.unfinished else []
+        if guesses := self.guesses({"class_names"}):
+            words.append(f"{self.source} does not state these values, so they are guesses: {guesses}")
+        return "; ".join(words)
 
     def guesses(self, given: Set[str] = frozenset()) -> str:
         """What is guessed of the network, its preprocessing and its classes, in words; "" where all is stated.
@@ -90,7 +106,8 @@ class PretrainedWeights:
 
     def guesses_of_training(self, network: Network, used: Preprocess) -> str:
         """`guesses` of a training from these weights, without what the user has replaced."""
-        given = {name for name, value in self.preprocess.items() if getattr(used, name) != value} | {"class_names"}
+        given = {name for name, value in self.preprocess.items() if getattr(used, name) != value}
+        given |= {"class_names", "image_size"}
         if isinstance(network, VisionTransformer) and self.network is None:
             with suppress(CheckpointError):  # nothing is guessed where the user had to give it
                 is_usual = self.own_network().options["num_heads"] == network.config.num_heads
@@ -127,6 +144,9 @@ class PretrainedWeights:
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         facts += [("taken", self.choice)] if self.choice else []
+        facts += [("unfinished", self.unfinished)] if self.unfinished else []
+        zeros = [name for name, value in self.weights.items() if value.ndim > 1 and not value.any()]
+        facts += [("zeros", f"all numbers of {some_of(zeros, 5)}: is the file whole?")] if zeros else []
         return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:

@@ -82,18 +82,19 @@ def convert(
     card_file = check_card(card, "ckpt", has_folder=False)
     check_weights(source)
 
-    from vit.weights.formats.weight_format import READS_PRE_LOGITS
+    from vit.weights.formats.weight_format import PREDICTS_NUMBERS, READS_PRE_LOGITS
     from vit.weights.open import open_pretrained
 
     if network is not None:
         check_network(network)
     pretrained = open_pretrained(source, network, weights)
-    if not pretrained.num_classes:
-        unused = READS_PRE_LOGITS in pretrained.dropped.values()
-        lack = f"has no classifier that can be used: {READS_PRE_LOGITS}" if unused else "has no classifier"
+    if pretrained.num_classes < 2 and pretrained.multilabel is None:
+        reasons = [why for why in (READS_PRE_LOGITS, PREDICTS_NUMBERS) if why in pretrained.dropped.values()]
+        reasons += ["it has one output, of which a softmax makes 1 for all images"] * pretrained.num_classes
+        lack = "has no classifier" + "".join(f" that can be used: {why}" for why in reasons[:1])
         raise CheckpointError(
             f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
-            f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
+            _how_to_train(source),
         )
     replaceable = {
         "num_heads": num_heads,
@@ -113,11 +114,17 @@ def convert(
     reporter = Reporter()
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, names), *facts])
-    guesses = pretrained.guesses({*options, *(["class_names"] if class_names is not None else [])})
+    own = {"class_names": class_names, "image_size": image_size}
+    guesses = pretrained.guesses({*options, *(name for name, value in own.items() if value is not None)})
     if guesses:
         reporter.notice(
             f"WARNING: nothing states these values, so they are guesses: {guesses}; where one is wrong, replace it by "
-            "--num_heads, --mean, --std, --crop_fraction, --interpolation or --class_names"
+            "--num_heads, --image_size, --mean, --std, --crop_fraction, --interpolation or --class_names"
+        )
+    if pretrained.outside:
+        reporter.notice(
+            f"WARNING: {source} has other weights beside this network: {some_of(pretrained.outside, 5)}; if it ends in "
+            "one of them, its classifier is not the one that was taken"
         )
     if card_file is not None:
         from vit.checkpoints.load import load
@@ -126,6 +133,10 @@ def convert(
         reporter.line(f"model card: {write_converted_card(LoadedModel(*load(path)), source, path, card_file)}")
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
+
+
+def _how_to_train(source: str) -> str:
+    return f"train one on your images: vit train DATA --init_from {shlex.quote(source)}"
 
 
 def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple[tuple[str, ...], str]:
@@ -196,9 +207,14 @@ def _write(
     from vit.checkpoints.label_rules import LabelRules, range_text
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
+    from vit.weights.adapt import head_names
     from vit.weights.license import UNKNOWN
 
     filled = pretrained.build(len(class_names), image_size, options)
+    heads, tensors = head_names(filled.network), filled.network.state_dict().items()
+    if heads and not any(bool(value.any()) for name, value in tensors if name in heads and value.ndim > 1):
+        problem = f"{pretrained.source}: the weights of its classifier are 0, so that all images get one answer"
+        raise CheckpointError(problem, _how_to_train(pretrained.source))
     if filled.report.initialized:
         raise CheckpointError(
             f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
@@ -216,6 +232,8 @@ def _write(
         validation_scores=pretrained.validation_scores if is_same else None,
         multilabel=rules,
         license=license_name,
+        unfinished=pretrained.unfinished or None,
+        made_of=pretrained.made_of,
     )
     partial = partial_name(output)
     try:

@@ -72,11 +72,9 @@ def scored_together(
     """The scores of an ensemble on some images, and its gain over the best of its models, in a table."""
     import numpy as np
 
-    from vit.inference.ensemble import check_members
     from vit.inference.scores.scored_images import ScoredImages
     from vit.study.statistics.paired import paired_gap
 
-    check_members(list(predictors.values()), list(predictors))
     every: dict[str, ScoredImages] = {}
     seconds = {}
     for name, predictor in predictors.items():

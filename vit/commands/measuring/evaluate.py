@@ -129,6 +129,7 @@ def evaluate(
     from vit.checkpoints.run import RunDirectory, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
     from vit.commands.measuring.measured_images import (
+        check_own_model,
         choose_split,
         describe_images,
         measured_by,
@@ -138,6 +139,7 @@ def evaluate(
         with_model_classes,
     )
     from vit.inference.engine import distributed
+    from vit.inference.ensemble import Ensemble
     from vit.inference.metrics.weak_groups import ImageTraits
     from vit.inference.predictor import load
     from vit.weights.license import license_text
@@ -147,8 +149,12 @@ def evaluate(
         source = opened_source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
-        predictor = load(model, device, precision, engine, unfinished)
+        every = {one: load(one, device, precision, engine, unfinished) for one in (model, *others)}
+        predictor = Ensemble(list(every.values()), list(every)) if others else every[model]
         warn_of_unfinished(predictor.lacks, reporter)
+        for one, its in every.items():
+            if (its_run := RunDirectory.around(Path(one))) is not None:
+                check_own_model(Path(one), its_run, its)
         source = of_same_task(source, predictor.task)
         measured = measured_by(model, data, source, chosen, include_seen, reporter)
         samples, seen = unseen_by_all(others, source, chosen, measured, include_seen, reporter)
@@ -160,7 +166,6 @@ def evaluate(
         ensemble: EnsembleFinding | None = None
         traits = ImageTraits() if predictor.task.is_exclusive and not others else None
         if others:
-            every = {model: predictor} | {one: load(one, device, precision, engine, unfinished) for one in others}
             scored, ensemble = scored_together(every, lambda one: score_images(one, words, samples, reporter), reporter)
         else:
             scored = score_images(predictor, words, samples, reporter, traits)
@@ -169,7 +174,7 @@ def evaluate(
     from vit.report.run.run_page import report_of
 
     class_names, rules, report = predictor.class_names, predictor.multilabel, report_of(predictor.task)
-    scores = None if seen.are_scored or others else predictor.validation_scores  # a promise is measured on new images
+    scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
     measurement = report.measure(scored, class_names, rules, scores)
     folder = evaluation_folder("" if others else model, source.name, shown)
     found = Evaluation(

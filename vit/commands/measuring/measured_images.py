@@ -8,11 +8,12 @@ from unicodedata import normalize
 
 import numpy as np
 
-from vit.console import ProgressReport, Reporter
+from vit.console import ProgressReport, Reporter, count_of
 from vit.data.checks.contents import read_contents
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import copies_note, leak_note, with_groups
-from vit.errors import DataError, UsageError
+from vit.errors import CheckpointError, DataError, UsageError, some_of
+from vit.inference.files import TABLES
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
 from vit.tasks.task import Task
 from vit.training.running.run_images import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Labels, Samples, Source
+    from vit.inference.predictor import Predictor
 
 SPLITS = ("test", "validation", "train")  # in the order in which they are preferred
 SHOWN_CLASSES = 10
@@ -81,6 +83,35 @@ def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter
     check_contents(run, source, split, _contents(source, split, reporter))
 
 
+def _check_own_labels(run: "RunDirectory", source: "Source", split: str) -> None:
+    """Raise DataError if the table of a run now has other labels for images of a split than its training had."""
+    from vit.commands.cli.recipe_options import read_recipe
+    from vit.data.core.samples import label_names
+    from vit.training.planning.images import opened_data
+
+    data, samples = read_recipe(run.config_path).data, source.splits[split]
+    table = Path(data.source).expanduser()
+    if table.suffix.lower() not in TABLES or not table.is_file():
+        return
+    try:
+        now = opened_data(data)
+    except DataError:  # the table is in use for other images now
+        return
+    labels = {
+        path: label
+        for part in now.splits.values()
+        for path, label in zip(part.paths, label_names(part, now.class_names), strict=True)
+    }
+    before = zip(samples.paths, label_names(samples, source.class_names), strict=True)
+    changed = [path for path, label in before if labels.get(path, label) != label and now.task is source.task]
+    if changed:
+        raise DataError(
+            f"{count_of(len(changed), f'{split} image')} of {table} got other labels since the training: "
+            f"{some_of(changed)}",
+            f"give DATA to measure the labels as they are now: vit evaluate {run.path} {table}",
+        )
+
+
 def own_images(
     model: Path, run: "RunDirectory", source: "Source", split: str, reporter: Reporter
 ) -> "tuple[Samples, SeenImages]":
@@ -94,6 +125,7 @@ def own_images(
         DataError: images have changed since the training.
     """
     check_own_images(run, source, split, reporter)
+    _check_own_labels(run, source, split)
     samples = source.splits[split]
     own = _own_warning(model, run, source, split) if split in SEEN else ""
     warnings = [own] * bool(own) + (_known_before(run) if split in MEASURED else [])
@@ -101,6 +133,20 @@ def own_images(
         reporter.notice(f"WARNING: {warning}")
     scored = {split: len(samples)} if split in SEEN else {}
     return samples, SeenImages(scored=scored, warning="; ".join(warnings))
+
+
+def check_own_model(model: Path, run: "RunDirectory", predictor: "Predictor") -> None:
+    """Raise CheckpointError where best.ckpt is of another training than result.json: what it has seen is not known."""
+    result = run.read_result()
+    if result is None or not model.is_dir() or predictor.network is None:
+        return
+    found, expected = predictor.engine.temperature, result.temperature
+    if found != expected or predictor.multilabel != result.rules:
+        raise CheckpointError(
+            f"{run.best_path} and {run.result_path} are of different trainings: their temperatures are {found:.6g} and "
+            f"{expected:.6g}, or their thresholds differ",
+            "restore the file that was replaced, or give the checkpoint outside of this run, and DATA",
+        )
 
 
 def _known_before(run: "RunDirectory") -> list[str]:

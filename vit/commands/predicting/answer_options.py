@@ -112,6 +112,8 @@ def no_novelty(predictor: "Predictor") -> str:
     """Why the predictions of a model have no novelty."""
     if predictor.multilabel is not None:
         return "a model that gives several labels has none"
+    if predictor.is_ensemble:
+        return "the average of several models has none"
     if predictor.is_exported:
         return "an exported file has none; give the run or its checkpoint"
     if predictor.engine.name != "torch":

@@ -89,8 +89,8 @@ def embed(
         reporter.notice(listed.not_read)
     embedder = Embedder(source, device)
     used, found = embedder.engine, embedder.model
-    if embedder.guesses:
-        reporter.notice(f"WARNING: {source} does not state these values, so they are guesses: {embedder.guesses}")
+    if embedder.warning:
+        reporter.notice(f"WARNING: {embedder.warning}")
     reporter.notice(f"{len(listed.paths):,} files, {found.network}, {used.device.type}, {used.precision}")
     bad: dict[str, str] = {}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -83,9 +83,9 @@ def inspect(
     from vit.report.inspect_page import write_inspection
 
     chosen = choose_device(device)
-    network, spec, preprocess, license_name = _load(model)
-    samples = _samples(model, listed.paths)
     reporter = Reporter()
+    network, spec, preprocess, license_name = _load(model, reporter)
+    samples = _samples(model, listed.paths)
     pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
     if license_name is not None:
         reporter.notice(f"license: {license_name}")
@@ -115,7 +115,7 @@ def _title(model: str, network: str) -> str:
     return network if name == network else f"{network} ({name})"
 
 
-def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
+def _load(source: str, reporter: Reporter) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
     """The network, its description, its preprocessing and its license.
 
     The network of weights without a classifier has a head that the description does not have. The license is None where
@@ -133,6 +133,8 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str
             f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
             "see 'vit explain' for what a CNN looks at",
         )
+    if pretrained.warning:
+        reporter.notice(f"WARNING: {pretrained.warning}")
     license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
     return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, license_name
 

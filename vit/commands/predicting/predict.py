@@ -239,7 +239,7 @@ def _write(
 ) -> PredictionTally:
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    tally = PredictionTally(task=writer.task)
+    tally = PredictionTally(task=writer.task, first_frames=predictor.first_frames)
     with ExitStack() as stack:
         stack.enter_context(writer)
         if gallery is not None:

@@ -100,7 +100,7 @@ def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | N
     tally = PredictionTally()
     if num_there < manifest.num_parts:
         predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
-        tally.task = predictor.task
+        tally.task, tally.first_frames = predictor.task, predictor.first_frames
 
         def open_rows(path: Path) -> "ParquetWriter":
             writer = ParquetWriter(path, setup.top_k)

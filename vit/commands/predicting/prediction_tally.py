@@ -64,6 +64,8 @@ class PredictionTally:
     groups: Counter[str] = field(default_factory=Counter)  # answers of images without a label
     judged: int = 0  # images with a novelty
     novel: int = 0
+    # files of several frames or pages, of which the first was read; the predictor gathers them
+    first_frames: set[str] = field(default_factory=set)
 
     def add(self, row: "Prediction") -> None:
         """Count a row."""
@@ -144,5 +146,8 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
             reporter.notice(f"  {row.path}: {row.error}")
         if without > len(tally.bad):
             reporter.notice("  ...")
+    if tally.first_frames:
+        several = f"{count_of(len(tally.first_frames), 'file')} with several frames or pages"
+        reporter.notice(f"\nWARNING: {several}, such as {min(tally.first_frames)}: only the first was read")
     page = f", page in {summary.page}" if summary.page else ""
     reporter.line(f"\n{count_of(summary.num_files, 'row')} in {summary.output}{page}")

@@ -106,6 +106,17 @@ def image_format(data: bytes) -> str:
             return ""
 
 
+def holds_frames(data: bytes) -> bool:
+    """Whether an image has several frames or pages, of which the first is read. Previews in an MPO are none."""
+    if data.startswith(b"\xff\xd8"):  # a JPEG or an MPO
+        return False
+    with no_warnings:
+        try:
+            return bool(getattr(opened(data, ""), "is_animated", False))
+        except Exception:  # noqa: BLE001  as above
+            return False
+
+
 def _formats(data: bytes) -> tuple[str, ...]:
     """The formats that bytes are tried as. pillow-heif is imported where they may be HEIF."""
     if _brand(data) not in _HEIF_BRANDS or not has_extra("HEIF"):

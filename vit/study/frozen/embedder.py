@@ -35,7 +35,7 @@ class Embedder:
     Attributes:
         model: what is written beside the vectors.
         width: length of a vector, D.
-        guesses: what nothing states of the weights, in words; "" where all is stated.
+        warning: what the weights lack, as of `PretrainedWeights`.
 
     Raises:
         CheckpointError: the weights cannot be used.
@@ -45,7 +45,7 @@ class Embedder:
     def __init__(self, source: str, device: str = "auto") -> None:
         pretrained = open_pretrained(source)
         filled = pretrained.build(pretrained.num_classes or 1)
-        self.guesses = pretrained.guesses({"class_names"})
+        self.warning = pretrained.warning
         self.engine = Engine(filled.network, filled.preprocess, choose_device(device), "auto")
         if not self.engine.keep_features():
             raise UsageError(f"the last layer of {filled.spec.name} is not known", "choose another network")

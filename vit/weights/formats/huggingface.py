@@ -1,8 +1,9 @@
 """Hugging Face transformers' names for ViT, DeiT and DINOv2, and our ViTs in these names
 
-Source: transformers 5, files as `save_pretrained` writes them.
+Source: transformers 5, files as `save_pretrained` writes them, and state dicts as its networks have them in memory.
 """
 
+import re
 from collections.abc import Mapping, Set
 
 import torch
@@ -10,10 +11,11 @@ import torch
 from vit.models.options import Value
 from vit.models.vit_config import ViTConfig
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
-from vit.weights.preprocess_config import IMAGENET
+from vit.weights.preprocess_config import IMAGENET, square_side
 
 _TRUNK = r"(?:(?:vit|deit|dinov2|dinov2_with_registers)\.)?"
-_LAYER = _TRUNK + r"encoder\.layer\.(\d+)\."
+_LAYER = _TRUNK + r"(?:encoder\.layer|layers)\.(\d+)\."
+_QUERY = _LAYER + r"attention\.(?:attention\.query|q_proj)\.weight"
 _RULES = {
     _TRUNK + r"embeddings\.cls_token": "cls_token",
     _TRUNK + r"embeddings\.distillation_token": "dist_token",
@@ -21,11 +23,13 @@ _RULES = {
     _TRUNK + r"embeddings\.position_embeddings": "pos_embed",
     _TRUNK + r"embeddings\.patch_embeddings\.projection\.(.*)": r"patch_embed.proj.\1",
     _LAYER + r"attention\.attention\.(query|key|value)\.(.*)": r"blocks.\1.attn.\2.\3",
-    _LAYER + r"attention\.output\.dense\.(.*)": r"blocks.\1.attn.proj.\2",
+    _LAYER + r"attention\.(q|k|v)_proj\.(.*)": r"blocks.\1.attn.\2.\3",
+    _LAYER + r"attention\.(?:output\.dense|o_proj)\.(.*)": r"blocks.\1.attn.proj.\2",
     _LAYER + r"(?:layernorm_before|norm1)\.(.*)": r"blocks.\1.norm1.\2",
     _LAYER + r"(?:layernorm_after|norm2)\.(.*)": r"blocks.\1.norm2.\2",
     _LAYER + r"(?:intermediate\.dense|mlp\.fc1|mlp\.weights_in)\.(.*)": r"blocks.\1.mlp.fc1.\2",
-    _LAYER + r"(?:output\.dense|mlp\.fc2|mlp\.weights_out)\.(.*)": r"blocks.\1.mlp.fc2.\2",
+    _LAYER + r"mlp\.(gate|up)_proj\.(.*)": r"blocks.\1.mlp.\2.\3",
+    _LAYER + r"(?:output\.dense|mlp\.fc2|mlp\.weights_out|mlp\.down_proj)\.(.*)": r"blocks.\1.mlp.fc2.\2",
     _LAYER + r"layer_scale([12])\.lambda1": r"blocks.\1.ls\2.gamma",
     _TRUNK + r"layernorm\.(.*)": r"norm.\1",
     r"(?:classifier|cls_classifier)\.(.*)": r"head.\1",
@@ -40,8 +44,8 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "ge
 
 
 def matches(names: Set[str]) -> bool:
-    """Whether queries of a first layer are named as in BERT."""
-    return any(name.endswith("encoder.layer.0.attention.attention.query.weight") for name in names)
+    """Whether queries of a layer are named as in BERT, or as transformers 5 has them in memory."""
+    return any(re.fullmatch(_QUERY, name) for name in names)
 
 
 def convert(weights: Weights, config: Config) -> Converted:
@@ -49,6 +53,7 @@ def convert(weights: Weights, config: Config) -> Converted:
     is_dino = any(name.endswith("layer_scale1.lambda1") for name in weights)
     weights, dropped = without(weights, _LEFT_OUT)
     weights = fused(renamed(weights, _RULES), "qkv", ("query", "key", "value"))
+    weights = fused(fused(weights, "qkv", ("q", "k", "v")), "fc1", ("gate", "up"))
     options = options_of_config(config, norm_eps=1e-6 if is_dino else 1e-12)
     if "dist_token" in weights and "head_dist.weight" not in weights:
         weights = renamed(weights, {"dist_token": "reg_token"})
@@ -62,6 +67,8 @@ def convert(weights: Weights, config: Config) -> Converted:
 
 def options_of_config(config: Config, norm_eps: float) -> dict[str, Value]:
     """Options that a config.json of transformers says and shapes do not show."""
+    for name in ("image_size", "patch_size"):
+        square_side(name, config.get(name) or 0)
     activation = config.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
         raise ValueError(f"config.json: hidden_act {activation!r} is not one of {', '.join(ACTIVATIONS)}")

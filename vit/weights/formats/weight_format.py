@@ -14,7 +14,9 @@ from vit.weights.preprocess_config import PreprocessValues
 Weights = dict[str, Tensor]
 Config = Mapping[str, Any]  # JSON from elsewhere
 _LEVELS = 5  # of wrappers around a network: module._orig_mod.model.net.backbone.
+NOT_BELOW = "not below"
 READS_PRE_LOGITS = "it reads pre_logits, a layer that the networks here do not have"
+PREDICTS_NUMBERS = "it predicts numbers (problem_type regression), not classes"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,17 @@ def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
 def below(weights: Weights, prefix: str) -> tuple[Weights, dict[str, str]]:
     """(weights below a prefix, without it; {name: reason} of the others)."""
     own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    return own, {name: f"not below {prefix}" for name in weights if not name.startswith(prefix)}
+    others = {name: value for name, value in weights.items() if not name.startswith(prefix)}
+
+    def is_copy(name: str, value: Tensor) -> bool:
+        parts = name.split(".")
+        ends = (".".join(parts[level:]) for level in range(1, len(parts)))
+        return any(end in own and own[end].shape == value.shape for end in ends)
+
+    return own, {
+        name: f"a copy of what is below {prefix}" if is_copy(name, value) else f"{NOT_BELOW} {prefix}"
+        for name, value in others.items()
+    }
 
 
 def renamed(weights: Weights, rules: Mapping[str, str]) -> Weights:
