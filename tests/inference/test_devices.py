@@ -92,20 +92,28 @@ def test_a_device_that_is_not_there(name, words):
         choose_device(name)
 
 
-def test_float32_is_not_tf32_in_a_pass_of_float32():
-    """cuDNN's default for float32 convolutions has 10 bits of mantissa."""
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [("cuda", "32-true", False), ("cuda", "bf16-mixed", True), ("cpu", "32-true", True)],
+)
+def test_float32_is_not_tf32_in_a_pass_of_float32(monkeypatch, device, precision, expected):
+    """cuDNN's default has 10 bits of mantissa. A CPU leaves the setting, because several threads would change it."""
+    from contextlib import nullcontext
+
     from torch import nn
 
     from vit.data.pixels.preprocess import Preprocess
-    from vit.inference.engine import Engine
+    from vit.inference import engine as module
     from vit.models.spec import create_network
 
+    seen = []
+    network = create_network("vit_nano_patch2_8", 2, 8)
+    network.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.allow_tf32))
+    engine = module.Engine(network, Preprocess(8), CPU, precision)
+    engine._computed = nn.Sequential(network)
+    engine.device = torch.device(device)
+    monkeypatch.setattr(module, "to_device", lambda images, _: images)
+    monkeypatch.setattr(module, "autocast", lambda *_: nullcontext())
     assert torch.backends.cudnn.allow_tf32
-    for precision, expected in (("32-true", False), ("bf16-mixed", True)):
-        seen = []
-        network = create_network("vit_nano_patch2_8", 2, 8)
-        network.register_forward_hook(lambda *_, seen=seen: seen.append(torch.backends.cudnn.allow_tf32))
-        engine = Engine(network, Preprocess(8), CPU, precision)
-        engine._computed = nn.Sequential(network)
-        engine.logits(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
-        assert seen == [expected] and torch.backends.cudnn.allow_tf32
+    engine.logits(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
+    assert seen == [expected] and torch.backends.cudnn.allow_tf32

@@ -100,12 +100,15 @@ def has_compiler() -> bool:
 
 
 @contextmanager
-def full_float32(precision: str = "32-true") -> Iterator[None]:
-    """The context in which "32-true" means float32 on a GPU.
+def full_float32(precision: str = "32-true", device: torch.device | None = None) -> Iterator[None]:
+    """The context in which "32-true" means float32 on a GPU. The setting is one for all threads, so a CPU leaves it.
 
     Without it cuDNN computes convolutions with 10 bits of mantissa (TF32), by PyTorch's default. Products of matrices
     are float32 by default.
     """
+    if device is not None and device.type == "cpu":
+        yield
+        return
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = before and precision != "32-true"
     try:

@@ -104,7 +104,7 @@ class Engine:
         if count < self._filled_to:
             images = torch.cat((images, images[:1].expand(self._filled_to - count, -1, -1, -1)))
         normalized = self.preprocess.normalize(to_device(images, self.device))
-        with autocast(self.precision, self.device), full_float32(self.precision):
+        with autocast(self.precision, self.device), full_float32(self.precision, self.device):
             output: Tensor = module(normalized)
             return output[:count].float()
 
