@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from peers import RESNET18, SIZES, Size, is_installed, networks
-from timing import NOT_INSTALLED, Measurement, Work, interleave, measured_peak
+from timing import NOT_INSTALLED, Measurement, Work, interleave, measured_peak, without_slow
 from torch import Tensor
 
 from vit.checkpoints.format import Description, checkpoint_content
@@ -59,9 +59,11 @@ def at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def ours(size: Size, images: Tensor) -> Side:
+def ours(size: Size, images: Tensor, compiled: bool = False) -> Side:
     spec = NetworkSpec.named(size.name, size.num_classes)
     engine = Engine(spec.build(size.image_size), Preprocess(size.image_size), DEVICE, PRECISION)
+    if compiled:
+        engine.compile(len(images))
     return lambda: engine.logits(images)
 
 
@@ -125,6 +127,8 @@ def sides(
         except VitError as error:
             absent["vit --engine openvino"] = str(error)
     calls |= {side: eager(network, normalized) for side, network in found.items()}
+    if with_compiled and DEVICE.type == "cuda":
+        calls["vit compiled"] = ours(size, pixels, compiled=True)
     if "timm" not in found:
         return calls, {**absent, "timm compiled": NOT_INSTALLED}
     if size.name == RESNET18.name:
@@ -178,7 +182,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         calls, absent = sides(size, not arguments.no_compile, Path(name), arguments.peers)
         peak = measured_peak(work.precision)
-        speeds = interleave(calls, size.batch, arguments.turns, arguments.seconds)
+        speeds = interleave(without_slow(calls, absent), size.batch, arguments.turns, arguments.seconds)
     peak = max(peak, measured_peak(work.precision))
     what = f"Inference of {size.name}, {size.image_size} pixels, batches of {size.batch}, {work.precision}"
     Measurement(what, speeds, absent, work=work, peak=peak).show()

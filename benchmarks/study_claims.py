@@ -43,6 +43,8 @@ class World:
         tails: "normal" seeds, "heavy" ones (Student's t with 4 degrees of freedom), or "collapsing" ones, of which one
             in ten errs on far more images.
         burst: number of nearly equal test images that follow each other, which nobody has declared.
+        rise: the scatter at the largest size over that at the smallest.
+        unlike: the scatter of all networks but the first over that of the first.
         found_bursts: share of the bursts that are found, so that each is one group. `vit` does this before its cut.
     """
 
@@ -55,6 +57,8 @@ class World:
     nested: float = 0.6
     tails: Literal["normal", "heavy", "collapsing"] = "normal"
     burst: int = 1
+    rise: float = 1.0
+    unlike: float = 1.0
     found_bursts: float = 0.0
 
 
@@ -95,14 +99,15 @@ def draw(generator: np.random.Generator, world: World, curves: Sequence[Curve]) 
     found: dict[str, Answers] = {}
     for number, curve in enumerate(curves):
         hard = common + own**0.5 * _chain(generator, (places, images), world.nested)
-        effect = world.scatter * 0.5**0.5 * (subset + _chain(generator, (places, k), world.nested))
+        scatter = world.scatter * world.rise ** np.linspace(0, 1, places) * (world.unlike if number else 1.0)
+        effect = scatter[:, None] * 0.5**0.5 * (subset + _chain(generator, (places, k), world.nested))
         if world.tails == "heavy":
             effect *= (2 / generator.chisquare(4, (places, k))) ** 0.5  # of the same variance
         if world.tails == "collapsing":
             effect -= 1.5 * (generator.random(k) < 0.1)
         chance = rest**0.5 * _chain(generator, (places, k, images), world.nested)
         errors = np.array([curve(size) for size in world.sizes])
-        threshold = -ndtri(errors) * (1 + world.scatter**2) ** 0.5  # so that the mean over the seeds is `errors`
+        threshold = -ndtri(errors) * (1 + scatter**2) ** 0.5  # so that the mean over the seeds is `errors`
         wrong = np.repeat(hard[:, None] + chance > (threshold[:, None] + effect)[..., None], world.burst, axis=2)
         found["ABCDEFGHIJKLMNOP"[number]] = {
             size: {seed: gathered(one, groups) if world.found_bursts else one for seed, one in enumerate(wrong[place])}

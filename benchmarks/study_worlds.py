@@ -1,14 +1,17 @@
 """What `vit study` says in worlds that its statistics do not expect; `study_claims.py` has those that they expect.
 
-    python benchmarks/study_worlds.py [--studies 400] [--only false|forecasts|gains]
+    python benchmarks/study_worlds.py [--studies 400] [--only false|forecasts|gains|errors]
 
-Gains from more images, where there are some and where there are none. Forecasts of power laws, and of a curve that
-begins to fall late. Equal networks, of which every claim is false: seeds with heavy tails, seeds that collapse, bursts
-of nearly equal test images that were not declared, tuning, and seeds that are added until two networks differ.
+Errors, of seeds that know their own scatter alone, and of seeds that share it. Gains from more images, where there are
+some and where there are none. Forecasts of power laws, and of a curve that begins to fall late. Equal networks, of
+which every claim is false: seeds with heavy tails, seeds that collapse, bursts of nearly equal test images that were
+not declared, tuning, and seeds that are added until two networks differ.
 """
 
 import argparse
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from study_claims import Curve, Tally, World, claims, false_claims, power, print_row, studies
@@ -16,8 +19,8 @@ from study_claims import Curve, Tally, World, claims, false_claims, power, print
 from vit.study.findings import ALPHA
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import MeasuredCurve
-from vit.study.statistics.paired import Answers, gains
-from vit.study.statistics.variance_components import Floats
+from vit.study.statistics.paired import Answers, gains, mean_errors
+from vit.study.statistics.variance_components import Floats, mean_error
 
 
 def late(images: float) -> float:
@@ -55,19 +58,51 @@ def forecasts(world: World, curve: Curve, count: int) -> Tally:
     return found
 
 
+SCATTERS = {
+    "power law": (World(scatter=0.1), CURVES["power law"]),
+    "late": (World(scatter=0.1), late),
+    "scatter three times as large at the end, three times for the second": (
+        World(scatter=0.05, rise=3, unlike=3),
+        CURVES["power law"],
+    ),
+    "heavy-tailed seeds": (World(scatter=0.1, tails="heavy"), CURVES["power law"]),
+}
+
+
+def errors(world: World, curve: Curve, num_series: int, count: int) -> tuple[Tally, Floats]:
+    """How often intervals of errors hold the truth, and the median half width at the largest size: alone and shared."""
+    found, reaches = Tally(), []
+    for answers in studies(world, [curve] * num_series, count):
+        alone = {
+            name: {size: mean_error(np.stack(list(own.values()))) for size, own in of_size.items()}
+            for name, of_size in answers.items()
+        }
+        for way, means in (("alone", alone), ("shared", mean_errors(answers))):
+            for name, of_size in means.items():
+                for size, one in of_size.items():
+                    assert one.low is not None
+                    assert one.high is not None
+                    held = one.low <= curve(size) <= one.high
+                    found.add(way, held)
+                    if size == world.sizes[-1]:
+                        found.add(f"{way}, {name}", held)
+                        reaches.append((one.high - one.low) / 2)
+    return found, np.median(np.reshape(reaches, (count, 2, num_series)), axis=0)
+
+
 def stops(images: float) -> float:
     """A curve that falls no further behind 650 images."""
     return power(1400, 0.1, -0.375)(min(images, 650.0))
 
 
 def gained(world: World, curve: Curve, count: int) -> tuple[Tally, float]:
-    """How often a gain between the two largest sizes is claimed, and the median half width of its interval."""
+    """How often a gain of the last step, and of any, is claimed; the median half width of the last step's interval."""
     found, reaches = Tally(), []
     for answers in studies(world, [curve, curve], count):
-        step = gains(answers)["A"]
-        assert step is not None
+        *wider, step = gains(answers)["A"]
         assert step.points.low is not None
-        found.add("claims", step.p < ALPHA)
+        found.add("last", step.p < ALPHA)
+        found.add("any", min(one.p for one in (*wider, step)) < ALPHA)
         reaches.append(step.points.value - step.points.low)
     return found, float(np.median(reaches))
 
@@ -122,14 +157,27 @@ def main() -> None:
     """Print the table of docs/measurements.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", type=int, default=400)
-    parser.add_argument("--only", choices=("false", "forecasts", "gains"))
+    parser.add_argument("--only", choices=("false", "forecasts", "gains", "errors"))
     given = parser.parse_args()
+    if given.only in (None, "errors"):
+        print_row("world", "networks", "sizes", "seeds", "test images", "alone", "shared", "least at the end", "points")
+        for (name, (world, curve)), k, (t, n, sizes) in itertools.product(
+            SCATTERS.items(), (2, 3), ((400, 2, FOUR), (2000, 2, FOUR), (2000, 1, FOUR), (400, 2, FOUR[1:]))
+        ):
+            own = replace(world, seeds=k, test_images=t, sizes=sizes)
+            found, reaches = errors(own, curve, n, given.studies)
+            least = min((f"shared, {one}" for one in "AB"[:n]), key=found.share)
+            before, after = 100 * reaches.mean(axis=1)
+            held = (found.words(way) for way in ("alone", "shared", least))
+            print_row(name, n, len(sizes), k, t, *held, f"±{before:.1f} -> ±{after:.1f}")
     if given.only in (None, "gains"):
-        print_row("seeds", "test images", "scatter", "claimed without a gain", "with a fall by a quarter", "points")
+        print_row("seeds", "test images", "scatter", "equal", "stops", "falls by a quarter", "any", "points")
         for k, t, scatter in ((2, 400, 0.1), (2, 400, 0.03), (2, 2000, 0.1), (3, 400, 0.1), (3, 2000, 0.1)):
             world = World(seeds=k, test_images=t, scatter=scatter, sizes=FOUR)
-            without, (found, reach) = gained(world, stops, given.studies)[0], gained(world, QUARTER, given.studies)
-            print_row(k, t, scatter, without.words("claims"), found.words("claims"), f"±{100 * reach:.1f}")
+            flat, stop = (gained(world, curve, given.studies)[0] for curve in (power(1400, 0.1, 0.0), stops))
+            found, reach = gained(world, QUARTER, given.studies)
+            shares = (flat.words("any"), stop.words("last"), found.words("last"), found.words("any"))
+            print_row(k, t, scatter, *shares, f"±{100 * reach:.1f}")
     if given.only in (None, "forecasts"):
         print_row("curve", "sizes", "seeds", "test images", "1.5 times", "2 times", "4 times")
         for name, curve in CURVES.items():
@@ -137,7 +185,7 @@ def main() -> None:
                 found = forecasts(World(seeds=k, test_images=t, sizes=sizes), curve, given.studies)
                 held = (found.words(f"{times} times") for times in ("1.5", "2", "4"))
                 print_row(name, len(sizes), k, t, *held)
-    if given.only in ("forecasts", "gains"):
+    if given.only in ("forecasts", "gains", "errors"):
         return
     print_row("equal networks", "sizes", "seeds", "test images", "studies", "claims a difference")
     for words, world in ODD.items():

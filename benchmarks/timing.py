@@ -27,6 +27,8 @@ PACKAGES = (
 )  # fmt: skip
 NOT_INSTALLED = "not installed"
 RESULT_VARIABLE = "BENCH_JSON"
+OURS = "vit"
+SLOW = 10.0  # seconds of a call, such as a batch in bfloat16 on a CPU that emulates it
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,19 @@ def interleave(
     """
     timed = {side: partial(speed, call, images, calls_in(call, seconds)) for side, call in sides.items()}
     return take_turns(timed, turns)
+
+
+def without_slow(sides: Mapping[str, Callable[[], object]], absent: dict[str, str]) -> dict[str, Callable[[], object]]:
+    """The sides without those whose second call takes over 10 s, which get their reason in `absent`. Ours stays."""
+    kept = dict(sides)
+    for side, call in sides.items():
+        call()
+        started = now()
+        call()
+        if side != OURS and (seconds := now() - started) > SLOW:
+            absent[side] = f"left out: a call takes {seconds:.0f} s"
+            del kept[side]
+    return kept
 
 
 def speed(call: Callable[[], object], images: int, calls: int) -> float:

@@ -24,7 +24,7 @@ import yaml
 from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most, options
 from peers import SIZES, Size, networks
 from PIL import Image
-from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, now, speed, take_turns
+from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, now, speed, take_turns, without_slow
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory
@@ -154,7 +154,7 @@ def main() -> None:
     calls, absent = sides(size, not arguments.no_compile, arguments.peers)
     work = Work.of(size.name, size.num_classes, size.image_size, is_training=True)
     peak = measured_peak(work.precision)
-    turns = Turns(calls, size.batch, arguments.turns, arguments.seconds)
+    turns = Turns(without_slow(calls, absent), size.batch, arguments.turns, arguments.seconds)
     with tempfile.TemporaryDirectory() as name:
         draw_images(Path(name, "images"), size)
         Path(name, "run").mkdir()

@@ -89,3 +89,25 @@ def test_the_exit_looks_at_all_objects_where_triton_would_print_those_that_stay(
         monkeypatch.setitem(sys.modules, "triton._C.libtriton", sys)
     memory._freeze()
     assert calls == ["freeze"] * (not has_triton)
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "expected"),
+    [
+        ("0::/job/task", {"job/memory.max": "5000", "job/task/memory.max": "max"}, 5000),  # version 2
+        (
+            "4:memory:/job",
+            {"memory/job/memory.limit_in_bytes": "7000", "memory/memory.limit_in_bytes": str(2**63)},
+            7000,
+        ),
+        ("0::/elsewhere", {"memory.max": "3000"}, 3000),  # a container sees its own group as the root
+        ("4:cpu:/job", {"cpu/job/memory.max": "1"}, None),
+    ],
+)
+def test_the_memory_of_a_container_or_job_is_the_limit(tmp_path, group, files, expected):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text(f"{group}\n")
+    whole = memory.memory_limit(tmp_path, tmp_path / "missing")
+    assert whole > 2**28 and memory.memory_limit(tmp_path, tmp_path / "own") == (expected or whole)

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import os
 import sys
+from pathlib import Path
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
 _OWN_CHOICES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
@@ -59,6 +60,21 @@ def give_back_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
     if trim is not None:
         trim(0)
+
+
+def memory_limit(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Bytes of memory of this machine, or of the container or job of this process where these have less."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for line in own.read_text().splitlines() if own.is_file() else ():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):  # version 2, version 1
+            root = cgroups / controllers
+            group = root / path.strip("/")
+            for folder in (group, *group.parents[: len(group.relative_to(root).parts)]):
+                for file in (folder / "memory.max", folder / "memory.limit_in_bytes"):
+                    if file.is_file() and (text := file.read_text().strip()).isdigit():
+                        limits.append(int(text))
+    return min(limits)
 
 
 def _set_thresholds(block: int, top: int) -> bool:

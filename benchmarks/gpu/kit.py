@@ -72,6 +72,7 @@ def _step(
 
 
 EAGER = ("--no_compile", "--ours", "trainer.compile=false")
+AGAIN = ("--no_compile", "--ours", "trainer.grad_checkpointing=true")
 GRAPHS = {"TORCHINDUCTOR_CUDAGRAPHS": "1"}  # torch.compile's mode reduce-overhead, for both sides
 
 
@@ -89,8 +90,12 @@ ROWS = (
         ("--images", "60", "--pairs", "1", "--workers", "1", "--batch", "2", "--steps", "2", "--image_size", "32",
          "--network", "vit_tiny_patch16_224")),
     _step("train_b16", "training ViT-B/16, 224 px, batch 256", "b16", 256),
+    _step("train_b16_again", "the same, ours with blocks computed again", "b16", 256, more=AGAIN),
     _step("train_r50", "training ResNet-50, 224 px, batch 256", "resnet50", 256),
     _step("train_ti16", "training ViT-Ti/16, 224 px, batch 256", "ti16", 256),
+    Row("infer_b16", "passes of ViT-B/16, 224 px, batch 256", ("inference.py", "--size", "b16", "--batch", "256",
+        "--turns", "3", *PEERS), ("--size", "nano", "--turns", "1", "--seconds", ".01", "--no_compile", *PEERS),
+        ("timm compiled", 1.0)),
 )  # fmt: skip
 PROFILE = "where"
 

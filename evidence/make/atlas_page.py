@@ -18,6 +18,7 @@ from vit.report.page.style import look, size_axis
 from vit.study.findings import ALPHA
 from vit.study.statistics.paired import hochberg
 
+FROZEN = ROOT / "vit" / "study" / "frozen" / "frozen.py"  # whose constant AGREEMENT is that of the page
 PAGE, FIGURE = ROOT / "docs" / "atlas.md", ROOT / "docs" / "figures" / "atlas" / "differences.png"
 BLOCK = re.compile(r"(<!-- written by `make results`: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LEAST_SETS = 3  # of a mean over sets
@@ -78,10 +79,10 @@ def points(value: float, low: float | None, high: float | None) -> str:
     return f"{100 * value:+z.1f} ({100 * low:+z.1f} to {100 * high:+z.1f})"
 
 
-def share(count: int, total: int) -> str:
+def share(count: int, total: int, unit: str = "") -> str:
     """Count of total in percent, with its interval."""
     found = Metric.fraction(count, total)
-    return f"{count} of {total} ({100 * found.value:.0f} %, {100 * found.low:.0f} to {100 * found.high:.0f})"
+    return f"{count} of {total}{unit} ({100 * found.value:.0f} %, {100 * found.low:.0f} to {100 * found.high:.0f})"
 
 
 def answer(atlas: Atlas) -> Iterator[str]:
@@ -180,29 +181,39 @@ def sets(atlas: Atlas) -> Iterator[str]:
         yield table_line(cells)
 
 
+def beside_frozen(atlas: Atlas) -> dict[DifferenceRow, DifferenceRow]:
+    """{difference of fine-tuned networks: that of frozen ones with the same set, side and number of images}."""
+    tuned = sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place)
+    found = {own: atlas.at("frozen", own.side).get(own.images, {}).get(own.set) for own in tuned}
+    return {own: beside for own, beside in found.items() if beside is not None}
+
+
 def agreement(atlas: Atlas) -> Iterator[str]:
     """Whether frozen and fine-tuned networks have the same one ahead, by set, side and number of images."""
     yield table_line(("set", "side", "images", "seeds", "fine-tuned", "frozen", "frozen, 224 px", "same ahead"))
     yield table_line(["---"] * 8)
-    same, decided, whole = [], [], atlas.at("frozen", SIDE)
-    for own in sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place):
-        beside = atlas.at("frozen", own.side).get(own.images, {}).get(own.set)
-        if beside is None:
-            continue
-        same.append(own.gap * beside.gap > 0)
-        if own.p < ALPHA and beside.p < ALPHA:
-            decided.append(same[-1])
+    rows, whole = beside_frozen(atlas), atlas.at("frozen", SIDE)
+    for own, beside in rows.items():
         full = whole.get(own.images, {}).get(own.set)
         words = ["" if row is None else points(row.gap, row.low, row.high) for row in (own, beside, full)]
-        side = f"{own.side} px"
-        yield table_line((own.set, side, f"{own.images:,}", str(own.seeds), *words, "yes" if same[-1] else "no"))
-    if same:
+        side, same = f"{own.side} px", "yes" if own.gap * beside.gap > 0 else "no"
+        yield table_line((own.set, side, f"{own.images:,}", str(own.seeds), *words, same))
+    decided = [own.gap * beside.gap > 0 for own, beside in rows.items() if max(own.p, beside.p) < ALPHA]
+    if rows:
         yield ""
         yield (
-            f"At equal sides the same network is ahead in {share(sum(same), len(same))} of these cells. "
-            f"Both tests decide in {len(decided)} of them without a correction, and agree in {sum(decided)}. "
-            "Cells of one set share test images, so the interval is too narrow."
+            f"At equal sides, {agreement_text(atlas)}. Both tests decide in {len(decided)} of them without a "
+            f"correction, and agree in {sum(decided)}. Cells of one set share test images, so the interval is too "
+            "narrow. `vit study` repeats this sentence beside its preliminary answer."
         )
+
+
+def agreement_text(atlas: Atlas) -> str:
+    """How often frozen and fine-tuned networks have the same one ahead, as `vit study` says it, too."""
+    rows = beside_frozen(atlas)
+    same = sum(own.gap * beside.gap > 0 for own, beside in rows.items())
+    num_sets = len({own.set for own in rows})
+    return f"on {num_sets} sets of photographs the same network was ahead in {share(same, len(rows), ' cases')}"
 
 
 def _place(row: DifferenceRow) -> tuple[int, int, int]:
@@ -318,9 +329,15 @@ def _beside(axes: Axes, atlas: Atlas) -> None:
         axes.legend(fontsize=6.5, frameon=False)
 
 
+def with_agreement(code: str, atlas: Atlas) -> str:
+    """The source of `vit.study.frozen.frozen` with its constant AGREEMENT written again."""
+    return re.sub(r'(?<=^AGREEMENT = ").*(?="$)', agreement_text(atlas), code, count=1, flags=re.MULTILINE)
+
+
 def write_atlas() -> None:
     """Write the page and its figure, once there are rows."""
     atlas = Atlas.read()
     if atlas.differences:
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), atlas), encoding="utf-8")
+        FROZEN.write_text(with_agreement(FROZEN.read_text(encoding="utf-8"), atlas), encoding="utf-8")
         draw(atlas)

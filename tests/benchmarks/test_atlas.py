@@ -178,12 +178,17 @@ def test_standard_errors_cover_seeds_and_images():
 
 
 def test_the_page_is_that_of_the_rows():
-    from atlas_page import BLOCKS, FIGURE, PAGE, Atlas, page, shown
+    from atlas_page import BLOCKS, FIGURE, FROZEN, PAGE, Atlas, agreement_text, page, shown, with_agreement
     from figures import stated
+
+    from vit.study.frozen.frozen import AGREEMENT
 
     text, atlas = PAGE.read_text(encoding="utf-8"), Atlas.read()
     again = 'run "make results"'
     assert text == page(text, atlas), again
+    assert agreement_text(atlas) == AGREEMENT, again
+    code = FROZEN.read_text(encoding="utf-8")
+    assert with_agreement(code.replace(AGREEMENT, "another"), atlas) == code
     assert stated(FIGURE) == shown(atlas), again
     assert all(f"written by `make results`: {name} -->" in text for name in BLOCKS)
 

@@ -33,6 +33,17 @@ def test_functions_are_called_until_a_turn_is_over():
     assert len(calls) >= 3 + 2 * 2  # to warm up, and at least one timed call of each turn after one that is not
 
 
+def test_a_side_that_would_take_minutes_is_left_out_and_ours_is_not(monkeypatch):
+    import timing
+
+    clock = [0.0]
+    monkeypatch.setattr(timing, "now", lambda: clock[0])
+    sides = {name: lambda s=s: clock.__setitem__(0, clock[0] + s) for name, s in (("vit", 11), ("a", 9), ("b", 23))}
+    absent = {}
+    assert list(timing.without_slow(sides, absent)) == ["vit", "a"]
+    assert absent == {"b": "left out: a call takes 23 s"}
+
+
 def test_programs_in_turn_leave_a_measurement(tmp_path, monkeypatch, capsys):
     import timing
 

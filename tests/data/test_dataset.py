@@ -12,7 +12,7 @@ from PIL import Image
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples, Source
 from vit.data.loading.dataset import ImageDataset
-from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.loading.module import ImageDataModule, LoaderOptions, auto_cache_bytes
 from vit.data.loading.sampler import EVALUATION, EvaluationSampler, Key
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
@@ -128,8 +128,22 @@ def test_pixels_do_not_depend_on_where_images_are_kept(folder: Path, crop: float
 def test_auto_keeps_what_fits_at_the_size_that_crops_need(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = 14 * 3 * 16 * 16 + 14 * 3 * 27 * 27 * 4 // 3  # validation images, and those that are cropped to a half
     for room, kept in ((needed + 14, True), (needed - 14, False)):
-        monkeypatch.setattr("vit.data.loading.module.AUTO_CACHE_BYTES", room)
-        assert module(folder, Augment(crop=0.5), cache="auto").in_memory == kept
+        assert module(folder, Augment(crop=0.5), cache="auto", cache_bytes=room).in_memory == kept
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "processes", "threads", "expected"),
+    [(False, 1, 4, 2), (True, 1, 4, 25), (True, 2, 1, 12.5), (True, 1, 2, 12.5), (True, 100, 4, 2)],  # GiB
+)
+def test_the_automatic_cache_beside_a_gpu_is_a_share_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, has_gpu: bool, processes: int, threads: int, expected: float
+) -> None:
+    place = "vit.data.loading.module."
+    monkeypatch.setattr(place + "memory_limit", lambda: 100 * 2**30)
+    monkeypatch.setattr(place + "available_cores", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert auto_cache_bytes(processes) == expected * 2**30
 
 
 def test_images_in_memory_are_cropped_as_files_are(folder: Path) -> None:

@@ -21,6 +21,7 @@ from vit.inference.predictor import load
 from vit.inference.prepared import prepared
 from vit.models.attend import attend
 from vit.models.spec import NetworkSpec
+from vit.models.vision_transformer import Mlp
 from vit.training import loop
 from vit.training.distributed.sharding import Sharding
 from vit.training.planning.plan import Plan, make_plan
@@ -178,19 +179,55 @@ def test_a_training_that_does_not_fit_starts_again_in_smaller_parts(train, image
     assert "out of memory: starting again in" in run.out
 
 
-def test_weights_spread_by_fsdp_have_the_losses_of_whole_ones(train, images, device, measured, monkeypatch):
+@pytest.mark.parametrize("again", ["false", pytest.param("true", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("precision", [pytest.param("32-true", marks=pytest.mark.slow), "bf16-mixed"])
+def test_weights_spread_by_fsdp_have_the_losses_of_whole_ones(
+    train, images, device, measured, monkeypatch, precision, again
+):
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", free_port())
-    options = (*VIT, "--optim.ema_decay", "0")  # averaged weights are not spread
+    options = (*VIT, "--optim.ema_decay", "0", "--precision", precision)  # averaged weights are not spread
     whole = train(images, *options)
     monkeypatch.setattr(Plan, "is_sharded", property(lambda plan: True))  # `vit train` shards two processes or more
     monkeypatch.setattr(loop, "strategy_for", lambda *_: Sharding(1))
+    computed = []
+    forward = Mlp.forward
+    monkeypatch.setattr(Mlp, "forward", lambda mlp, tokens: computed.append(mlp.fc1.weight) or forward(mlp, tokens))
     try:
-        sharded = train(images, *options)
+        sharded = train(images, *options, "--trainer.grad_checkpointing", again)
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
-    measured(apart(sharded.losses, whole.losses), 0.01)
+    expected = {torch.bfloat16 if precision == "bf16-mixed" else torch.float32}
+    assert {value.dtype for value in computed} == expected
+    assert {value.dtype for value in sharded.weights.values()} == {torch.float32}
+    measured(apart(sharded.losses, whole.losses), 0.01 if precision == "32-true" else 0.05)
+
+
+@pytest.mark.slow
+def test_blocks_that_are_computed_again_train_as_others(train, images, device, measured):
+    options = (*VIT, "--model.network.depth", 4, "--batch_size", 64, "--model.network.drop_path_rate", 0.2)
+    losses, peaks = [], []
+    for again in ("false", "true"):
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        losses.append(train(images, *options, "--trainer.grad_checkpointing", again).losses)
+        peaks.append(torch.cuda.max_memory_allocated() if device == "cuda" else -len(peaks))
+    assert peaks[1] < peaks[0]
+    measured(apart(*losses), 1e-3 if device == "cuda" else 0)
+
+
+@pytest.mark.slow
+def test_a_compiled_prediction_gives_the_answers_of_an_eager_one(train, images, device, measured, monkeypatch):
+    if device == "cpu":  # without a C++ compiler
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    eager, compiled = (load(run, device) for run in [train(images, *VIT).path] * 2)
+    assert compiled.engine.compile(50)
+    answers = [
+        [dict(row.top) for row in one.predict(images, recursive=True, batch_size=50)] for one in (eager, compiled)
+    ]
+    pairs = zip(*answers, strict=True)
+    measured(max(abs(one[name] - other[name]) for one, other in pairs for name in one), 0.01)
 
 
 @pytest.mark.parametrize("network", BOTH)

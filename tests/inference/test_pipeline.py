@@ -32,9 +32,9 @@ def test_cores_that_work_alone_give_the_rows_of_cores_in_turns(digits_run, mixed
     monkeypatch.setattr(pipeline, "available_cores", lambda: 2)
     model = vit.load(digits_run.path)
     threads = set()
-    compute = model.engine.probabilities_and_features
+    compute = model.engine.logits_and_features
     noted = lambda images: threads.add(threading.get_ident()) or compute(images)  # noqa: E731
-    monkeypatch.setattr(model.engine, "probabilities_and_features", noted)
+    monkeypatch.setattr(model.engine, "logits_and_features", noted)
     files = [str(file) for file in sorted(mixed.iterdir()) if file.is_file()] * 4
     alone = list(model.predict_files(files, batch_size=3))
     assert threading.get_ident() not in threads
@@ -76,3 +76,14 @@ def test_an_accelerator_gets_whole_batches_of_pictures_read_ahead():
 
     assert list(rows_of(Accelerator(), range(50), 4, reading, compute)) == [-item for item in range(50)]
     assert [len(part) for part in batches] == [4] * 12 + [2]
+
+
+def test_an_accelerator_has_its_next_batch_before_the_rows_of_the_last_are_waited_for():
+    events = []
+
+    def compute(part):
+        events.append(f"ask {part}")
+        return (events.append(f"wait {item}") or -item for item in part)
+
+    assert list(rows_of(Accelerator(), range(5), 2, lambda item: item, compute)) == [0, -1, -2, -3, -4]
+    assert events == ["ask [0, 1]", "ask [2, 3]", "wait 0", "wait 1", "ask [4]", "wait 2", "wait 3", "wait 4"]

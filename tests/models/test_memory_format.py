@@ -1,5 +1,6 @@
 """Layouts of convolutional networks in memory: gradients are right where oneDNN's are not."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from tests.processes import ROOT
+from vit.models.memory_format import checkpoint_blocks
 from vit.models.outside.timm_network import TimmConfig, TimmNetwork
 from vit.models.spec import create_network
 
@@ -67,3 +69,29 @@ def test_networks_have_the_fastest_layout_that_is_right(model, on_cpu, on_gpu):
 def test_our_cnns_are_channels_last():
     for name in ("resnet10_small", "resnet18_cifar"):
         assert create_network(name, 3, 32).laid_out_for(torch.device("cpu")).memory_format is torch.channels_last
+
+
+def test_blocks_that_are_computed_again_have_equal_gradients_and_keep_little():
+    options = {"depth": 4, "drop_rate": 0.1, "attn_drop_rate": 0.1, "drop_path_rate": 0.5, "pool": "mean"}
+    plain = create_network("vit_nano_patch2_8", 3, 8, **options).train()
+    torch.nn.init.normal_(plain.head.weight)
+    again = copy.deepcopy(plain)
+    checkpoint_blocks(again)
+    again = copy.deepcopy(again)  # as an average of weights is made
+    assert again.state_dict().keys() == plain.state_dict().keys()
+    gradients, kept = [], []
+    for network in (plain, again):
+        torch.manual_seed(1)
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda kept, sizes=sizes: sizes.append(kept.numel()) or kept, id_
+        ):
+            network(torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(2))).logsumexp(1).sum().backward()
+        gradients.append({name: weight.grad for name, weight in network.named_parameters()})
+        kept.append(sum(sizes))
+    assert all(torch.equal(gradients[1][name], value) for name, value in gradients[0].items())
+    assert gradients[0]["blocks.0.attn.qkv.weight"].any() and kept[1] < kept[0] / 5
+
+
+def id_(value):
+    return value

@@ -14,9 +14,10 @@ ROTARY = ("--model.network.depth", 2, "--model.network.pos_embed", "rope2d_eva")
 
 @linux_only
 @pytest.mark.slow
-def test_a_rotary_vit_learns_in_two_processes_what_it_learns_in_one(vit, colors, tmp_path):
-    command = ("train", colors, *SHORT, *ROTARY, "--strategy", "fsdp", "--devices", 2, "--trainer.accelerator", "cpu")
-    process = start(tmp_path, *command, "--out", "two")
+@pytest.mark.parametrize(("strategy", "again"), [("fsdp", "false"), ("fsdp", "true"), ("ddp", "true")])
+def test_a_rotary_vit_learns_in_two_processes_what_it_learns_in_one(vit, colors, tmp_path, strategy, again):
+    command = ("train", colors, *SHORT, *ROTARY, "--strategy", strategy, "--devices", 2, "--trainer.accelerator", "cpu")
+    process = start(tmp_path, *command, "--trainer.grad_checkpointing", again, "--out", "two")
     _, said = finish(tmp_path, process, 400)
     assert process.returncode == 0, said
     assert vit("train", colors, *SHORT, *ROTARY, "--out", tmp_path / "one").code == 0

@@ -74,9 +74,9 @@ def make(
                 1_241_226 * (1 + place),
                 80_000_000,
                 points,
-                Gain(sizes[-2], sizes[-1], Interval(0.2, 0.1, 0.3), Interval(0.02, 0.01, 0.03), 0.001)
+                [Gain(sizes[-2], sizes[-1], Interval(0.2, 0.1, 0.3), Interval(0.02, 0.01, 0.03), 0.001)]
                 if len(sizes) > 1
-                else None,
+                else [],
                 forecast_of(name, curve, sizes, fitted),
             )
         )

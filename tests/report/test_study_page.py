@@ -232,6 +232,14 @@ def test_a_size_with_all_images_says_what_its_intervals_do_not_cover(study, tmp_
     assert (words in text) is is_all and "every seed fits the same head" not in text
 
 
+def test_folds_are_not_said_to_share_their_images(study, tmp_path):
+    """The page of a study with folds said "all seeds are tested on the same images"."""
+    findings = study(sizes=(100, 57000))
+    text = page_of(replace(findings, protocol={**findings.protocol, "folds": 5}), tmp_path).text
+    assert "every seed learns the same images" not in text and "tested on the same images" not in text
+    assert "Each seed learns and is tested on other images" in text
+
+
 def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tmp_path):
     findings, folder = study(), tmp_path / "frozen"
     assert "Frozen networks" not in page_of(findings, tmp_path).text

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.study.answers import answers
 from vit.study.answer.wording import describe_comparison
-from vit.study.statistics.crossover import compare_with_first
+from vit.study.statistics.crossover import _corrected, compare_with_first
 
 SIZES = (100, 300, 1000, 3000)
 WOBBLE = np.array([[-1.0, 0.2, 0.5, 0.3, -0.4], [0.3, -0.6, 1.0, -0.2, 0.1]])
@@ -33,6 +33,15 @@ def test_ahead_at_every_size():
     assert "A makes fewer errors than B at every measured size (100 to 3,000 images)." in describe_comparison(found)
     other = compare(*reversed(pair([0.30, 0.20, 0.12, 0.08], [0.40, 0.28, 0.18, 0.14])), "BA")
     assert other.verdict == "second ahead" and (other.first, other.second) == ("B", "A")
+
+
+def test_tests_at_the_largest_size_have_most_of_the_5_percent():
+    """Of two networks that differ by 2.5 standard deviations two seeds told 7 %, because all sizes shared the 5 %."""
+    found = _corrected([0.2, 0.3, 0.03, 0.6, None], [False, False, True, False, False])
+    assert found == pytest.approx([0.6, 0.6, 0.03 / 0.8, 0.6, 1.0])
+    assert _corrected([0.01, 0.02, 0.03], [False, False, True]) == pytest.approx([0.0375] * 3), "a share is passed on"
+    assert _corrected([0.04, None], [True, False]) == [0.04, 1.0], "where there is nothing else, it has all"
+    assert _corrected([0.004, 0.9, None], [False, False, True]) == pytest.approx([0.008, 0.9, 1.0])
 
 
 def test_ahead_at_all_sizes_but_one_is_not_ahead():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
+from vit.study.answer.answer_warnings import COMMONEST
 from vit.study.answer.summary import summarize, to_json
 from vit.study.answer.verdict import MOST_WORDS
 from vit.study.answer.wording import percents
@@ -71,7 +72,7 @@ def test_either_will_do_within_the_margin_and_nothing_is_decided_beyond():
 
 
 def test_an_interval_that_excludes_zero_before_the_correction_is_called_uncorrected():
-    found = judged({"vit": law(2, -0.4), "cnn": law(1.8, -0.4)})
+    found = judged({"vit": law(2, -0.4), "cnn": law(1.8, -0.4), "mlp": law(2, -0.4)})
     assert "points fewer errors than vit (uncorrected)" in found.answer[0]
     assert "uncorrected" not in said(judged({"vit": law(2, -0.4), "cnn": law(2, -0.4)}))
 
@@ -119,8 +120,19 @@ def test_whether_more_images_help_needs_no_curve(errors, words):
     ]
     found = summarize(cells, PROTOCOL, [], None)
     assert found.answer[1].startswith(words), found.answer[1]
-    gain = found.series[0].gain
+    gain = found.series[0].gains[-1]
     assert (gain.from_images, gain.to_images) == (100, 200) and gain.fall.low <= gain.fall.value <= gain.fall.high
+
+
+def test_where_the_last_step_is_unclear_wider_steps_answer():
+    """A figure in which the error fell from 40 to 20 % stood below "Unclear", because the last step alone was open."""
+    cells = study({"a": [0.4, 0.3, 0.27]}, sizes=(100, 200, 250), seeds=5)
+    few = summarize([replace(one, correct=one.correct[:: T // 100]) for one in cells], PROTOCOL, [], None)
+    wide, last = few.series[0].gains
+    assert (wide.from_images, last.from_images) == (100, 200)
+    assert wide.p < 0.05 <= last.p
+    assert few.answer[1].startswith("Likely: from 100 to 250 images the errors of a fell by ")
+    assert len(few.answer[1].split()) <= MOST_WORDS
 
 
 def test_few_test_images_show_no_gain():
@@ -146,14 +158,18 @@ def test_networks_that_have_not_learned_are_called_so():
     """Two networks that guess were "not to be told apart", like two good ones."""
     ten = {**PROTOCOL, "classes": 10}
     found = judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, ten, sizes=(100, 200))
-    assert found.answer[0] == "Neither: with 200 images vit and cnn are both no better than guessing."
+    assert found.answer[0] == "Neither vit nor cnn is shown to be better than guessing one class with 200 images."
     assert [words.split()[0] for words in found.warnings] == ["vit", "cnn"]
     one = judged({"vit": [0.9, 0.9], "cnn": [0.5, 0.4]}, ten, sizes=(100, 200))
     assert (
         one.answer[0].startswith("Use cnn")
         and len(one.warnings) == 1
-        and "vit is no better than guess" in one.warnings[0]
+        and "vit is not shown to be better than guessing" in one.warnings[0]
     )
+    rare = judged(
+        {"vit": [0.06, 0.05], "cnn": [0.06, 0.05]}, {**PROTOCOL, "classes": 2, COMMONEST: 0.95}, sizes=(100, 200)
+    )
+    assert rare.answer[0].startswith("Neither vit nor cnn") and "most common class 5 %" in rare.warnings[0]
     assert judged({"vit": [0.9, 0.9], "cnn": [0.9, 0.9]}, {**ten, "right": "all"}, sizes=(100, 200)).warnings == []
 
 
@@ -350,6 +366,17 @@ def test_images_of_the_same_groups_would_not_narrow_an_answer(groups, words):
     told = summarize(runs, PROTOCOL if groups is None else {**PROTOCOL, "test_groups": groups}, [], None)
     assert words in said(told) and told.answer[0].startswith("Not decided")
     assert any(words in step for step in told.next_steps)
+
+
+@pytest.mark.parametrize(("seeds", "advice"), [(2, "Twice the seeds"), (5, "Twice the images would make that about")])
+def test_seeds_that_would_test_a_fold_again_are_not_advised(seeds, advice):
+    """With all of five folds tested, "twice the seeds" would be ten folds, which is another study."""
+    generator = np.random.default_rng(0)
+    runs = [
+        run(name, 160, seed, 0, correct=generator.random(40) < 0.8) for name in ("vit", "cnn") for seed in range(seeds)
+    ]
+    (step,) = summarize(runs, {**PROTOCOL, "folds": 5}, [], None).next_steps
+    assert advice in step and ("seeds" in step) is (seeds == 2)
 
 
 def test_images_that_the_first_weights_knew_are_warned_of():

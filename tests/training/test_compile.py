@@ -39,6 +39,20 @@ def die(*_):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("compiled", [False, True])
+def test_blocks_that_are_computed_again_train_to_the_same_weights(vit, colors, tmp_path, quick_compiler, compiled):
+    options = ("--model.network.drop_rate", 0.1, "--model.network.drop_path_rate", 0.3, *COMPILED[: 2 * compiled])
+    for name in ("false", "true"):
+        again = ("--trainer.grad_checkpointing", name)
+        answer = vit("train", colors, *TINY, *options, *again, "--out", tmp_path / name)
+        assert answer.code == 0, answer.err
+        assert ("blocks computed again in the backward pass" in answer.out) == (name == "true")
+    found, expected = (checkpoint(tmp_path / name) for name in ("true", "false"))
+    assert not differences(found["state_dict"], expected["state_dict"])
+    assert not differences(found["optimizer_states"], expected["optimizer_states"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", ["learned", "rope2d", "rope2d_eva"])
 def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
     vit, colors, tmp_path, monkeypatch, quick_compiler, positions
@@ -85,12 +99,14 @@ def test_a_compiler_that_fails_is_one_error_with_a_fix(vit, colors, tmp_path, mo
     [
         (ModelConfig(), {"strategy": "fsdp"}, "--strategy fsdp does not go with --trainer.compile true"),
         (ModelConfig(freeze="backbone", init_from="x"), {}, "--trainer.compile true with --freeze backbone"),
+        (ModelConfig(network={"name": "resnet18"}), {"grad_checkpointing": True}, "is for our ViTs whose blocks"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused(model, trainer, said):
-    recipe = Recipe(model=model, trainer=TrainerConfig(compile=True, **trainer))
+    recipe = Recipe(model=model, trainer=TrainerConfig(**{"compile": True, **trainer}))
+    name = model.network["name"]
     with pytest.raises(UsageError, match=said):
-        check_compatibility(recipe, Machine(torch.device("cpu"), 1, "32-true"), None)
+        check_compatibility(recipe, Machine(torch.device("cpu"), 1, "32-true"), None if name == "auto" else name)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +124,11 @@ def test_what_cannot_be_compiled_is_refused(model, trainer, said):
     ],
 )
 def test_auto_compiles_long_trainings_on_a_gpu(monkeypatch, options, device, processes, steps, is_compiled):
-    monkeypatch.setattr(compatibility, "_has_compiler", lambda: True)
+    monkeypatch.setattr(compatibility, "has_compiler", lambda: True)
     machine = Machine(torch.device(device), processes, "bf16-mixed")
     assert machine.compiles(Recipe(**options), "resnet18_cifar", steps) is is_compiled
     assert not machine.compiles(Recipe(), "timm_network", steps)
-    monkeypatch.setattr(compatibility, "_has_compiler", lambda: False)
+    monkeypatch.setattr(compatibility, "has_compiler", lambda: False)
     is_given = options.get("trainer") == TrainerConfig(compile=True)
     assert machine.compiles(Recipe(**options), "resnet18_cifar", steps) is is_given
 

@@ -221,3 +221,10 @@ def test_muon_moves_every_parameter_and_its_state_round_trips():
     step(twin, resumed)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), twin.parameters(), strict=True))
     assert {group["lr"] for group in (*resumed.muon.param_groups, *resumed.adamw.param_groups)} == {0.02}
+
+
+@pytest.mark.parametrize(("optimizer", "expected"), [("sgd", 0.4), ("adamw", 0.2), ("muon", 0.2)])
+def test_the_rate_follows_the_batch_size_by_the_rule_of_its_optimizer(network, optimizer, expected):
+    config = replace(CONFIG, optimizer=optimizer, batch_size=256, lr_batch_size=64)
+    assert all(group["lr"] == pytest.approx(expected) for group in make_optimizer(network, config).param_groups)
+    assert replace(config, lr_batch_size=None).scaled_lr == replace(config, batch_size="auto").scaled_lr == 0.1

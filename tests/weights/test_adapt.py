@@ -21,6 +21,27 @@ def test_positions_are_those_of_timm(old, new, prefix):
     assert torch.allclose(resample_positions(positions, new, prefix), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("image_size", "new", "has_head", "how"),
+    [
+        (28, 12, True, "14 x 14 -> 6 x 6 patches, the middle"),
+        (28, 12, False, "14 x 14 -> 6 x 6 patches"),  # without a head: it can have learned from small crops
+        (28, 20, True, "14 x 14 -> 10 x 10 patches"),
+        (48, 20, True, "24 x 24 -> 10 x 10 patches"),
+    ],
+)
+def test_a_classifier_keeps_the_middle_of_its_positions_on_a_much_smaller_grid(image_size, new, has_head, how):
+    """With 96 instead of 224 pixels DeiT-Tiny had 8 of 100 photographs right, where its own positions give 22."""
+    source = create_network(**NANO, num_classes=10, image_size=image_size)
+    network = create_network(**NANO, num_classes=3, image_size=new)
+    weights = {name: value for name, value in source.state_dict().items() if has_head or not name.startswith("head.")}
+    assert fill(network, weights).resampled["pos_embed"] == how
+    side, start = new // 2, (image_size - new) // 4
+    kept = source.pos_embed[:, 1:].unflatten(1, (image_size // 2, -1))[:, start : start + side, start : start + side]
+    assert torch.equal(network.pos_embed[:, 1:], kept.flatten(1, 2)) == how.endswith("the middle")
+    assert torch.equal(network.pos_embed[:, :1], source.pos_embed[:, :1])
+
+
 @pytest.mark.parametrize(("old", "new"), [(16, 8), (16, 14), (8, 16), (4, 5)])
 def test_patch_kernels_are_those_of_timm(old, new):
     kernel = torch.randn(6, 3, old, old, generator=torch.Generator().manual_seed(0))

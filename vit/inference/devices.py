@@ -2,9 +2,11 @@
 
 import os
 import platform
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -89,6 +91,12 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cpu":
         return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return False
+
+
+def has_compiler() -> bool:
+    """Whether this machine has what torch.compile needs for a GPU."""
+    compilers = map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
+    return find_spec("triton") is not None and any(compilers)
 
 
 @contextmanager

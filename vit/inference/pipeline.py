@@ -28,19 +28,20 @@ def rows_of(
     items: Sequence[T],
     batch_size: int,
     read: Callable[[T], M] | None,
-    compute: Callable[[list[M]], list[R]],
+    compute: Callable[[list[M]], Iterable[R]],
 ) -> Iterator[R]:
     """`compute` of batches of what `read` makes of each item, flattened, in the order of the items.
 
     - **A network on a CPU**: each core reads and computes batches of its own. No core waits for another within a layer.
     - **Few images, or an exported file**, whose library has threads of its own: reading and computing take turns, each
       on all cores, because at the same time they slow each other down.
-    - **An accelerator** computes while the CPU reads the next batches.
+    - **An accelerator** computes while the CPU reads the next batches, and writes the rows of the batch before.
 
     Args:
         engine: what `compute` computes with.
         read: a picture of one item. It runs in threads. None: the items are pictures.
-        compute: rows of a batch of pictures. On a CPU it runs in threads.
+        compute: rows of a batch of pictures. On a CPU it runs in threads. On an accelerator it starts the computation,
+            and waits for it where the first row is taken.
     """
     own = _images_per_core(engine, len(items), batch_size)
     if read is None and own == 0:  # no thread has anything to do
@@ -52,7 +53,7 @@ def rows_of(
         if own > 0:
 
             def read_and_compute(part: list[T]) -> list[R]:
-                return compute([picture(item) for item in part])
+                return list(compute([picture(item) for item in part]))
 
             for rows in parallel(read_and_compute, batched(items, own), torch.get_num_threads()):
                 yield from rows
@@ -60,8 +61,12 @@ def rows_of(
             for part in batched(items, batch_size):
                 yield from compute(list(parallel(picture, part)))
         else:
+            before: Iterable[R] = ()
             for pictures in batched(parallel(picture, items, batch_size * AHEAD), batch_size):
-                yield from compute(pictures)
+                asked = compute(pictures)
+                yield from before
+                before = asked
+            yield from before
 
 
 def _images_per_core(engine: OnDevice, num_images: int, batch_size: int) -> int:

@@ -29,6 +29,7 @@ from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import ListedImages, list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
+from vit.inference.scores.activation import probabilities_of
 from vit.inference.scores.scored_labels import above
 from vit.models.network import Network
 from vit.tasks.task import Task, task_with
@@ -178,30 +179,37 @@ class Predictor:
 
         return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
 
-    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
+    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
+        """The predictions for inputs. The engine begins at once, and the first prediction waits for it."""
         read = [(path, image) for path, image in part if isinstance(image, Tensor)]
         answers: Iterator[Prediction] = iter(())
         if read:
             inputs = torch.stack([image for _, image in read])
-            probabilities, novelty = self._compute(inputs)
             count = min(top_k, len(self.class_names))
-            answers = self._answers([path for path, _ in read], inputs, probabilities, novelty, count)
-        return [
+            answers = self._answers([path for path, _ in read], inputs, *self._compute(inputs), count)
+        return (
             Prediction(path, status_of(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
             for path, image in part
-        ]
+        )
 
-    def _compute(self, images: Tensor) -> tuple[Tensor, list[float | None]]:
-        """Images (B, 3, S, S) uint8 -> probabilities (B, C), and the novelty of each image where it is known."""
-        if self.novelty is None or not isinstance(self.engine, Engine):
-            return self.engine.probabilities(images), [None] * len(images)
-        probabilities, features = self.engine.probabilities_and_features(images)
-        return probabilities, self.novelty.of_features(features).tolist()
+    def _compute(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C), and features (B, D) where they tell the novelty.
+
+        An accelerator may not have finished them.
+        """
+        engine = self.engine
+        if not isinstance(engine, Engine):
+            return engine.probabilities(images), None
+        logits, features = (engine.logits(images), None) if self.novelty is None else engine.logits_and_features(images)
+        return probabilities_of(logits, engine.temperature, engine.rules), features
 
     def _answers(
-        self, paths: Sequence[str], inputs: Tensor, probabilities: Tensor, novelty: Sequence[float | None], count: int
+        self, paths: Sequence[str], inputs: Tensor, probabilities: Tensor, features: Tensor | None, count: int
     ) -> Iterator[Prediction]:
-        """The predictions for inputs (B, 3, S, S), probabilities (B, C) and novelties (B,)."""
+        """The predictions for inputs (B, 3, S, S), probabilities (B, C) and features (B, D)."""
+        probabilities, novelty = probabilities.cpu(), list[float | None]([None] * len(paths))
+        if self.novelty is not None and features is not None:
+            novelty = self.novelty.of_features(features.cpu()).tolist()
         if self.multilabel is not None:
             yield from self._several(paths, probabilities, novelty, count, self.multilabel)
             return

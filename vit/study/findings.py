@@ -21,7 +21,7 @@ FILE_KEYS = {"num_images": "images", "num_test_images": "test_images"}
 
 @dataclass(frozen=True)
 class Gain:
-    """What the step between the two largest sizes of a series has brought, on the same seeds and test images."""
+    """What the step to the largest size of a series has brought, on the same seeds and test images."""
 
     from_images: int
     to_images: int
@@ -29,7 +29,7 @@ class Gain:
     # seeds and other test images.
     fall: Interval
     points: Interval  # error of the smaller size minus error of the larger
-    p: float  # p value of the test that the errors do not change, or 1 with one seed
+    p: float  # p value that the errors do not change, at least that of wider steps; 1 with one seed
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Series:
     parameters: int
     flops: int
     points: list[Point]
-    gain: Gain | None
+    gains: list[Gain]  # steps to the largest size, the widest first
     forecast: Forecast | None
 
 
@@ -126,7 +126,7 @@ class Difference:
     gap: Interval
     ratio: Interval  # error of the first over error of the second
     p: float  # p value of the test that the gap is zero, or 1 with one seed
-    p_adjusted: float  # p value after the correction for all tests of the study (Hochberg)
+    p_adjusted: float  # p value after the correction for all tests of the study
     margin_of_error: MarginOfError | None
 
     @property

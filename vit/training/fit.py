@@ -22,6 +22,7 @@ from vit.atomic_files import write_json, write_text
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import Contents
 from vit.data.core.samples import Source
+from vit.data.loading.loader import AUTO_CACHE_BYTES
 from vit.data.loading.module import ImageDataModule
 from vit.data.splits.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
@@ -70,6 +71,11 @@ def fit(
         VitError: as `signals_and_errors`.
     """
     data = data or plan.data_module()
+    if data.in_memory and data.image_bytes > AUTO_CACHE_BYTES:
+        for listener in listeners:
+            listener.notice(
+                f"decoding all images once into {data.image_bytes / 2**30:.0f} GiB of memory (--data.cache)"
+            )
     if plan.world_size == 1 and shared is None:
         data.dataset("train")  # memory that the images need is not a matter of micro-batches
     attempt = partial(_fit, run=run, resume=resume, data=data, shared=shared)

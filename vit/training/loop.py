@@ -157,7 +157,7 @@ class Classifier(TrainingModule):
 
     def configure_model(self) -> None:
         if self.device_mesh is not None:  # of FSDP alone
-            shard(self.network, self.device_mesh)
+            shard(self.network, self.device_mesh, self.trainer.precision)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(images)

@@ -158,7 +158,7 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     return [
         {
             "params": chosen,
-            "lr": config.lr * decay ** (LEVELS * above / depth),
+            "lr": config.scaled_lr * decay ** (LEVELS * above / depth),
             "weight_decay": config.weight_decay if decays else 0.0,
         }
         for (above, decays), chosen in groups.items()
@@ -215,8 +215,8 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
         make: OwnOptimizer = load(config.optimizer, "--optim.optimizer")
         return make(groups, config)
     if config.optimizer == "sgd":
-        return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
-    return AdamW(groups, lr=config.lr, fused=fused)
+        return SGD(groups, lr=config.scaled_lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
+    return AdamW(groups, lr=config.scaled_lr, fused=fused)
 
 
 class MuonAdamW(Optimizer):

@@ -13,6 +13,7 @@ from vit.models.heads import classifier_names
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
+_LARGEST_CUT, _LEAST_RESAMPLED = 14, 0.6  # patches a side of 224 pixels in 16; the part of them where both are equal
 _SHOWN = 5
 
 
@@ -100,7 +101,7 @@ def adapt(
     expected, taken = network.state_dict(), dict(weights)
     resampled = _other_channels(network, taken)
     if isinstance(network, VisionTransformer):
-        resampled = _joined(resampled, _resample(network, taken))
+        resampled = _joined(resampled, _resample(network, taken, bool(head_names(network) & taken.keys())))
     elif not _same_shapes(network, taken):
         sized = network.resized(taken)
         taken |= sized
@@ -201,8 +202,13 @@ def _joined(first: dict[str, str], then: dict[str, str]) -> dict[str, str]:
     return first | {name: f"{first[name]}; {how}" if name in first else how for name, how in then.items()}
 
 
-def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[str, str]:
-    """Replace positions and patch kernels of another size; {name: how}."""
+def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: bool) -> dict[str, str]:
+    """Replace positions and patch kernels of another size; {name: how}.
+
+    Classifiers for one size lose most of what they know where positions are resampled to a much smaller grid, and less
+    with the middle ones (docs/measurements.md). Self-supervised networks can have seen small crops with resampled
+    positions (DINO), and networks for large images were trained on smaller ones before.
+    """
     done: dict[str, str] = {}
     embed = network.patch_embed
     kernel, positions = weights.get("patch_embed.proj.weight"), weights.get("pos_embed")
@@ -213,8 +219,10 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[st
         prefix = network.config.num_positions - network.config.num_patches
         grid = math.isqrt(max(0, positions.shape[1] - prefix))
         if grid != embed.grid_size and grid > 0 and grid * grid + prefix == positions.shape[1]:
-            weights["pos_embed"] = resample_positions(positions, embed.grid_size, prefix)
-            done["pos_embed"] = f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches"
+            keeps_middle = has_head and grid <= _LARGEST_CUT and embed.grid_size < _LEAST_RESAMPLED * grid
+            change, how = (middle_positions, ", the middle") if keeps_middle else (resample_positions, "")
+            weights["pos_embed"] = change(positions, embed.grid_size, prefix)
+            done["pos_embed"] = f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches{how}"
     return done
 
 
@@ -228,6 +236,18 @@ def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Te
     image = patches.float().reshape(1, old, old, D).permute(0, 3, 1, 2)
     image = F.interpolate(image, size=(grid_size, grid_size), mode="bicubic", antialias=True)
     return torch.cat((prefix, image.permute(0, 2, 3, 1).reshape(1, -1, D).to(positions.dtype)), dim=1)
+
+
+def middle_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
+    """Learned positions (1, num_prefix + N, D) for a smaller grid of patches: the middle of the old one.
+
+    Neighbors stay neighbors, as attention knows them.
+    """
+    prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
+    old, D = math.isqrt(patches.shape[1]), positions.shape[2]
+    start = (old - grid_size) // 2
+    middle = patches.reshape(1, old, old, D)[:, start : start + grid_size, start : start + grid_size]
+    return torch.cat((prefix, middle.reshape(1, -1, D)), dim=1)
 
 
 def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:

@@ -21,12 +21,13 @@ def score_images(
     predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter, traits: "ImageTraits | None" = None
 ) -> "Scored":
     """The scores of images. Traits of those that this process scores are gathered, if they are asked for."""
-    from vit.data.loading.loader import labeled_images
-    from vit.inference.engine import score
+    from vit.data.loading.loader import EVALUATION_BATCH_SIZE, labeled_images
+    from vit.inference.engine import compile_for, score
     from vit.inference.scores.image_groups import in_groups
 
     engine = predictor.engine
-    where = f"{engine.device.type}, {engine.precision}, {engine.name}"
+    compiled = ", compiled" * compile_for(engine, len(samples), EVALUATION_BATCH_SIZE)
+    where = f"{engine.device.type}, {engine.precision}, {engine.name}{compiled}"
     reporter.notice(f"{len(samples):,} {words}, {where}")
     batches: Iterable[Batch] = labeled_images(samples, predictor.preprocess)
     novelty_of: Callable[[Tensor], Floats] | None = None

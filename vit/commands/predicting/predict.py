@@ -152,7 +152,7 @@ def predict(
     reporter = Reporter(quiet=not is_first())
     if listed.not_read:
         reporter.notice(listed.not_read)
-    predictor = setup.load(reporter, len(files))
+    predictor = setup.load(reporter, len(files), batch_size)
     setup.configure(writer, predictor)
     if to_sort is not None:
         to_sort.check(predictor, listed)

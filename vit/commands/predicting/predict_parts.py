@@ -99,7 +99,7 @@ def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | N
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     tally = PredictionTally()
     if num_there < manifest.num_parts:
-        predictor = setup.load(reporter, manifest.num_rows)
+        predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
         tally.task, tally.first_frames = predictor.task, predictor.first_frames
 
         def open_rows(path: Path) -> "ParquetWriter":

@@ -50,8 +50,9 @@ class PredictionSetup:
             problem = f"{option} is fitted to the validation images of one model, and {1 + len(self.others)} are given"
             raise UsageError(problem, "give one model, or --reject_below")
 
-    def load(self, reporter: Reporter, num_images: int | None = None) -> "Predictor":
+    def load(self, reporter: Reporter, num_images: int | None = None, batch_size: int = 1) -> "Predictor":
         """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
+        from vit.inference.engine import compile_for
         from vit.inference.predictor import load
 
         models = (self.model, *self.others)
@@ -68,7 +69,9 @@ class PredictionSetup:
             reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
         files, used = "" if num_images is None else f"{num_images:,} files, ", predictor.engine
         kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
-        reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
+        compiled = [compile_for(one.engine, num_images or 0, batch_size) for one in every]
+        how = f"{used.device.type}, {used.precision}, {used.name}" + ", compiled" * any(compiled)
+        reporter.notice(f"{files}{kinds}, {how}")
         return predictor
 
     def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")
 _ABOUT = (
     "Preliminary answer, of frozen networks: linear heads on features of the published weights. Fine-tuned networks, "
-    "which are trained next, make fewer errors and can rank otherwise. In one study of photographs of clothing the "
-    "same network was ahead at 1 of 4 sizes, and fine-tuning told the two apart at none of them."
+    "which are trained next, usually make fewer errors and can rank otherwise:"
 )
 
 
@@ -51,7 +50,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     from vit.study.answer.summary import summarize, to_json, write_results
     from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS
     from vit.study.folder import StudyDirectory
-    from vit.study.frozen.frozen import FROZEN_SEEDS, frozen_results, frozen_sizes
+    from vit.study.frozen.frozen import AGREEMENT, FROZEN_SEEDS, frozen_results, frozen_sizes
 
     study = StudyDirectory(plan.folder.frozen_dir)
     if not has_frozen(plan) or study.summary_path.is_file():
@@ -73,7 +72,8 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
         reporter.notice(
             f"  {name}: {count_of(len(sizes) * FROZEN_SEEDS, 'head')}, {duration(time.monotonic() - began)}"
         )
-    own: dict[str, JsonValue] = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "note": _ABOUT}
+    about = f"{_ABOUT} {AGREEMENT}."
+    own: dict[str, JsonValue] = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "note": about}
     own["data"] = f"{plan.source.name} by frozen networks: a preliminary answer"
     own |= {"budget": LINEAR_PROBE, "budget_words": PROBE_WORDS}
     if plan.folds:
@@ -85,7 +85,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     write_results(results, findings.protocol, study.results_path)
     write_study_report(findings, study.path)
     write_json(study.summary_path, to_json(findings))
-    reporter.line(f"\n{_ABOUT}")
+    reporter.line(f"\n{about}")
     for line in filter(None, (*findings.answer, findings.trend)):
         reporter.line(line)
     errors = {one.name: {point.num_images: point.mean for point in one.points} for one in findings.series}

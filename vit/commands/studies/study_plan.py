@@ -1,6 +1,7 @@
 """A study, fully decided: its cells and its protocol"""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -117,6 +118,7 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
+        from vit.study.answer.answer_warnings import COMMONEST
         from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS
         from vit.study.design import seeds_of_protocol
         from vit.study.running.executors import describe_share
@@ -129,6 +131,7 @@ class StudyPlan:
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
+            **({COMMONEST: _share_of_most_common(self.source)} if self.source.task.is_exclusive else {}),
             "images": images,
             **(of_folds(self.folds) if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
@@ -279,6 +282,12 @@ def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[
         check_weights(start)
     weights = {file: weights_hash(file) for file in sorted(filter(None, starts | teachers))}
     return Inputs(source.name, contents.split_hashes(source), weights)
+
+
+def _share_of_most_common(source: "Source") -> float:
+    """The fraction of the test images that are of the most common class."""
+    labels = source.splits["test"].labels.tolist()
+    return Counter(labels).most_common(1)[0][1] / len(labels)
 
 
 def of_folds(folds: int) -> "dict[str, JsonValue]":

@@ -227,7 +227,10 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> TrialResult:
     with trials(plan) as trial:
         if is_searched:
             plan = plan_with_largest_batch(trial)
-            reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit")
+            rate = (
+                "" if plan.recipe.optim.lr_batch_size else "; the learning rate stays (--optim.lr_batch_size scales it)"
+            )
+            reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit{rate}")
         if plan.is_timed:
             plan = _timed(trial.of(plan), began, reporter)
         return TrialResult(plan, trial.data)

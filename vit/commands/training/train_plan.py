@@ -71,10 +71,12 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
 
 
 def device_text(plan: "Plan") -> str:
-    """Device, precision, and from which length on a network is compiled."""
+    """Device, precision, from which length on a network is compiled, and whether blocks keep no activations."""
     words = f"{plan.device.type}, {plan.precision}"
     if plan.recipe.trainer.compile:
         words += ", compiled (unless --trainer.compile is given, from 3,000 steps or 10 minutes on a GPU, an estimate)"
+    if plan.recipe.trainer.grad_checkpointing:
+        words += ", blocks computed again in the backward pass"
     return words
 
 
@@ -268,7 +270,8 @@ def batch_text(plan: "Plan") -> str:
     """The images of a step, and how they are divided."""
     parts = plan.recipe.optim.accumulate
     micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
-    processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
+    each = f"{plan.batch_size // plan.world_size:,} on each"
+    processes = f" on {plan.world_size} processes, {each}" if plan.world_size > 1 else ""
     return f"{count_of(plan.batch_size, 'image')}{micro_batches}{processes}"
 
 
@@ -280,12 +283,15 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         return [("training", how)]
     epochs = plan.total_steps / plan.steps_per_epoch
 
-    lowest = ""
+    rate, lowest = f"{optim.scaled_lr:g}", ""
+    if optim.lr_batch_size is not None:
+        rule = "linear" if optim.optimizer == "sgd" else "square root"
+        rate += f" ({optim.lr:g} for {count_of(optim.lr_batch_size, 'image')}, {rule} rule)"
     if optim.layer_decay != 1:
         from vit.training.optim import LEVELS, layer_decay
 
         decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
-        lowest = f", down to {optim.lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
+        lowest = f", down to {optim.scaled_lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
     steps = (
         f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
@@ -302,7 +308,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     return [
         *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
         *([("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []),
-        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{lowest}, weight decay {optim.weight_decay:g}"),
+        ("optimizer", f"{optim.optimizer}, learning rate {rate}{lowest}, weight decay {optim.weight_decay:g}"),
         ("steps", steps),
         *patience,
     ]

@@ -52,4 +52,5 @@ class Batch:
 
     def pin_memory(self) -> "Batch":
         """The same rows in page-locked memory; DataLoader's `pin_memory` calls this method."""
-        return replace(self, image=self.image.pin_memory(), label=self.label.pin_memory())
+        image, label, valid = (tensor.pin_memory() for tensor in (self.image, self.label, self.valid))
+        return replace(self, image=image, label=label, valid=valid)

@@ -1,10 +1,12 @@
 """`ImageDataModule`: the splits of a source as loaders for this process."""
 
 import math
+import os
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -16,11 +18,13 @@ from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.epoch_order import EpochOrder, ImageOrder, Sampling
 from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
 from vit.data.loading.sampler import TrainSampler
+from vit.data.loading.threads import available_cores
 from vit.data.loading.workers import Loader
 from vit.data.pixels.augment import Augment, BatchAugment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
+from vit.memory import memory_limit
 
 # The order of images in shards: neighboring shards are read together, and each process reads its own part of them.
 #
@@ -79,6 +83,18 @@ class ShardOrder:
 Cache = Literal["auto", "memory", "none"]
 
 
+def auto_cache_bytes(processes: int) -> int:
+    """Bytes of decoded images that each of the processes of a training keeps with the cache "auto".
+
+    2 GiB; beside a GPU up to a quarter of the memory, which processes divide among them, and so do cells of a study,
+    which have a part of the cores each. A GPU trains on more images than the cores decode, and a CPU does not.
+    """
+    if not torch.cuda.is_available() or not hasattr(os, "sysconf"):
+        return AUTO_CACHE_BYTES
+    shares = processes if processes > 1 else max(1, available_cores() // torch.get_num_threads())
+    return max(AUTO_CACHE_BYTES, memory_limit() // (4 * shares))
+
+
 @dataclass(frozen=True)
 class LoaderOptions:
     """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content."""
@@ -86,8 +102,9 @@ class LoaderOptions:
     batch_size: int  # images of an optimizer step, over all processes
     # number of processes that decode and recolor; None: chosen by cores, images and device
     num_workers: int | None = None
-    # "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data
+    # "memory" keeps decoded images, "none" reads files in every epoch, "auto" keeps images of up to `cache_bytes`
     cache: Cache = "auto"
+    cache_bytes: int = AUTO_CACHE_BYTES
     evaluation_batch_size: int = EVALUATION_BATCH_SIZE  # images of an evaluation batch of one process
     batches: int | None = None  # training batches between validations; None: one pass over the images
     accumulate: int = 1  # number of training batches that make one optimizer step
@@ -129,7 +146,6 @@ class ImageDataModule(LightningDataModule):
         self.options = options
         self.seed = seed
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
-        self.in_memory = self._decide_cache()
         self.augment = augment
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0
@@ -210,13 +226,19 @@ class ImageDataModule(LightningDataModule):
             self._datasets[split] = ImageDataset(samples, self.preprocess, augment, self.seed, self.in_memory)
         return self._datasets[split]
 
-    def _decide_cache(self) -> bool:
-        if self.options.cache != "auto":
-            return self.options.cache == "memory"
+    @property
+    def in_memory(self) -> bool:
+        """Whether all images are kept in memory."""
+        is_small = self.image_bytes <= self.options.cache_bytes
+        return self.options.cache == "memory" or (self.options.cache == "auto" and is_small)
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of all images in memory."""
         exact = self.preprocess.channels * self.preprocess.image_size**2
         sizes = dict.fromkeys(self.source.splits, exact)
         if self.image_augment is not None and self.image_augment.augment.crops:
             sizes["train"] = (
                 self.preprocess.channels * self.image_augment.working_side**2 * 4 // 3
             )  # for photographs of 4:3
-        return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES
+        return sum(len(self.source.splits[split]) * size for split, size in sizes.items())

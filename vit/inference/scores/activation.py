@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
+from vit.data.pixels.preprocess import to_device
 
 
 def probabilities_of(logits: Tensor, temperature: float, rules: LabelRules | None) -> Tensor:
@@ -18,8 +19,8 @@ def probabilities_of(logits: Tensor, temperature: float, rules: LabelRules | Non
     """
     if rules is None:
         return (logits / temperature).softmax(dim=1)
-    temperatures = torch.tensor(rules.temperatures.tolist(), dtype=torch.float32, device=logits.device)
-    return (logits / temperatures).sigmoid()
+    temperatures = torch.tensor(rules.temperatures.tolist(), dtype=torch.float32)
+    return (logits / to_device(temperatures, logits.device)).sigmoid()
 
 
 def calibrated_probabilities(logits: Tensor, rules: LabelRules | None) -> Tensor:

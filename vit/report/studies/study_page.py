@@ -103,6 +103,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "sizes": sizes,
         "test_images": findings.test_images,
         "has_groups": "test_groups" in protocol,
+        "has_folds": "folds" in protocol,
         "shares_training": SHARED in value_text(protocol.get("subsets", SHARED)),
         "left_out": value_text(protocol.get("left_out")),
         "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],

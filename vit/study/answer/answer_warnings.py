@@ -12,6 +12,7 @@ from vit.study.cells import CellResult, FailedCell
 from vit.study.findings import JsonValue, Point, Protocol, Series
 
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
+COMMONEST = "share of the most common class"  # in a protocol, of the test images
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
 LAST_WEIGHTS = "last weights"  # as `rule_text` says
 POWER_TOLERANCE = 0.15  # of the logarithm of a number of steps
@@ -21,9 +22,11 @@ _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr
 
 
 def chance_error(protocol: Protocol) -> float | None:
-    """Error of guessing one of the classes; None where images have several labels, or classes are not counted."""
-    classes = protocol.get("classes")
-    return None if "right" in protocol or not isinstance(classes, int) or classes < 2 else 1 - 1 / classes
+    """Error of always guessing the most common class; None where images have several labels, or classes are unknown."""
+    classes, most_common = protocol.get("classes"), protocol.get(COMMONEST, 0.0)
+    if "right" in protocol or not isinstance(classes, int) or classes < 2 or not isinstance(most_common, float):
+        return None
+    return 1 - max(1 / classes, most_common)
 
 
 def guesses(point: Point, chance: float) -> bool:
@@ -32,11 +35,11 @@ def guesses(point: Point, chance: float) -> bool:
 
 
 def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
-    """A warning for each network that is no better than guessing at its largest size."""
+    """A warning for each network that is not shown to be better than guessing at its largest size."""
     chance = chance_error(protocol)
     return [
-        f"{one.name} is no better than guessing with {one.points[-1].num_images:,} images: its error is "
-        f"{percent_text(one.points[-1].mean)}, and that of guessing {100 * chance:.0f} %. It has not learned."
+        f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: its error is "
+        f"{percent_text(one.points[-1].mean)}, and that of always guessing the most common class {100 * chance:.3g} %."
         for one in series
         if chance is not None and guesses(one.points[-1], chance)
     ]

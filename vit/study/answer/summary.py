@@ -14,11 +14,11 @@ from vit.study.answer.answer_warnings import items
 from vit.study.answer.verdict import MARGIN, verdict
 from vit.study.answer.wording import LINEAR_PROBE, describe_comparison
 from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import FILE_KEYS, Findings, Gain, JsonValue, Point, Protocol, Series
+from vit.study.findings import FILE_KEYS, Findings, Gain, Interval, JsonValue, Point, Protocol, Series
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import forecast
-from vit.study.statistics.paired import Answers, gains
-from vit.study.statistics.variance_components import MeanSquares, mean_error
+from vit.study.statistics.paired import Answers, gains, mean_errors
+from vit.study.statistics.variance_components import MeanSquares
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
@@ -48,9 +48,10 @@ def summarize(
     answers = {name: _answers(own) for name, own in cells.items()}
     is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
     groups = effective_number(results[0].groups) if results else None
-    steps = gains(answers, groups, has_folds)
+    steps, means = gains(answers, groups, has_folds), mean_errors(answers, groups, has_folds)
+    lengths = {name: {} if is_probe else steps_of(own) for name, own in cells.items()}
     series = [
-        _series(name, cells[name], wrong, {} if is_probe else steps_of(cells[name]), steps[name], target, has_folds)
+        _series(name, cells[name], wrong, means[name], lengths[name], steps[name], target, has_folds)
         for name, wrong in answers.items()
     ]
     looks = protocol.get("looks", 1)
@@ -116,8 +117,9 @@ def _series(
     name: str,
     cells: Sequence[CellResult],
     wrong: Answers,
+    means: Mapping[int, Interval],
     steps: Mapping[int, int],
-    step: Gain | None,
+    found: list[Gain],
     target: float | None,
     has_folds: bool,
 ) -> Series:
@@ -132,7 +134,7 @@ def _series(
                 num_images=num_images,
                 seeds=seeds,
                 errors=[float(row.mean()) for row in table],
-                mean=mean_error(table, effective_number(cells[0].groups), has_folds),
+                mean=means[num_images],
                 seed_correlation=MeanSquares.of(table[None]).correlation() if several and not has_folds else None,
                 seconds=sum(cell.seconds for cell in here) / len(here),
                 images_per_second=sum(cell.images_per_second for cell in here) / len(here),
@@ -140,4 +142,4 @@ def _series(
         )
     first = cells[0]
     expected = forecast(name, wrong, points, steps, target)
-    return Series(name, first.network, first.parameters, first.flops, points, step, expected)
+    return Series(name, first.network, first.parameters, first.flops, points, found, expected)

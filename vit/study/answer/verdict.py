@@ -142,7 +142,7 @@ def _which(
     errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
     chance = chance_error(protocol)
     if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
-        return f"Neither: {at} {first} and {second} are both no better than guessing."
+        return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
     if one.gap.low is None or one.gap.high is None:
         return f"Not tested, from one seed: {at} the error is {errors[0]} for {first} and {errors[1]} for {second}."
     if _is_decided(lead):
@@ -197,14 +197,19 @@ def _mean_error(series: Sequence[Series], name: str, num_images: int, seeds: Seq
 
 
 def _more_images(one: Series) -> str:
-    """Whether more images help: a paired test between the two largest sizes, then the forecast at twice the images."""
-    gain, twice = one.gain, None if one.forecast is None else one.forecast.at_twice
-    if gain is None:
+    """Whether more images help: a paired test of the last step, else of wider ones, then the forecast at twice them."""
+    twice = None if one.forecast is None else one.forecast.at_twice
+    if not one.gains:
         return "Not known: the effect of more images needs two sizes that share a seed; give --sizes."
     ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
     if twice is None and one.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"
+    gain = one.gains[-1]
     kind, changed = _gain_text(one.name, gain)
+    helped = [step for step in one.gains if step.p < ALPHA and step.fall.value > 0]
+    if kind == "Unclear" and helped:
+        gain = helped[-1]
+        kind, changed = "Likely", _gain_text(one.name, gain)[1]
     return f"{kind}: from {gain.from_images:,} to {gain.to_images:,} images {changed}{ahead}."
 
 
@@ -275,6 +280,10 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
             known = f"Nothing is known yet about the difference{pair}: it is known to ±100 points."
         if min(seeds, images) >= 1:
             return f"{known} Twice the seeds or twice the {units} would not be enough."
+        folds = protocol.get("folds")
+        if isinstance(folds, int) and 2 * len(one.seeds) > folds:  # twice the seeds would test images again
+            more = "" if len(one.seeds) == folds else f"; so would more seeds, up to {folds}"
+            return f"{known} Twice the images would make that about ±{100 * images:.2f}{more}."
         better = "more seeds" if seeds < images else f"more {units}"
         both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
         return (

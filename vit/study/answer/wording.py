@@ -53,8 +53,8 @@ def pool_size(protocol: Protocol) -> int | None:
 
 
 def all_images(protocol: Protocol, sizes: Sequence[int]) -> int | None:
-    """The size of all training images, which every seed then has. None without this size."""
-    return next((size for size in sizes if size == pool_size(protocol)), None)
+    """The size of all training images, which every seed then has. None without this size, and with folds."""
+    return None if "folds" in protocol else next((size for size in sizes if size == pool_size(protocol)), None)
 
 
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
@@ -62,8 +62,7 @@ def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
 
     A probe draws nothing but its training images. With all of them, every seed fits the same head.
     """
-    is_equal = protocol.get("budget") == LINEAR_PROBE and "folds" not in protocol
-    return all_images(protocol, sizes) if is_equal else None
+    return all_images(protocol, sizes) if protocol.get("budget") == LINEAR_PROBE else None
 
 
 def two_digits(num_images: float) -> str:

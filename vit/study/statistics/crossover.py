@@ -13,6 +13,7 @@ from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
 from vit.study.statistics.paired import Answers, Pair, differences, hochberg, pairs
 from vit.study.statistics.variance_components import Floats, MeanSquares, spread_of
 
+_OF_LARGEST = 0.8  # of the 5 % are for tests at the largest size, which the answer is about
 STEPS = 200  # tests between two sizes, for the interval of a crossing
 
 
@@ -21,7 +22,8 @@ def compare_with_first(
 ) -> list[Comparison]:
     """The first series against each of the others, over all sizes at which they share a seed.
 
-    All tests are corrected together, so that all claims of a study hold together with 95 %.
+    All tests are corrected together, so that all claims of a study hold together with 95 %. Tests at the largest size
+    have 4 of the 5 %: the answer is about this size, and the time of a study goes to it first.
 
     Args:
         answers: {series: which test images are wrong}, all measured on the same test images.
@@ -36,8 +38,9 @@ def compare_with_first(
     tested = {second: differences(own) for second, own in shared.items()}
     slopes = {second: _slope(own) for second, own in shared.items()}
     p_values = [p for second in shared for p in (*(one.tested_p for one in tested[second]), slopes[second][1])]
+    is_largest = [flag for own in tested.values() for flag in (*(one is own[-1] for one in own), False)]
     times = 1 if looks < 2 else 2 * looks * (looks + 1)  # all later looks together spend 1.25 %
-    adjusted = iter(hochberg([None if p is None else min(times * p, 1.0) for p in p_values]))
+    adjusted = iter(_corrected([None if p is None else min(times * p, 1.0) for p in p_values], is_largest))
     comparisons = []
     for second, theirs in others:
         found = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
@@ -49,6 +52,25 @@ def compare_with_first(
         slope, _ = slopes[second]
         comparisons.append(Comparison(first, second, found, outcome, crossing, slope, slope_p, unshared=unshared))
     return comparisons
+
+
+def _corrected(p_values: Sequence[float | None], is_largest: Sequence[bool]) -> list[float]:
+    """P values after a correction for all tests, in the order given. None, for no test, becomes 1.
+
+    Tests at the largest size have 4 of the 5 %, all others 1 %, each family by Hochberg. Where every test of a family
+    is significant, its share goes to the other one (Bretz et al. 2009, "A graphical approach to sequentially rejective
+    multiple test procedures").
+    """
+    families = [[place for place, flag in enumerate(is_largest) if flag is kind] for kind in (True, False)]
+    largest, further = ([p_values[place] for place in family] for family in families)
+    adjusted = [1.0] * len(p_values)
+    for family, own, others, share in zip(
+        families, (largest, further), (further, largest), (_OF_LARGEST, 1 - _OF_LARGEST), strict=True
+    ):
+        passed = max(hochberg([p for p in others if p is not None]), default=0.0) / (1 - share)
+        for place, p in zip(family, hochberg(own), strict=True):
+            adjusted[place] = min(p / share, max(p, passed), 1.0)
+    return adjusted
 
 
 def _outcome(found: list[Difference]) -> Outcome:

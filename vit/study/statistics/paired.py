@@ -1,7 +1,7 @@
 """Two networks on the same seeds and test images: differences and their tests"""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,10 +11,16 @@ from scipy.stats import binom
 from vit.data.core.samples import Labels
 from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
 from vit.study.findings import Difference, Gain, Interval, MarginOfError
-from vit.study.statistics.variance_components import Bools, Floats, Spread, spread_of
+from vit.study.statistics.variance_components import (
+    LEAST_SHARED,
+    Bools,
+    Floats,
+    Spread,
+    mean_error,
+    spread_of,
+    with_shared_scatter,
+)
 
-_LEAST_SHARED = 4  # sizes, or steps between sizes, that share the scatter of their seeds
-_PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
 # {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
 Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
@@ -114,28 +120,13 @@ def _spreads(shared: Sequence[Pair], num_largest: int) -> list[tuple[Spread | No
     tested = [pair for pair in shared if len(pair.seeds) > 1]
     gaps = [spread_of(pair.gaps(), pair.has_folds) for pair in tested]
     logs = [spread_of(pair.log_ratios(), pair.has_folds) for pair in tested]
-    if len(tested) >= _LEAST_SHARED and not tested[0].has_folds:
-        gaps = _shared(gaps, [float(pair.first.mean() + pair.second.mean()) for pair in tested], num_largest)
-        logs = _shared(logs, [1.0] * len(logs), num_largest)
+    if len(tested) >= LEAST_SHARED and not tested[0].has_folds:
+        gaps = with_shared_scatter(
+            gaps, [float(pair.first.mean() + pair.second.mean()) for pair in tested], num_largest
+        )
+        logs = with_shared_scatter(logs, [1.0] * len(logs), num_largest)
     of_tested = zip(gaps, logs, strict=True)
     return [next(of_tested) if len(pair.seeds) > 1 else (None, None) for pair in shared]
-
-
-def _shared(spreads: Sequence[Spread], scales: Sequence[float], num_largest: int) -> list[Spread]:
-    """Spreads, each with a share of the variance that the seeds of all have in units of `scales`."""
-    units = np.square(scales)
-    if units.min() == 0:
-        return list(spreads)
-    freedom = np.array([one.num_seeds - 1 for one in spreads])
-    seeds = np.array([one.num_seeds for one in spreads])
-    variances = seeds * np.array([float(one.by_seeds) for one in spreads]) / units
-    # the scatter may grow with the size, so the largest sizes decide where they scatter more than all together
-    pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (num_largest, len(spreads)))
-    expected = pooled * units / seeds
-    return [
-        one.moderated(np.maximum(more, one.by_seeds), _PRIOR_OF_SIZES)
-        for one, more in zip(spreads, expected, strict=True)
-    ]
 
 
 def difference(pair: Pair) -> Difference:
@@ -170,33 +161,67 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     )
 
 
-def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False) -> dict[str, Gain | None]:
-    """{series: the step between its two largest sizes, on the seeds that both have}; None without such seeds.
+def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False) -> dict[str, list[Gain]]:
+    """{series: the steps to its largest size on the seeds that both sizes have, the widest first}.
 
-    Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`.
+    Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`. Each p is
+    at least that of the wider steps (fixed sequence, Maurer et al. 1995), so that all steps below 5 % hold together.
 
     Args:
         wrong: {series: which test images are wrong}.
         groups, has_folds: as in `Pair`.
     """
-    last: dict[str, tuple[int, Pair]] = {}
-    before: list[Pair] = []
-    for name, of_size in wrong.items():
-        steps = [
+
+    def steps(of_size: Answers, sizes: Iterable[tuple[int, int]]) -> list[tuple[int, Pair]]:
+        return [
             (small, replace(pair, num_images=large))
-            for small, large in itertools.pairwise(sorted(of_size))
+            for small, large in sizes
             for pair in pairs({0: of_size[small]}, {0: of_size[large]}, groups, has_folds)
         ]
-        if steps and steps[-1][1].num_images == max(of_size):
-            last[name] = steps.pop()
-        before += [pair for _, pair in steps]
-    shared = [*before, *(pair for _, pair in last.values())]
-    spreads = _spreads(shared, len(last))[len(before) :]
-    found: dict[str, Gain | None] = dict.fromkeys(wrong)
-    for (name, (small, pair)), spread in zip(last.items(), spreads, strict=True):
-        step = _difference(pair, *spread)
-        ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
-        found[name] = Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, step.p)
+
+    to_largest = {
+        name: steps(of_size, [(small, max(of_size)) for small in sorted(of_size)[:-1]])
+        for name, of_size in wrong.items()
+    }
+    before = [
+        pair for of_size in wrong.values() for _, pair in steps(of_size, itertools.pairwise(sorted(of_size)[:-1]))
+    ]
+    last = [found[-1][1] for found in to_largest.values() if found]
+    found: dict[str, list[Gain]] = {name: [] for name in wrong}
+    for name, wide in to_largest.items():
+        p = 0.0
+        for small, pair in wide:
+            shared = [*before, *(one for one in last if one is not pair), pair]
+            step = _difference(pair, *_spreads(shared, len(shared) - len(before))[-1])
+            ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
+            p = max(p, step.p)
+            found[name].append(Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, p))
+    return found
+
+
+def mean_errors(
+    wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False
+) -> dict[str, dict[int, Interval]]:
+    """{series: {size: mean error of the seeds}}. All sizes of all series share the scatter of their seeds, as steps do.
+
+    Where all seeds agree on each image, nothing is shared: heads on frozen features do, that learn the same images.
+
+    Args:
+        wrong: {series: which test images are wrong}.
+        groups, has_folds: as in `Pair`.
+    """
+    tables = {
+        (size, name): np.stack(list(by_seed.values())).astype(np.float64)
+        for name, of_size in wrong.items()
+        for size, by_seed in of_size.items()
+    }
+    spreads = {place: spread_of(table, has_folds) for place, table in sorted(tables.items()) if np.ptp(table, 0).any()}
+    if len(spreads) >= LEAST_SHARED and not has_folds:
+        scales = [float(tables[place].mean()) for place in spreads]
+        spreads = dict(zip(spreads, with_shared_scatter(list(spreads.values()), scales, len(wrong)), strict=True))
+    found: dict[str, dict[int, Interval]] = {name: {} for name in wrong}
+    for (size, name), table in tables.items():
+        found[name][size] = mean_error(table, groups, has_folds, spreads.get((size, name)))
     return found
 
 

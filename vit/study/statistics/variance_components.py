@@ -16,6 +16,7 @@ the distribution of the sum of both (Behrens and Fisher). Satterthwaite's single
 two or three seeds: docs/measurements.md has the numbers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -27,6 +28,8 @@ from vit.inference.scores.image_groups import NORMAL_QUANTILE
 from vit.inference.scores.intervals import wilson
 from vit.study.findings import ALPHA, Interval
 
+LEAST_SHARED = 4  # sizes, or steps between sizes, that share the scatter of their seeds
+_PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
 _PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
 _BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
 Floats = npt.NDArray[np.float64]
@@ -176,19 +179,43 @@ def spread_of(values: Floats, has_folds: bool = False) -> Spread:
     return replace(shared, by_seeds=np.maximum(shared.by_seeds, least), by_images=nothing, by_both=nothing + least)
 
 
-def mean_error(wrong: Floats | Bools, num_units: float | None = None, has_folds: bool = False) -> Interval:
+def with_shared_scatter(spreads: Sequence[Spread], scales: Sequence[float], num_largest: int) -> list[Spread]:
+    """Spreads, each with a share of the variance that the seeds of all have in units of `scales`.
+
+    Args:
+        num_largest: how many of the last spreads are of the largest sizes.
+    """
+    units = np.square(scales)
+    if units.min() == 0:
+        return list(spreads)
+    freedom = np.array([one.num_seeds - 1 for one in spreads])
+    seeds = np.array([one.num_seeds for one in spreads])
+    variances = seeds * np.array([float(one.by_seeds) for one in spreads]) / units
+    # the scatter may grow with the size, so the largest sizes decide where they scatter more than all together
+    pooled = max(float(np.average(variances[-most:], weights=freedom[-most:])) for most in (num_largest, len(spreads)))
+    expected = pooled * units / seeds
+    return [
+        one.moderated(np.maximum(more, one.by_seeds), _PRIOR_OF_SIZES)
+        for one, more in zip(spreads, expected, strict=True)
+    ]
+
+
+def mean_error(
+    wrong: Floats | Bools, num_units: float | None = None, has_folds: bool = False, spread: Spread | None = None
+) -> Interval:
     """Mean of the seeds' errors with its interval; without ends for one seed.
 
     Args:
         wrong: (k, T) wrong answers as 0 and 1, or as `image_groups.gathered` returns them.
         num_units: number of independent images or equally large groups; None: T.
         has_folds: as for `spread_of`.
+        spread: the spread of the mean, where other sizes share in it; None: that of `wrong` alone.
     """
     num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
     if num_seeds < 2:
         return Interval(share, None, None)
-    spread = spread_of(wrong.astype(np.float64), has_folds)
+    spread = spread or spread_of(wrong.astype(np.float64), has_folds)
     # Two seeds with equally many errors on other images would have a variance of zero. No answers are better known than
     # answers that are all independent.
     least = share * (1 - share) / wrong.size

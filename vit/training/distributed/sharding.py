@@ -4,6 +4,7 @@ Zhao et al. 2023 (arXiv 2304.11277), by PyTorch's `fully_shard` and Lightning's 
 writes ordinary checkpoints with whole tensors, which any number of processes resumes, with or without sharding.
 """
 
+import warnings
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
@@ -13,11 +14,11 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from vit.models.network import Network
-from vit.models.vision_transformer import VisionTransformer
+from vit.models.vision_transformer import Block, VisionTransformer
 from vit.training.distributed.processes import PATIENCE
 
 T = TypeVar("T")
@@ -30,12 +31,23 @@ def strategy_for(world_size: int, is_sharded: bool) -> Strategy | str:
     return Sharding(world_size) if is_sharded else DDPStrategy(timeout=PATIENCE, gradient_as_bucket_view=True)
 
 
-def shard(network: Network, mesh: DeviceMesh) -> None:
-    """Distribute the weights of one of our ViTs over the processes, block by block, once."""
+def shard(network: Network, mesh: DeviceMesh, precision: str) -> None:
+    """Distribute the weights of one of our ViTs over the processes, block by block, once.
+
+    In bf16-mixed the weights of attention and MLP travel in bfloat16, which is half of the bytes. They are kept, and
+    their gradients are summed, in float32. All other weights travel in float32.
+    """
     assert isinstance(network, VisionTransformer)  # the plan refuses others
-    if not isinstance(network, FSDPModule):
-        for part in (*network.blocks, network):
-            fully_shard(part, mesh=mesh["data_parallel"])
+    if isinstance(network, FSDPModule):
+        return
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else None
+    # about operations in place on the output of attention or MLP, of which a block has none
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
+    policy = MixedPrecisionPolicy(dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for block in network.blocks:
+        assert isinstance(block, Block)
+        fully_shard([block.attn, block.mlp], mesh=mesh["data_parallel"], mp_policy=policy)
+    fully_shard(network, mesh=mesh["data_parallel"])
 
 
 class Sharding(ModelParallelStrategy):

@@ -1,7 +1,5 @@
 """Options of a recipe that contradict each other or the machine, in one table"""
 
-import os
-import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -9,6 +7,7 @@ import torch
 
 from vit.data.core.samples import Source
 from vit.errors import UsageError, install
+from vit.inference.devices import has_compiler
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
 from vit.own_code import load
@@ -58,13 +57,7 @@ class Machine:
         is_long = seconds(str(optim.time), "--time") >= COMPILED_SECONDS if is_timed else total_steps >= COMPILED_STEPS
         is_plain = network in CATALOG and self.world_size == 1 and model.lora is None and model.freeze != "backbone"
         is_whole = recipe.distill.teacher is None or model.network.get("pool") != "cls_dist"
-        return self.device.type == "cuda" and is_long and is_plain and is_whole and _has_compiler()
-
-
-def _has_compiler() -> bool:
-    """Whether this machine has what torch.compile needs for a GPU."""
-    compilers = map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
-    return find_spec("triton") is not None and any(compilers)
+        return self.device.type == "cuda" and is_long and is_plain and is_whole and has_compiler()
 
 
 def check_own_code(recipe: Recipe) -> None:
@@ -135,6 +128,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (is_timed and world_size > 1, f"--time on {world_size} processes", "give --epochs, or --devices 1"),
         (batch_size == AUTO and world_size > 1, f"--batch_size auto on {world_size} processes", "give a number"),
         (is_sharded and not is_ours, f"{sharding} a network that is not one of our ViTs", ddp),
+        (
+            trainer.grad_checkpointing and (has_probe or not is_ours),
+            "--trainer.grad_checkpointing true is for our ViTs whose blocks are trained",
+            "leave it out, or give --optim.accumulate",
+        ),
         (
             is_sharded and recipe.optim.optimizer == "muon",
             f"{sharding} --optim.optimizer muon, which works on whole matrices",

@@ -9,11 +9,12 @@ from typing import TypeVar
 import torch
 
 from vit.data.core.samples import Source
-from vit.data.loading.module import ImageDataModule, LoaderOptions
+from vit.data.loading.module import ImageDataModule, LoaderOptions, auto_cache_bytes
 from vit.data.pixels.augment import Augment, preset
 from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
 from vit.inference.devices import choose_precision, choose_training_precision
+from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
@@ -137,6 +138,8 @@ class Plan:
         """The network with random weights, in training mode."""
         network = self.spec.build(self.preprocess.image_size)
         network.keeps_batch_stats = self.recipe.model.freeze == "batch_stats"
+        if self.recipe.trainer.grad_checkpointing:
+            checkpoint_blocks(network)
         return network.train()
 
     @property
@@ -148,6 +151,7 @@ class Plan:
             self.batch_size,
             data.num_workers,
             data.cache,
+            auto_cache_bytes(self.world_size),
             batches=batches,
             accumulate=optim.accumulate,
             sampling=data.sampling,

@@ -55,7 +55,8 @@ class DataConfig:
             a usual name.
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name.
         cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
-            again in every epoch. auto: up to 2 GiB in memory.
+            again in every epoch. auto: up to 2 GiB in memory; beside GPUs up to a quarter of the memory of the machine,
+            container or job, which the processes of a training divide.
         num_workers: number of processes that decode images; null: chosen by the number of cores.
     """
 

@@ -64,6 +64,9 @@ class OptimConfig:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
             the other weights; or the import path of your own (docs/guides/change_it.md).
         lr: learning rate after the warm-up.
+        lr_batch_size: batch size that `lr` is for. The learning rate is `lr` times batch_size / lr_batch_size with sgd
+            (Goyal et al. 2017), and times its square root with other optimizers (Malladi et al. 2022); null: `lr` is
+            for any batch size. No recipe of ours uses it, and we have not measured it.
         epochs: number of passes over the training images. auto: a number of optimizer steps that grows with the number
             of training images, for fine-tuning, and no fewer than 8 passes.
         steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
@@ -114,6 +117,7 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "sgd", "muon"] | ImportPath = "adamw"
     lr: Positive = 1e-3
+    lr_batch_size: PositiveInt | None = None
     epochs: PositiveInt | Literal["auto"] = 50
     steps: PositiveInt | None = None
     time: str | None = None
@@ -136,6 +140,14 @@ class OptimConfig:
     layer_decay: Area | Literal["auto"] = 1.0
     ema_decay: Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
+
+    @property
+    def scaled_lr(self) -> float:
+        """The learning rate after the warm-up for the batch size, as `lr_batch_size` says."""
+        if self.lr_batch_size is None or not isinstance(self.batch_size, int):
+            return self.lr
+        ratio: float = self.batch_size / self.lr_batch_size
+        return self.lr * (ratio if self.optimizer == "sgd" else ratio**0.5)
 
 
 @dataclass
@@ -176,6 +188,8 @@ class TrainerConfig:
         compile: whether torch.compile compiles the network for the training. The first step then takes minutes. auto:
             on one GPU with Triton and a C compiler, where a network of ours trains for 3,000 steps or 10 minutes, which
             by an estimate repay it.
+        grad_checkpointing: whether the blocks of our ViTs keep no activations, and are computed again in the backward
+            pass: less memory, and a third more computation. The weights are the same.
         checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
         keep_state: whether a finished run keeps last.ckpt, and the state of the optimizer in best.ckpt, which no
             command of vit needs. They take about 7 times the space of the weights.
@@ -187,6 +201,7 @@ class TrainerConfig:
     strategy: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     compile: bool | Literal["auto"] = "auto"
+    grad_checkpointing: bool = False
     checkpoint_every: str | None = "10min"
     keep_state: bool = False
 
@@ -248,6 +263,7 @@ NOT_IN_HASH_PARTS = (  # options inside the parts of a recipe that do not change
     ("data", "num_workers"),
     ("trainer", "devices"),
     ("trainer", "num_nodes"),
+    ("trainer", "grad_checkpointing"),
     ("trainer", "checkpoint_every"),
     ("trainer", "keep_state"),
 )
