@@ -24,8 +24,7 @@ from scipy.stats import binomtest
 from vit.inference.scores.image_groups import gathered
 from vit.study.findings import Comparison, Interval
 from vit.study.statistics.crossover import compare_with_first
-from vit.study.statistics.paired import Answers
-from vit.study.statistics.variance_components import MeanSquares, mean_error
+from vit.study.statistics.variance_components import Answers, MeanSquares, mean_error
 
 Curve = Callable[[float], float]  # training images -> error in the population of seeds and images
 Floats = npt.NDArray[np.float32]

@@ -19,8 +19,8 @@ from study_claims import Curve, Tally, World, claims, false_claims, power, print
 from vit.study.findings import ALPHA
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import MeasuredCurve
-from vit.study.statistics.paired import Answers, gains, mean_errors
-from vit.study.statistics.variance_components import Floats, mean_error
+from vit.study.statistics.paired import gains
+from vit.study.statistics.variance_components import Answers, Floats, mean_error, mean_errors
 
 
 def late(images: float) -> float:

@@ -52,8 +52,8 @@ from vit.study.cells import CellResult
 from vit.study.findings import Protocol
 from vit.study.folder import collect
 from vit.study.frozen.frozen import FROZEN_SEEDS, frozen_results
-from vit.study.statistics.paired import Answers, Pair, difference, pairs
-from vit.study.statistics.variance_components import MeanSquares
+from vit.study.statistics.paired import Pair, difference, pairs
+from vit.study.statistics.variance_components import Answers, MeanSquares
 
 HERE = machine()
 RUNS = ROOT / MADE / "atlas"

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.study.answers import answers
-from vit.study.statistics.paired import difference, gains, hochberg, mcnemar, mean_errors, paired_gap, pairs
+from vit.study.statistics.paired import difference, gains, hochberg, mcnemar, paired_gap, pairs
 from vit.study.statistics.paired import differences as at_all_sizes
-from vit.study.statistics.variance_components import mean_error
+from vit.study.statistics.variance_components import mean_error, mean_errors
 
 T = 1000
 COUNTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=5)

@@ -17,8 +17,8 @@ from vit.study.cells import CellResult, FailedCell
 from vit.study.findings import FILE_KEYS, Findings, Gain, Interval, JsonValue, Point, Protocol, Series
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import forecast
-from vit.study.statistics.paired import Answers, gains, mean_errors
-from vit.study.statistics.variance_components import MeanSquares
+from vit.study.statistics.paired import gains
+from vit.study.statistics.variance_components import Answers, MeanSquares, mean_errors
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
-from vit.study.statistics.paired import Answers, Pair, differences, pairs
-from vit.study.statistics.variance_components import Floats, MeanSquares, spread_of
+from vit.study.statistics.paired import Pair, differences, pairs
+from vit.study.statistics.variance_components import Answers, Floats, MeanSquares, spread_of
 
 _OF_LARGEST = 0.8  # of the 5 % are for tests at the largest size, which the answer is about
 STEPS = 200  # tests between two sizes, for the interval of a crossing

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.study.findings import ALPHA, Backtest, Expected, Forecast, Interval, Point
-from vit.study.statistics.paired import Answers
-from vit.study.statistics.variance_components import Floats, MeanSquares
+from vit.study.statistics.variance_components import Answers, Floats, MeanSquares
 
 FARTHEST = 4.0  # times the largest size, the end of all forecasts
 TIMES = (1.5, 2.0, 3.0, FARTHEST)

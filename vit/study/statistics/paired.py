@@ -13,18 +13,15 @@ from vit.inference.scores.image_groups import NORMAL_QUANTILE, effective_number,
 from vit.study.findings import Difference, Gain, Interval, MarginOfError
 from vit.study.statistics.variance_components import (
     LEAST_SHARED,
+    Answers,
     Bools,
     Floats,
     Spread,
-    mean_error,
     spread_of,
     with_shared_scatter,
 )
 
-_PRIOR_OF_ERRORS = 0.5  # degrees of freedom; 1 covers the error of a network with much more scatter in 89 %
 MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
-# {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
-Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
 
 
 @dataclass(frozen=True)
@@ -197,33 +194,6 @@ def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: 
             ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
             p = max(p, step.p)
             found[name].append(Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, p))
-    return found
-
-
-def mean_errors(
-    wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False
-) -> dict[str, dict[int, Interval]]:
-    """{series: {size: mean error of the seeds}}. All sizes of all series share the scatter of their seeds, as steps do.
-
-    Where all seeds agree on each image, nothing is shared: heads on frozen features do, that learn the same images.
-
-    Args:
-        wrong: {series: which test images are wrong}.
-        groups, has_folds: as in `Pair`.
-    """
-    tables = {
-        (size, name): np.stack(list(by_seed.values())).astype(np.float64)
-        for name, of_size in wrong.items()
-        for size, by_seed in of_size.items()
-    }
-    spreads = {place: spread_of(table, has_folds) for place, table in sorted(tables.items()) if np.ptp(table, 0).any()}
-    if len(spreads) >= LEAST_SHARED and not has_folds:
-        scales = [float(tables[place].mean()) for place in spreads]
-        together = with_shared_scatter(list(spreads.values()), scales, len(wrong), _PRIOR_OF_ERRORS)
-        spreads = dict(zip(spreads, together, strict=True))
-    found: dict[str, dict[int, Interval]] = {name: {} for name in wrong}
-    for (size, name), table in tables.items():
-        found[name][size] = mean_error(table, groups, has_folds, spreads.get((size, name)))
     return found
 
 

@@ -16,7 +16,7 @@ the distribution of the sum of both (Behrens and Fisher). Satterthwaite's single
 two or three seeds: docs/measurements.md has the numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -30,10 +30,13 @@ from vit.study.findings import ALPHA, Interval
 
 LEAST_SHARED = 4  # sizes, or steps between sizes, that share the scatter of their seeds
 _PRIOR_OF_SIZES = 1.0  # degrees of freedom; 2 tell 7 to 8 % of equal networks apart (docs/measurements.md)
+_PRIOR_OF_ERRORS = 0.5  # degrees of freedom; 1 covers the error of a network with much more scatter in 89 %
 _PRIOR_OF_IMAGES = 3.0  # degrees of freedom of the test images' own scatter (benchmarks/study_folds.py)
 _BEYOND_IMAGES = 1.3  # variance of a fold's mean over that of its images
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+# {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
+Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,34 @@ def mean_error(
         return wilson(share, share * (1 - share) / variance, reach / variance**0.5)
     # All seeds have all images right, or all wrong.
     return wilson(share, num_units or float(num_images), NORMAL_QUANTILE)
+
+
+def mean_errors(
+    wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False
+) -> dict[str, dict[int, Interval]]:
+    """{series: {size: mean error of the seeds}}. All sizes of all series share the scatter of their seeds, as steps do.
+
+    Where all seeds agree on each image, nothing is shared: heads on frozen features do, that learn the same images.
+
+    Args:
+        wrong: {series: which test images are wrong}.
+        groups: number of independent images or equally large groups; None: all images are independent.
+        has_folds: as for `spread_of`.
+    """
+    tables = {
+        (size, name): np.stack(list(by_seed.values())).astype(np.float64)
+        for name, of_size in wrong.items()
+        for size, by_seed in of_size.items()
+    }
+    spreads = {place: spread_of(table, has_folds) for place, table in sorted(tables.items()) if np.ptp(table, 0).any()}
+    if len(spreads) >= LEAST_SHARED and not has_folds:
+        scales = [float(tables[place].mean()) for place in spreads]
+        together = with_shared_scatter(list(spreads.values()), scales, len(wrong), _PRIOR_OF_ERRORS)
+        spreads = dict(zip(spreads, together, strict=True))
+    found: dict[str, dict[int, Interval]] = {name: {} for name in wrong}
+    for (size, name), table in tables.items():
+        found[name][size] = mean_error(table, groups, has_folds, spreads.get((size, name)))
+    return found
 
 
 @lru_cache(maxsize=64)
