@@ -206,7 +206,7 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: 
     """Replace positions and patch kernels of another size; {name: how}.
 
     Classifiers for one size lose most of what they know where positions are resampled to a much smaller grid, and less
-    with the middle ones (docs/measurements.md). Self-supervised networks can have seen small crops with resampled
+    with the middle ones (docs/finetuning.md). Self-supervised networks can have seen small crops with resampled
     positions (DINO), and networks for large images were trained on smaller ones before.
     """
     done: dict[str, str] = {}
