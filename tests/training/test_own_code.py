@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import vit.data.pixels.augment as module
+from tests.forked import run
 from tests.runs import run_folder
 from tests.test_documented_commands import ROOT
 from vit.checkpoints.load import load
@@ -130,7 +130,7 @@ def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
         "--jobs",
     )
     line += ("--jobs", "1", "--seeds", "1", "--sizes", "100", "--budget", "epochs:1", "--yes", "--wandb", "off")
-    answer = subprocess.run([sys.executable, "-m", "vit", *line], env=environment, capture_output=True, text=True)
+    answer = run([sys.executable, "-m", "vit", *line], timeout=300, env=environment)
     assert answer.returncode == 0, answer.stderr
     assert len(list(Path("studies").rglob("result.json"))) == 2
 
