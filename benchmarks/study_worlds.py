@@ -28,7 +28,8 @@ def late(images: float) -> float:
     return float(0.75 / (1 + (images / 1500) ** 0.55))
 
 
-FOUR, SIX = (140, 302, 650, 1400), (140, 222, 352, 558, 884, 1400)
+FOUR: tuple[int, ...] = (140, 302, 650, 1400)
+SIX: tuple[int, ...] = (140, 222, 352, 558, 884, 1400)
 CURVES: dict[str, Curve] = {
     "power law": power(1400, 0.1, -0.35),
     "with a floor": power(1400, 0.14, -0.5, 0.04),
