@@ -140,18 +140,17 @@ def test_a_label_that_lists_never_name_is_absent_so_that_false_alarms_count(vit,
 
 def test_a_label_that_no_image_gets_is_said_so(vit, labels_run, labels_csv, here):
     """Its threshold was shown as 2.000."""
-    run = here / "run"
-    shutil.copytree(labels_run.path, run)
-    rules = python.load(run).multilabel
-    store_label_rules(run / "checkpoints" / "best.ckpt", replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
-    answer = vit("evaluate", run, "--output", "measured")
+    rules = python.load(labels_run.path).multilabel
+    shutil.copy(labels_run.path / "checkpoints" / "best.ckpt", here / "two.ckpt")
+    store_label_rules(here / "two.ckpt", replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
+    answer = vit("evaluate", "two.ckpt", labels_csv, "--output", "measured")
     assert answer.code == 0, answer.err
     assert answer.out.count("never") == 2 and "2.000" not in answer.out and "0.250" in answer.out
     page = Page((here / "measured" / "report.html").read_text())
     assert page.text.count("never") == 3 and "2.000" not in page.html, page.text
     assert 'No image gets a label with the threshold "never"' in page.text
     assert "never" not in Page((labels_run.path / "report.html").read_text()).text
-    answer = vit("convert", run, "--output", "a.ckpt")
+    answer = vit("convert", "two.ckpt", "--output", "a.ckpt")
     assert answer.code == 0 and "thresholds of 0.250 to 0.250" in answer.out
     (found,) = json.loads((here / "measured" / "metrics.json").read_text())["per_label"][:1]
     assert found["threshold"] == NEVER  # a number, as in older files

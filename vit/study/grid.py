@@ -187,7 +187,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     values["trainer"]["compile"] = recipe.trainer.compile is True  # "auto" is, like precision, what a machine decides
     if recipe.optim.steps is not None:
         del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
-    for part, name in (("augment", "own"), ("optim", "loss"), ("optim", "metric"), ("optim", "patience")):
+    seldom = ("loss", "metric", "patience", "lr_batch_size")
+    for part, name in (("augment", "own"), *(("optim", name) for name in seldom)):
         if values[part][name] is None:
             del values[part][name]  # few recipes name one
     for part, name in PLACES_OF_IMAGES:

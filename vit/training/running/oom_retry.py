@@ -179,6 +179,6 @@ def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:
     return ResourceError(
         f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
         f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
-        f"give {in_parts}--trainer.grad_checkpointing true (ViTs), a smaller --batch_size or --image_size, or "
+        f"give {in_parts}a smaller --batch_size or --image_size, --trainer.grad_checkpointing true (ViTs), or "
         "--data.cache none",
     )
