@@ -14,7 +14,7 @@ LIMITS = {
     "lines of Python in vit/extras/": 8_222,
     "files of Python in the fullest folder of vit/": 15,
     "lines of the longest file of Python in vit/": 339,
-    "words in docs/": 61_500,
+    "words in docs/": 61_700,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,
 }
