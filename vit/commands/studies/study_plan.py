@@ -140,9 +140,7 @@ class StudyPlan:
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
-            **(
-                {COMMONEST: _share_of_most_common(self.source)} if self.source.task.is_exclusive else {"right": RIGHT}
-            ),
+            **({COMMONEST: _share_of_most_common(self.source)} if self.source.task.is_exclusive else {"right": RIGHT}),
             "series": list(self.series),
             **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
             "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
