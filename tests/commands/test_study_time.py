@@ -65,6 +65,21 @@ def test_a_slow_machine_leaves_cells_out_and_lists_what_was_trained(study, monke
     assert "missing" not in answer.out
 
 
+def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, colors, tmp_path, monkeypatch):
+    """3,000 photographs were compared after 15 % of the steps, and one word of the plan said so."""
+    monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (0.3, 0.0))
+    words = ("--networks", "vit_nano_patch2_8,resnet10_small", "--init", "random", *QUICK[-2:], "--dry_run")
+    for given, is_short in (("2min", True), ("1h", False)):
+        answer = vit("study", colors, *words, "--time", given, "--out", tmp_path)
+        assert answer.code == 0, answer.err
+        assert ("of the usual length of a training, and longer ones can rank" in answer.err) == is_short, answer.out
+
+
+@pytest.mark.parametrize(("images", "minutes"), [(500, 20), (501, 30), (1500, 30), (1501, 60)])
+def test_a_study_of_more_images_takes_more_time(images, minutes):
+    assert next(seconds for most, seconds in study_estimate.ON_CPU if images <= most) == 60 * minutes
+
+
 def test_above_an_hour_nothing_starts_without_yes(study):
     long = ("--sizes", "all", "--seeds", "2", "--budget", "steps:100000000")
     answer, content = study(*long)

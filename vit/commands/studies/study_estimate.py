@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from vit.study.grid import Budget, Cell
 
 ASKS_ABOVE = 3600.0  # seconds: such a study needs --yes
-ON_CPU, ON_GPU, OF_FEW = 1800.0, 900.0, 1200.0  # seconds of a study whose time is open
-FEW_IMAGES = 500  # of training, which a CPU answers in less time
+# seconds of a study whose time is open; on a CPU with at most so many training images
+ON_GPU, ON_CPU = 900.0, ((500, 1200.0), (1500, 1800.0), (math.inf, 3600.0))
 CELL_SECONDS = 4.0  # of a cell beside its steps: its process, its images and its files
 PLANNED = 0.85  # of the time is given to cells, because other programs share the machine
 PROBES_SECONDS = 100.0  # of all heads on frozen networks, on one core
@@ -60,7 +60,11 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
         few = f"the time allows trainings with {plan.sizes[-1]:,} of your {plan.pool:,} training images at most"
         reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
     from vit.study.answer.answer_warnings import unequal_start
+    from vit.study.design import HALF
 
+    if plan.design is not None and plan.design.part < HALF:
+        few = f"the time allows {100 * plan.design.part:.0f} % of the usual length of a training"
+        reporter.notice(f"WARNING: {few}, and longer ones can rank otherwise. Give a longer --time")
     if mixed := unequal_start(plan.protocol):
         reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
@@ -90,7 +94,7 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     from vit.study.grid import Budget
 
     options, machine = study.options, study.machine
-    on_cpu = OF_FEW if study.sizes[-1] <= FEW_IMAGES else ON_CPU
+    on_cpu = next(seconds for most, seconds in ON_CPU if study.sizes[-1] <= most)
     seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
     held, length, before = study.folder.designed()
     budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
