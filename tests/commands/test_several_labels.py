@@ -179,7 +179,7 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
 
 
 def test_a_study_by_time_has_one_test_part_for_several_labels(vit, labels_csv, tmp_path, monkeypatch):
-    """Few test images had folds, which several labels refuse: "data.fold needs one class", which nobody gave."""
+    """Few test images had folds, which several labels refuse: "data.fold needs one class", which was not given."""
     monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (1.0, 0.0))
     answer = vit(
         "study", labels_csv, "--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean",

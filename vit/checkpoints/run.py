@@ -168,7 +168,7 @@ class RunDirectory(RunLayout):
 if TYPE_CHECKING:
     _Path = Path
 else:
-    _Path = type(Path())  # Python 3.11 lets nobody inherit from Path itself
+    _Path = type(Path())  # in Python 3.11 classes cannot inherit from Path itself
 
 
 class RunPath(_Path):

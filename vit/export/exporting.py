@@ -135,7 +135,7 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
             lock = hold(Path(folder) / _NEW_LOCK, wait=True)
             assert lock is not None
             held.enter_context(lock)
-            (Path(folder) / _NEW_LOCK).rename(Path(folder) / _LOCK)  # nobody sees it before it is held
+            (Path(folder) / _NEW_LOCK).rename(Path(folder) / _LOCK)  # other processes see the lock only once it is held
             written = Path(folder) / output.name
             try:
                 yield written

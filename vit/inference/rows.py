@@ -106,7 +106,7 @@ class RowWriter(ABC):
         return self
 
     def _take(self, held: ExitStack) -> None:
-        """Lock the partial file; what a process that ended early has left in it is written anew."""
+        """Lock the partial file; what a process that ended early has left in it is written again."""
         if self.partial.is_symlink():  # what it points to is not ours to write
             raise UsageError(f"{self.partial} is a link", "move it elsewhere, or give another --output")
         found = hold_output(self.partial)

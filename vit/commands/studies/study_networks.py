@@ -101,7 +101,7 @@ def networks_for(
 def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") -> None:
     """Raise UsageError within a second where photographs need published weights that are surely not available.
 
-    `networks_for` finds the same. It imports torch and timm first, for which nobody should wait before this error.
+    `networks_for` finds the same. It imports torch and timm first, and this error should not wait for them.
     """
     if listed is None or not is_open(options) or options.init_from or options.init == "random":
         return

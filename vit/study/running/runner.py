@@ -157,7 +157,7 @@ def _check_guarded(code: int | None) -> None:
 
 
 def _wait_for_orphan(run: RunDirectory) -> None:
-    """Wait for a cell whose server was killed: nobody says when it ends, and it may go on, or begin."""
+    """Wait for a cell whose server was killed: its end is not reported, and it may go on, or begin."""
     end = time.monotonic() + _PATIENCE
     while run.is_held() or (time.monotonic() < end and not (run.result_path.is_file() or run.failure_path.is_file())):
         time.sleep(1.0)
