@@ -257,5 +257,8 @@ def test_the_steps_of_two_series_share_the_scatter_of_their_seeds():
         assert alone.points.value == together.points.value and (together.from_images, together.to_images) == (400, 800)
         widths.append([one.points.high - one.points.low for one in (alone, together)])
     assert np.median(widths, axis=0)[1] < 0.6 * np.median(widths, axis=0)[0]
+    few = {**last_two, 100: {0: wrong["vit"][100][0]}}  # a cell has failed
+    untested, step = gains({"vit": few})["vit"]
+    assert untested.p == 1 and step.p == alone.p < 1, "a step that one seed cannot test stands in the way of none"
     assert gains({"vit": {100: {0: wrong["vit"][100][0]}}}) == {"vit": []}
     assert gains({"vit": {100: {0: wrong["vit"][100][0]}, 200: {1: wrong["vit"][200][1]}}}) == {"vit": []}

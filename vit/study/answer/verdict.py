@@ -197,7 +197,7 @@ def _mean_error(series: Sequence[Series], name: str, num_images: int, seeds: Seq
 
 
 def _more_images(one: Series) -> str:
-    """Whether more images help: a paired test of the last step, else of wider ones, then the forecast at twice them."""
+    """Whether more images help: the last step to the largest size, else a wider one, then the forecast at twice."""
     twice = None if one.forecast is None else one.forecast.at_twice
     if not one.gains:
         return "Not known: the effect of more images needs two sizes that share a seed; give --sizes or more --time."

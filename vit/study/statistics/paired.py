@@ -163,7 +163,8 @@ def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: 
     """{series: the steps to its largest size on the seeds that both sizes have, the widest first}.
 
     Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`. Each p is
-    at least that of the wider steps (fixed sequence, Maurer et al. 1995), so that all steps below 5 % hold together.
+    at least that of the wider steps (fixed sequence, Maurer et al. 1995), so that all steps below 5 % hold together. A
+    step of one seed is not tested, and not in the sequence.
 
     Args:
         wrong: {series: which test images are wrong}.
@@ -192,8 +193,10 @@ def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: 
             shared = [*before, *(one for one in last if one is not pair), pair]
             step = _difference(pair, *_spreads(shared, len(shared) - len(before))[-1])
             ends = [None if end is None else 1 - 1 / end for end in (step.ratio.low, step.ratio.high)]
-            p = max(p, step.p)
-            found[name].append(Gain(small, pair.num_images, Interval(1 - 1 / step.ratio.value, *ends), step.gap, p))
+            if step.is_tested:
+                p = max(p, step.p)
+            fall = Interval(1 - 1 / step.ratio.value, *ends)
+            found[name].append(Gain(small, pair.num_images, fall, step.gap, p if step.is_tested else 1.0))
     return found
 
 
