@@ -213,7 +213,9 @@ def agreement_text(atlas: Atlas) -> str:
     rows = beside_frozen(atlas)
     same = sum(own.gap * beside.gap > 0 for own, beside in rows.items())
     num_sets = len({own.set for own in rows})
-    return f"on {num_sets} sets of photographs the same network was ahead in {share(same, len(rows), ' cases')}"
+    num_small = len({own.set for own in rows if own.side == SMALL_SIDE})
+    where = f"on {num_sets} sets of photographs, {num_small} at {SMALL_SIDE} pixels"
+    return f"the same network was ahead in {share(same, len(rows), ' cases')} {where}"
 
 
 def _place(row: DifferenceRow) -> tuple[int, int, int]:
