@@ -18,13 +18,7 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`. At the end of the block the file is synced and renamed to `path`.
 
     If the block fails, the temporary file is removed. Several processes may write one file at a time: each has its own
-    temporary file, and the last rename wins.
-
-    Args:
-        is_new: whether a file that has appeared under this name meanwhile stays, and this one is refused.
-
-    Raises:
-        FileExistsError: `is_new`, and there is such a file.
+    temporary file, and the last rename wins. With `is_new`, a file that has appeared meanwhile stays: FileExistsError.
     """
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
@@ -89,12 +83,9 @@ def partial_name(path: Path) -> Path:
 
 
 def remove_partial(folder: Path, name: str = "", unchanged_for: float | None = None) -> None:
-    """Remove partial files that killed processes have left in a folder.
+    """Remove partial files that killed processes have left in a folder; with a name, those of that file alone.
 
-    Args:
-        name: name of the file that was being written; empty: any file.
-        unchanged_for: minimum age in seconds of the last change; None: any age, if no other process writes to the
-            folder.
+    `unchanged_for` is the least age in seconds of the last change; None: any age, if no other process writes there.
     """
     with suppress(OSError):
         for entry in list(folder.iterdir()):

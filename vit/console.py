@@ -46,8 +46,7 @@ def silenced(is_silent: bool) -> Iterator[None]:
 class Reporter:
     """Prints results to standard output, and notices and progress to standard error.
 
-    Args:
-        quiet: print nothing. Of several processes, only the first one prints.
+    `quiet` prints nothing. Of several processes, only the first one prints.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -73,8 +72,7 @@ class Reporter:
     ) -> None:
         """Print a table. Columns of numbers are aligned to the right.
 
-        Args:
-            spare: columns whose values stand elsewhere too; a narrow terminal leaves them out, first to last.
+        Values of `spare` columns stand elsewhere too; a narrow terminal leaves them out, first to last.
         """
         cells = [[harmless(str(cell)) for cell in row] for row in rows]
         shown = list(columns)
@@ -162,8 +160,7 @@ def _lines(words: Sequence[str], width: int, indent: int, ending: str = "") -> l
 class GrowingTable:
     """A table that gets its rows one by one, each in a fixed layout; in a log, a line of names and values for each row.
 
-    Args:
-        widths: {name: characters} of the columns, which a longer name widens.
+    `widths` has the characters of each column, which a longer name widens.
     """
 
     def __init__(self, reporter: Reporter, widths: Mapping[str, int]) -> None:
@@ -172,11 +169,8 @@ class GrowingTable:
         self._rows = 0
 
     def row(self, values: Mapping[str, str], log_line: str | None = None) -> None:
-        """Print a row.
-
-        Args:
-            values: {name: value}; a column without a value stays empty.
-            log_line: the line in a log; None: all names and values.
+        """Print a row; a column without a value stays empty. `log_line` is the line in a log; None: all names and
+        values.
         """
         if not _draws(self.reporter):
             self.reporter.notice(log_line or "  ".join(f"{name} {value}" for name, value in values.items() if value))
@@ -230,13 +224,9 @@ class ProgressReport:
         self.close()
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
-        """Show the progress.
+        """Show the progress: parts of a total, and more facts in words, for example the loss.
 
-        Args:
-            done: number of finished parts.
-            total: number of all parts.
-            words: more facts, for example the loss.
-            share: finished fraction of the work, for parts of different lengths; None: done / total.
+        `share` is the finished fraction of the work, for parts of different lengths; None: done / total.
         """
         share, now = done / max(total, 1) if share is None else share, time.monotonic()
         if self._first is None:

@@ -28,13 +28,9 @@ def trust(path: str) -> None:
 
 
 def load(path: str, flag: str) -> Any:
-    """What a path names. Modules in the current folder are found too.
+    """What a path names; modules in the current folder are found too. `flag` is the option that has the path.
 
-    Args:
-        flag: option that has the path, for errors.
-
-    Raises:
-        UsageError: the user has not named the path, or it cannot be imported.
+    UsageError: the user has not named the path, or it cannot be imported.
     """
     if path not in _trusted():
         raise UsageError(

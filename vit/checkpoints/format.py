@@ -125,11 +125,7 @@ class Description:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Description":
-        """The description that `to_dict` wrote, each value checked.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not such a dictionary.
-        """
+        """The description that `to_dict` wrote, each value checked. KeyError, TypeError, ValueError: it is not one."""
         class_names = tuple(plain["classes"])
         if not all(isinstance(name, str) and len(name) <= 1000 for name in class_names):
             raise ValueError("class names must be text")
@@ -200,16 +196,7 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
 
 
 def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
-    """The description that a file holds.
-
-    Args:
-        plain: plain values from the file, which is not trusted.
-        path: the file, for errors.
-        fix: fix that an error names.
-
-    Raises:
-        CheckpointError: it is not a description, or of a newer format.
-    """
+    """The description that an untrusted file holds; CheckpointError with `fix` where it is none, or newer."""
     try:
         version = int(plain["format"])
     except Exception as error:  # as below

@@ -26,12 +26,7 @@ from vit.errors import CheckpointError, ResourceError
 def write_checkpoint(content: Content, path: Path, previous: Path | None = None) -> None:
     """Write beside the target, sync, then rename: after a crash or a full disk the previous file is intact.
 
-    Args:
-        content: plain values and tensors.
-        previous: second name under which the file that is replaced stays; None: it goes.
-
-    Raises:
-        ResourceError: the file cannot be written.
+    `previous` is a second name under which the file that is replaced stays. ResourceError: the file cannot be written.
     """
     partial = partial_name(path)
     try:
@@ -76,10 +71,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_checkpoint(path: Path) -> Content:
-    """The plain content of a checkpoint, tensors on the CPU.
-
-    Raises:
-        CheckpointError: the file is not there, is damaged, or was not written by this program.
+    """The content of a checkpoint, tensors on the CPU; CheckpointError where it is missing, damaged or not this
+    program's.
     """
     check_local(path)
     if not path.is_file():
@@ -106,12 +99,8 @@ def store_calibration(
 ) -> None:
     """Write the fitted temperature, the scores of the validation images, and the novelty into a finished checkpoint.
 
-    Args:
-        keep_state: whether the state of the training stays in the file, which the weights alone do not need.
-
-    Raises:
-        CheckpointError: as `read_checkpoint`.
-        ResourceError: as `write_checkpoint`.
+    `keep_state` keeps the state of the training, which the weights alone do not need. Errors: `read_checkpoint`,
+    `write_checkpoint`.
     """
     content = _finished(path, keep_state)
     content[KEY]["temperature"] = temperature
@@ -140,8 +129,7 @@ def _finished(path: Path, keep_state: bool) -> Content:
 def load_plain(path: Path) -> Any:
     """The plain values and tensors of a file that torch.save wrote, on the CPU. Nothing in the file is run.
 
-    Raises:
-        ValueError: it is not such a file; the text says what it seems to be.
+    ValueError: it is not such a file; the text says what it seems to be.
     """
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # it would override weights_only=True
     try:

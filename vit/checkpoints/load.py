@@ -20,19 +20,14 @@ from vit.models.network import Network
 def load(path: Path) -> tuple[Network, Description]:
     """The network of a checkpoint, in evaluation mode on the CPU, and its description.
 
-    Raises:
-        CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
-        UsageError: the file is of a pretraining, whose network has no classes.
+    CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
+    UsageError: the file is of a pretraining, whose network has no classes.
     """
     return _load(read_checkpoint(path), path)
 
 
 def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]:
-    """As `load`, with what recognizes images unlike the training images; None where the checkpoint has none.
-
-    Raises:
-        CheckpointError: as `load`, or the novelty is damaged.
-    """
+    """As `load`, with what recognizes images unlike the training images; None where the checkpoint has none."""
     content = read_checkpoint(path)
     network, description = _load(content, path)
     if NOVELTY_KEY not in content:
@@ -57,11 +52,7 @@ def _load(content: Content, path: Path) -> tuple[Network, Description]:
 
 
 def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
-    """The description and the weights of a checkpoint, which may not fit each other.
-
-    Raises:
-        CheckpointError: the file is damaged, not ours, or newer than this program.
-    """
+    """The description and the weights of a checkpoint, which may not fit each other; CheckpointError as `load`."""
     content = read_checkpoint(path)
     return read_description(content[KEY], path), weights_of(content)
 
@@ -69,11 +60,7 @@ def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
 def expected_weights(description: Description, num_tensors: int, path: Path) -> Mapping[str, Tensor]:
     """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any amount.
 
-    Args:
-        num_tensors: number of tensors in the file.
-
-    Raises:
-        CheckpointError: the network cannot be built.
+    `num_tensors` is the number of tensors in the file. CheckpointError: the network cannot be built.
     """
     options = description.spec.options
     layers = options.get("layers", ())

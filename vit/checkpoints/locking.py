@@ -81,9 +81,7 @@ def hold_output(file: Path) -> int | None:
 def _locked(descriptor: int, wait: bool, shared: bool = False) -> bool:
     """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock.
 
-    Args:
-        wait: whether to wait for a process that holds the lock.
-        shared: whether to take a shared lock. Exclusive locks need a file that is open for writing.
+    An exclusive lock needs a file that is open for writing; a shared one does not.
     """
     try:
         fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

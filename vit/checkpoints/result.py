@@ -173,8 +173,8 @@ class RunResult:
     def last_is_better(self) -> bool:
         """Whether the last weights are clearly more accurate on the validation images than the best checkpoint.
 
-        Clearly: beyond the 95 % interval of a difference between independent images. Both see the same images, so the
-        true interval is narrower. A `best_metric` with another aim, such as the balanced accuracy, is not judged.
+        Clearly: beyond the 95 % interval of a difference between independent images, which is wider than that of the
+        same images. A `best_metric` with another aim, such as the balanced accuracy, is not judged.
         """
         name, count = f"val/{self.accuracy_metric}", self.num_images.get("validation", 0)
         if name not in self.last_validation or not count or self.best_metric not in ("loss", self.accuracy_metric):

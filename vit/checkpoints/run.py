@@ -43,12 +43,7 @@ class RunDirectory(RunLayout):
         return RunResult.read(self.result_path) if self.result_path.is_file() else None
 
     def finished_result(self) -> RunResult:
-        """The content of result.json.
-
-        Raises:
-            UsageError: the run is not finished, or is a pretraining.
-            DataError: the file is damaged.
-        """
+        """The content of result.json. UsageError: the run is not finished, or is a pretraining. DataError: damaged."""
         if self.is_pretraining:
             raise has_no_classes(self.path)
         result = self.read_result()
@@ -96,15 +91,10 @@ class RunDirectory(RunLayout):
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
-        """Keep other processes from training into this folder, and remove partial files of a killed process.
+        """Keep other processes from training into this folder, and remove partial files of a killed process, whose lock
+        is free.
 
-        The lock of a process that is killed is free.
-
-        Args:
-            wait: whether to wait for a process that holds the folder, instead of an error.
-
-        Raises:
-            ResourceError: another process holds the folder.
+        `wait` waits for a process that holds the folder; without it, that is a ResourceError.
         """
         file = hold(self.lock_path, wait)
         if file is None:
@@ -133,11 +123,7 @@ class RunDirectory(RunLayout):
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
-        """A new folder OUT/DATA/NETWORK/TIME[-NAME]. Each training writes to a new run folder.
-
-        Raises:
-            ResourceError: the folder cannot be made or written.
-        """
+        """A new folder OUT/DATA/NETWORK/TIME[-NAME]; ResourceError where it cannot be made or written."""
         stamp = time.strftime("%Y%m%d-%H%M%S") + (f"-{slug(name)}" if name else "")
         parent = Path(out).expanduser() / slug(data) / slug(network)
         for attempt in range(1, 1000):
@@ -176,12 +162,7 @@ class RunPath(_Path):
 
     @property
     def result(self) -> RunResult:
-        """What the training found; `result.accuracy` is the accuracy on the test images.
-
-        Raises:
-            UsageError: the training is not finished.
-            DataError: the file is damaged.
-        """
+        """What the training found; `result.accuracy` is the accuracy on the test images. Errors: `finished_result`."""
         run = RunDirectory(self)
         found = run.read_result()
         if found is None:
@@ -192,15 +173,9 @@ class RunPath(_Path):
 def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> str:
     """What the training of a model lacks, in words; "" where it is finished, or where nothing says that it is not.
 
-    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt.
-
-    Args:
-        path: run folder, checkpoint or export.
-        unfinished: whether such a model is wanted.
-        of_file: `unfinished` of the file's description, where it has been read.
-
-    Raises:
-        UsageError: the training is not finished, and `unfinished` is false.
+    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt. `path` is a run folder, checkpoint or
+    export; `of_file` is `unfinished` of the file's description, where it has been read. UsageError: the training is not
+    finished, and `unfinished` is false.
     """
     run = (
         RunDirectory.around(path)
@@ -239,11 +214,8 @@ def start_of(path: Path) -> Path:
 
 
 def checkpoint_of(path: Path) -> Path:
-    """The checkpoint that RUN|CKPT means: the file itself, or the run's best.
-
-    Raises:
-        CheckpointError: the run has no checkpoint.
-        UsageError: the run is a pretraining.
+    """The file that RUN|CKPT means: itself, or the run's best. CheckpointError: there is none. UsageError: a
+    pretraining.
     """
     path = path.expanduser()
     if not path.is_dir():

@@ -66,10 +66,7 @@ def metric_text(runs: Iterable[RunSummary]) -> str:
 
 
 def list_runs(folder: Path) -> Iterator[RunSummary]:
-    """The runs below a folder in the order of their paths.
-
-    Cells of studies and cross-validations are left out. So are artifacts of MLflow, which have copies of config.yaml.
-    """
+    """The runs below a folder by path, but cells of studies and cross-validations, and artifacts of MLflow (copies)."""
     for found, below, files in os.walk(folder):
         below.sort()
         if CONFIG in files:

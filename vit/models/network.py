@@ -31,14 +31,11 @@ class NetworkConfig:
 
 
 class Network(nn.Module, ABC):
-    """Maps normalized images (B, K, S, S) to logits (B, C).
-
-    A network knows nothing of files, losses or training. Each subclass takes one config of its `config_class`.
+    """Maps normalized images (B, K, S, S) to logits (B, C). It knows nothing of files, losses or training.
 
     Attributes:
         memory_format: layout of the weights, and of the images that the first layer reads.
-        keeps_batch_stats: whether batch norms compute with their running mean and variance in training too, and do not
-            change them.
+        keeps_batch_stats: whether batch norms compute with their running statistics in training too, without a change.
     """
 
     config_class: ClassVar[type[NetworkConfig]]

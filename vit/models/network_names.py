@@ -52,11 +52,9 @@ def timm_names() -> frozenset[str]:
 
 
 def check_network(name: str, recipes: Iterable[str] = ()) -> None:
-    """Raise UsageError, with a suggestion, if there is no network of this name.
+    """Raise UsageError, with a suggestion, if no network of ours or timm's has this name, and it is not an import path.
 
-    Args:
-        name: name of one of our networks, or of timm's, with or without a tag; or the import path of one of yours.
-        recipes: names of configs that are valid here too.
+    `recipes` are names of configs that are valid here too.
     """
     own = (*recipes, *OWN)
     if name in own or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():

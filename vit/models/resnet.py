@@ -16,12 +16,9 @@ class SmallImageResNetConfig(NetworkConfig):
     """What a SmallImageResNet is built from.
 
     Attributes:
-        image_size: side of an image in pixels, S.
-        num_classes: number of classes, C.
         layers: number of basic blocks in each of the four stages. Each of the last three stages halves the side.
         widths: number of channels of each stage.
         zero_init_last: whether the scale of the last normalization in a branch starts at 0 instead of 1.
-        drop_rate: dropout before the head.
         drop_path_rate: rate of stochastic depth.
     """
 

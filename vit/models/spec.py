@@ -35,10 +35,8 @@ class NetworkSpec:
 
     @classmethod
     def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":
-        """A network of the catalog or of timm, with some of its options changed.
-
-        Raises:
-            UsageError: the network or an option is unknown, or a value is not of the option's type.
+        """A network of the catalog or of timm, some options changed; UsageError where one is unknown or of another
+        type.
         """
         from vit.models.catalog import entry
 
@@ -47,11 +45,8 @@ class NetworkSpec:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, object], num_classes: int, in_chans: int = 3) -> "NetworkSpec":
-        """The network that `to_plain` wrote. Whether the catalog has it shows when it is built.
-
-        Raises:
-            KeyError: the name is missing.
-            ValueError: a value is not plain.
+        """The network that `to_plain` wrote; KeyError, ValueError for other values. Building it shows if the catalog
+        has it.
         """
         name = plain["name"]
         if not isinstance(name, str):
@@ -72,11 +67,7 @@ class NetworkSpec:
         return entry(self.name).image_size
 
     def config(self, image_size: int) -> "NetworkConfig":
-        """All values that the network is built from, each checked.
-
-        Raises:
-            UsageError: the network is unknown, or its options do not fit together.
-        """
+        """All values that the network is built from; UsageError: it is unknown, or its options do not fit together."""
         from vit.models.catalog import entry
 
         known = entry(self.name)
@@ -85,11 +76,7 @@ class NetworkSpec:
             return known.config(image_size, self.num_classes, self.in_chans, options)
 
     def build(self, image_size: int) -> "Network":
-        """The network with random weights, for images (B, in_chans, image_size, image_size).
-
-        Raises:
-            UsageError: as `config`, or timm cannot build it.
-        """
+        """The network with random weights, for images (B, in_chans, image_size, image_size); UsageError as `config`."""
         from vit.models.catalog import entry
 
         config = self.config(image_size)

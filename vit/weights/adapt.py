@@ -72,16 +72,7 @@ def fill(
     dropped: Mapping[str, str] | None = None,
     classes: Classes | None = None,
 ) -> LoadReport:
-    """Put weights into a network; a head for other classes stays as it was initialized.
-
-    Args:
-        weights: tensors in the network's own names, for any image and patch size.
-        dropped: names that were left out before, for the report.
-        classes: names of both classes; None: heads are compared by their number of classes alone.
-
-    Raises:
-        ValueError: as `adapt`.
-    """
+    """Put weights into a network; as `adapt`. A head for other classes stays as it was initialized."""
     adapted, report = adapt(network, weights, dropped, classes)
     network.load_state_dict({**network.state_dict(), **adapted})
     return report
@@ -95,8 +86,12 @@ def adapt(
 ) -> tuple[dict[str, Tensor], LoadReport]:
     """(weights that `fill` puts into a network, the report). The network may be on the meta device.
 
-    Raises:
-        ValueError: names are missing or unexpected, or shapes differ; the text lists them.
+    Args:
+        weights: tensors in the network's own names, for any image and patch size.
+        dropped: names that were left out before, for the report.
+        classes: names of both classes; None: heads are compared by their number of classes alone.
+
+    ValueError: names are missing or unexpected, or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
     resampled = _other_channels(network, taken)
@@ -239,9 +234,8 @@ def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Te
 
 
 def middle_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for a smaller grid of patches: the middle of the old one.
-
-    Neighbors stay neighbors, as attention knows them.
+    """Learned positions (1, num_prefix + N, D) for a smaller grid: the middle of the old one, where neighbors stay
+    neighbors.
     """
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]

@@ -59,13 +59,9 @@ class WeightsFile:
 
 
 def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
-    """The tensors of a file, or of the weights in a folder; float32, on the CPU.
+    """The tensors of a file, or of the weights in a folder: float32, on the CPU.
 
-    Args:
-        state: average (EMA) or raw weights, where a training program keeps both; None: the average.
-
-    Raises:
-        CheckpointError: the file is damaged, or holds something else than finite weights.
+    CheckpointError: the file is damaged, or holds something else than finite weights.
     """
     if path.is_dir():
         files = _parts(path)
@@ -118,11 +114,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def write_backbone(description: Description, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without classes.
-
-    Args:
-        weights: weights of the network but those of its head.
-    """
+    """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without its head."""
     metadata = {KEY: json.dumps(description.to_dict())}  # a single key, because safetensors writes keys in any order
     with atomic_write(path) as partial:
         save_file({name: value.contiguous() for name, value in weights.items()}, partial, metadata=metadata)
@@ -207,11 +199,7 @@ def is_ours(path: Path) -> bool:
 
 
 def load_foreign(path: Path) -> Any:
-    """The content of a file that torch.save wrote, with plain settings of any training program beside it.
-
-    Raises:
-        ValueError: as `load_plain`, or it has too many tensors.
-    """
+    """As `load_plain`, with plain settings of any training program; ValueError also where it has too many tensors."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             _check_count(len(archive.infolist()))

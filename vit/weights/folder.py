@@ -48,10 +48,8 @@ class StatedFacts:
 
 
 def read_folder(folder: Path) -> StatedFacts:
-    """The configs of a folder with weights.
-
-    Raises:
-        CheckpointError: one of them cannot be read, or asks for something that is not supported.
+    """The configs of a folder with weights; CheckpointError where one cannot be read, or asks for what is not
+    supported.
     """
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
@@ -102,8 +100,7 @@ def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
 def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
     """The model of timm that a program builds with these arguments; None where timm does not have the name.
 
-    Raises:
-        CheckpointError: an argument makes another network of it, whose tensors may have the same shapes.
+    CheckpointError: an argument makes another network of it, whose tensors may have the same shapes.
     """
     size, pool = arguments.get("img_size"), arguments.get("global_pool")
     if isinstance(size, list | tuple) and len(size) == 2 and size[0] == size[1]:

@@ -11,10 +11,8 @@ from vit.weights.hubs import from_hugging_face
 
 
 def weights_hash(source: str) -> str:
-    """A hash of the files that an `init_from` means, wherever they are. A library's own model has its name instead.
-
-    Raises:
-        CheckpointError, ResourceError: as `open_pretrained`.
+    """A hash of the files that an `init_from` means; a library's own model has its name instead. Errors:
+    `open_pretrained`.
     """
     library, _, name = source.partition(":")
     if library in ("timm", "torchvision"):

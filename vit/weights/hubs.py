@@ -73,10 +73,8 @@ def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
 
 
 def from_hugging_face(name: str) -> Path:
-    """The folder of a model of the Hugging Face hub, fetched or cached. It has configs and weights, and no code.
-
-    Args:
-        name: ORG/NAME, or ORG/NAME@REVISION for a commit, a tag or a branch.
+    """The folder of ORG/NAME[@REVISION] of the Hugging Face hub, fetched or cached. It has configs and weights, and no
+    code.
     """
     from huggingface_hub import snapshot_download
 

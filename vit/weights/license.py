@@ -25,9 +25,10 @@ def license_of(model: "TimmModel | None") -> str:
 
 
 def license_of_card(folder: Path) -> str:
-    """The license that the card of a folder of the Hugging Face hub states; "not stated" without one that can be read.
+    """The license that the card of a folder states: Markdown with a YAML header; "not stated" without one that can be
+    read.
 
-    A card is Markdown with a YAML header. Its `license` is a word, a list of words, or "other" beside `license_name`.
+    Its `license` is a word, a list of words, or "other" beside `license_name`.
     """
     card = folder / CARD
     try:

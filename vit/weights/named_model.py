@@ -39,15 +39,7 @@ class PublishedFile:
 
 
 def named_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:
-    """The model of a name, with or without the tag of its weights; None if timm does not have it.
-
-    Args:
-        image_size: side of its images in pixels; None: as timm builds it.
-        global_pool: as for `timm_model`.
-
-    Raises:
-        ValueError: as `timm_model`.
-    """
+    """As `timm_model`; None if timm does not have it. timm is imported only where it may have the name."""
     if timm_names() and name.partition(".")[0] not in timm_names():
         return None
     import_timm()  # not above: timm takes seconds

@@ -38,13 +38,11 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
 
     Args:
         source: a path, timm:NAME, torchvision:NAME or hf:ORG/NAME[@REVISION].
-        network: name of the network that a file is for, where neither the file nor its name tells; None: unknown.
-        state: average (EMA) or raw weights, where the checkpoint of a training program has both; None: the average.
+        network: name of the network that a file is for, where neither the file nor its name tells.
+        state: average (EMA) or raw weights, where a training program's file has both; None: the average.
 
-    Raises:
-        CheckpointError: the weights cannot be read, or are of an unknown format.
-        ResourceError: the weights cannot be fetched.
-        UsageError: a library has no model of that name.
+    CheckpointError: they cannot be read, or are of an unknown format. ResourceError: they cannot be fetched.
+    UsageError: a library has no such model.
     """
     library, _, name = source.partition(":")
     if library == "timm":

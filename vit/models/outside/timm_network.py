@@ -80,10 +80,9 @@ class TimmNetwork(Network):
         return layers_above(self.model)
 
     def resized(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Resample weights from timm's own image size of this model to `image_size`.
+        """Resample weights from timm's own image size of this model to `image_size`: those that change.
 
-        Returns:
-            the weights that change, or {} where timm cannot resize the model, or the weights are for a third size.
+        {} where timm cannot resize the model, or the weights are for a third size.
         """
         with torch.device("cpu"), warnings.catch_warnings():  # resampling needs values, also for a network on "meta"
             warnings.simplefilter("ignore")  # PyTorch warns that timm's resampling could be faster
@@ -104,9 +103,8 @@ class TimmNetwork(Network):
 
 
 def _check_size(create: Callable[..., Any], config: TimmConfig, native_size: int) -> None:
-    """Raise ValueError if a model cannot compute images of the config's size, which timm finds only in a forward pass.
-
-    The forward pass is one of shapes alone, on the meta device.
+    """Raise ValueError if a model cannot compute images of the config's size, by a forward pass of shapes (meta
+    device).
     """
     with torch.device("meta"), torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

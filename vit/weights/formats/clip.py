@@ -46,8 +46,7 @@ def matches(names: Set[str]) -> bool:
 def convert(weights: Weights, config: Config) -> Converted:
     """CLIP's class token is read, SigLIP pools by attention; a classifier on SigLIP reads the mean of the patches.
 
-    Raises:
-        ValueError: a classifier on CLIP, which reads patches before the last norm.
+    ValueError: a classifier on CLIP, which reads patches before the last norm.
     """
     config = config.get("vision_config", config)
     left_out = {**_LEFT_OUT, **_POOLING} if "classifier.weight" in weights else _LEFT_OUT

@@ -79,10 +79,8 @@ def from_meta(weights: Weights, config: Config) -> Converted:
 
 
 def from_transformers(weights: Weights, config: Config) -> Converted:
-    """transformers' weights, with what their config.json says.
-
-    Raises:
-        ValueError: an activation or periods that ours do not have.
+    """transformers' weights, with what their config.json says. ValueError: an activation or periods that ours do not
+    have.
     """
     is_gated = any(name.endswith("mlp.gate_proj.weight") for name in weights)
     activation = config.get("hidden_act", _GATE if is_gated else "gelu")

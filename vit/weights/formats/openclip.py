@@ -47,8 +47,7 @@ def matches(names: Set[str]) -> bool:
 def convert(weights: Weights, config: Config) -> Converted:
     """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config.
 
-    Raises:
-        ValueError: the config states something that a ViT of ours does not compute.
+    ValueError: the config states something that a ViT of ours does not compute.
     """
     openai = names_openai(weights)
     model = config.get("model_cfg", config)
@@ -73,10 +72,8 @@ def convert(weights: Weights, config: Config) -> Converted:
 
 
 def _tower_options(tower: Config) -> tuple[dict[str, Value], str, bool]:
-    """(options that a `vision_cfg` states, its pooling, whether the last norm follows the mean).
-
-    Raises:
-        ValueError: it states something that a ViT of ours does not compute.
+    """(options that a `vision_cfg` states, its pooling, whether the last norm follows the mean); ValueError as
+    `convert`.
     """
     for name, value in tower.items():
         accepted = name in _ANY or value in _ONLY.get(name, (None, False, "")) or name.startswith("timm_")

@@ -35,15 +35,10 @@ class ShownNetwork:
 
 
 def shown_network(weights: Weights, known: Options) -> ShownNetwork:
-    """The network that the shapes of weights show.
+    """The network that the shapes of weights in our names show.
 
-    Args:
-        weights: tensors in our names.
-        known: options that shapes do not show, or that stand above what shapes show.
-
-    Raises:
-        ValueError: the weights are not a ViT's.
-        UndecidedError: an option must be given.
+    `known` are options that shapes do not show, or that stand above what shapes show. ValueError: the weights are not a
+    ViT's. UndecidedError: an option must be given.
     """
     for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
         if name not in weights:
@@ -114,8 +109,7 @@ def published_heads(embed_dim: int) -> int:
 def _grid(num_positions: int, num_prefix: int, stated: Value | None) -> tuple[int, bool]:
     """(side of the grid of patches, whether the tokens in front of the patches have positions).
 
-    Args:
-        stated: whether these tokens have positions; None: the number of positions shows it.
+    `stated` says whether they have; None: the number of positions shows it.
     """
     grids: dict[bool, int] = {}
     for prefix_positions, num_patches in ((num_prefix == 0, num_positions), (True, num_positions - num_prefix)):

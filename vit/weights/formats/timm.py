@@ -75,13 +75,8 @@ FORMAT = WeightFormat("timm", matches, convert)
 def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
     """Our weights for timm: (state dict, name of a model in timm, arguments of timm.create_model beside that name).
 
-    `timm.create_model(name, **arguments).load_state_dict(state)` computes our logits.
-
-    Args:
-        weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
-
-    Raises:
-        ValueError: timm does not have such a network.
+    `timm.create_model(name, **arguments).load_state_dict(state)` computes our logits. `weights` has the buffer
+    `pos_embed` of fixed positions put in. ValueError: timm does not have such a network.
     """
     if config.stem != "patch" or config.norm_placement != "pre":
         raise ValueError(

@@ -31,14 +31,10 @@ class TimmModel:
     shapes: Mapping[str, torch.Size]  # shape of each tensor, by name
 
     def weights_of(self, weights: Weights, state: State | None = None) -> TimmWeights:
-        """Tensors of a file in this model's names.
+        """Tensors of a file in this model's names; `state` chooses where average and raw weights are there.
 
-        Args:
-            state: average or raw weights, where both are there below different prefixes.
-
-        Raises:
-            ValueError: a tensor is missing, unexpected or of another shape, and is not the classifier's; or several
-                networks could be meant.
+        ValueError: a tensor is missing, unexpected or of another shape, and is not the classifier's; or several
+        networks could be meant.
         """
         heads = self.config.get("classifier") or ()
         heads = (heads,) if isinstance(heads, str) else tuple(heads)

@@ -32,8 +32,7 @@ def timm_model(name: str, image_size: int | None = None, global_pool: str | None
         image_size: side of its images in pixels; None: as timm builds it.
         global_pool: how it pools before the classifier, in timm's words; None: as timm builds it.
 
-    Raises:
-        ValueError: it pools in another way than timm builds it, and is not a plain ViT.
+    ValueError: it pools in another way than timm builds it, and is not a plain ViT.
     """
     if not timm.is_model(name):
         return None

@@ -91,12 +91,9 @@ def without(weights: Weights, reasons: Mapping[str, str]) -> tuple[Weights, dict
 
 
 def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, str]]:
-    """`without` the layer between the last norm and the classifier, and without a classifier that reads it.
+    """`without` the layer between the last norm and the classifier, and without a classifier (`head`) that reads it.
 
     A classifier of zeros stays. Published weights have one behind this layer, and it ignores what it reads.
-
-    Args:
-        head: name of the classifier's matrix.
     """
     reasons = {r"pre_logits\W.*": "a layer that was there for pretraining"}
     has_layer = any(name.startswith(("pre_logits.", "pre_logits/")) for name in weights)
