@@ -27,7 +27,7 @@ from vit.data.loading.loader import labeled_images
 from vit.explain.distance import attention_spread
 from vit.inference.engine import Engine
 from vit.inference.predictor import load
-from vit.models.resnet import SmallImageResNet
+from vit.models.timm_network import SmallImageResNet
 from vit.models.vision_transformer import VisionTransformer
 from vit.study.folder import StudyDirectory
 from vit.training.running.run_images import images_of_run

@@ -9,7 +9,7 @@ from vit.errors import UsageError
 from vit.explain.attention import attention_weights, last_attention
 from vit.explain.methods import choose_methods, num_readable_blocks, relevance, rollout
 from vit.explain.timm_attention import attention_modules, read_weights
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
+from vit.models.timm_network import TimmConfig, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 

@@ -14,7 +14,7 @@ from vit.checkpoints.io import read_checkpoint
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
 from vit.errors import CheckpointError, first_line
-from vit.models.network import Network
+from vit.models.network import Network, misfits
 
 
 def load(path: Path) -> tuple[Network, Description]:
@@ -76,13 +76,7 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
 
 def _compare(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
     """Raise CheckpointError unless names, shapes and types agree and all numbers are finite."""
-    wrong = [f"{key} is missing" for key in expected.keys() - weights.keys()]
-    wrong += [f"{key} is unknown" for key in weights.keys() - expected.keys()]
-    wrong += [
-        f"{key} is {_kind(weights[key])}, not {_kind(value)}"
-        for key, value in expected.items()
-        if key in weights and _kind(weights[key]) != _kind(value)
-    ]
+    wrong = misfits(*({name: _kind(value) for name, value in each.items()} for each in (weights, expected)))
     if wrong:
         raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", FIX)
     broken = [key for key, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]

@@ -15,8 +15,8 @@ from vit.export.weights import calibrated_weights, folded_metadata, save_weights
 from vit.inference.deployment import LoadedModel
 from vit.inference.scores.activation import calibrated_probabilities
 from vit.models.ablations import AblatedTransformer
-from vit.models.outside.timm_network import TimmNetwork
 from vit.models.spec import NetworkSpec
+from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.timm import to_timm
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vit.errors import UsageError
+from vit.models.catalog import entry
 from vit.models.options import Options, Value, checked_options, plain_options
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ class NetworkSpec:
         """A network of the catalog or of timm, some options changed; UsageError where one is unknown or of another
         type.
         """
-        from vit.models.catalog import entry
-
         known = entry(name)
         return cls(name, num_classes, {**known.options, **checked_options(name, options or {}, known.kinds)})
 
@@ -62,14 +61,10 @@ class NetworkSpec:
     @property
     def default_image_size(self) -> int:
         """Side of the images that the catalog or timm makes this network for, in pixels."""
-        from vit.models.catalog import entry
-
         return entry(self.name).image_size
 
     def config(self, image_size: int) -> "NetworkConfig":
         """All values that the network is built from; UsageError: it is unknown, or its options do not fit together."""
-        from vit.models.catalog import entry
-
         known = entry(self.name)
         options = checked_options(self.name, self.options, known.kinds)
         with self._fitting():
@@ -77,8 +72,6 @@ class NetworkSpec:
 
     def build(self, image_size: int) -> "Network":
         """The network with random weights, for images (B, in_chans, image_size, image_size); UsageError as `config`."""
-        from vit.models.catalog import entry
-
         config = self.config(image_size)
         with self._fitting():
             return entry(self.name).network(config)
@@ -133,8 +126,6 @@ def create_network(name: str, num_classes: int, image_size: int | None = None, *
 
 def describe(names: Iterable[str]) -> Iterator[tuple[str, int, Cost, str]]:
     """(name, image size, cost with 1,000 classes, about) of each network; skips what timm cannot build."""
-    from vit.models.catalog import entry
-
     for name in names:
         spec = NetworkSpec.named(name, 1000)
         try:

@@ -27,7 +27,8 @@ from vit.checkpoints.format import KEY, Description
 from vit.checkpoints.io import are_weights, load_plain
 from vit.checkpoints.model_path import stand_in
 from vit.errors import CheckpointError, first_line
-from vit.weights.formats.weight_format import Config, Weights
+from vit.weights.formats.weight_format import Weights
+from vit.weights.preprocess_config import Config
 from vit.weights.trainer_file import State, Stated, describe_choice, one_set, stated_of
 
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")

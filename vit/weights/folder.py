@@ -10,7 +10,7 @@ from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import WeightsFile, read_config
-from vit.weights.formats.timm_model import TimmModel
+from vit.weights.formats.weight_format import TimmModel
 from vit.weights.license import UNKNOWN, license_of_card
 from vit.weights.named_model import is_of_timm, is_published, named_model, published_file, stem_of
 from vit.weights.preprocess_config import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vit.errors import first_line
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 
 FILE = "model.safetensors"
 PATIENCE = 5.0  # seconds until the hub must have answered
@@ -28,9 +28,7 @@ def cached_file(name: str) -> Path | None:
 
 def published(network: str) -> str:
     """The weights that timm takes for a network by default, as "timm:NAME"; empty: timm publishes none on the hub."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(network)
     name = "" if config is None else ".".join(filter(None, (config.architecture, config.tag)))
     return f"timm:{name}" if name and repository_of(name) else ""
@@ -79,9 +77,7 @@ def sure_obstacle(name: str) -> str:
 
 def repository_of(name: str) -> str:
     """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(name)
     return str(config.hf_hub_id) if config is not None and config.hf_hub_id and not config.custom_load else ""
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vit.data.hub_errors import advice, why_not
 from vit.errors import ResourceError, UsageError, nearest
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 from vit.weights.folder import StatedFacts
 from vit.weights.hub_cache import cached_file
 from vit.weights.license import CARD
@@ -24,9 +24,7 @@ T = TypeVar("T")
 
 def from_timm(name: str) -> dict[str, Tensor]:
     """Weights of timm. UsageError: timm has none of that name; ResourceError: they cannot be fetched."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     if not timm.is_model(name):
         raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
     if not timm.models.is_model_pretrained(name):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vit.plain_files import parse_yaml
 
 if TYPE_CHECKING:
-    from vit.weights.formats.timm_model import TimmModel
+    from vit.weights.formats.weight_format import TimmModel
 
 PERMISSIVE = ("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc-by-4.0", "cc0-1.0", "unlicense")
 UNKNOWN = "not stated"

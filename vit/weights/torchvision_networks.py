@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from vit.errors import CheckpointError
-from vit.models.outside.timm_import import import_timm
-from vit.weights.formats.timm_model import TimmModel, TimmWeights
-from vit.weights.formats.weight_format import Weights
+from vit.models.network_names import import_timm
+from vit.weights.formats.weight_format import TimmModel, TimmWeights, Weights
 from vit.weights.trainer_file import State
 
 _TIMM = {"mobilenet_v2": "mobilenetv2_100", "mobilenet_v3_large": "mobilenetv3_large_100",
@@ -86,9 +85,7 @@ def timm_weights(name: str, weights: Weights, image_size: int, num_classes: int 
     """
     from torchvision import models
 
-    import_timm()
-    import timm
-
+    timm = import_timm()
     theirs = models.get_model(name, weights=None, num_classes=num_classes).eval()
     ours = timm.create_model(timm_name(name), num_classes=num_classes).eval()
     if weights.keys() == ours.state_dict().keys():

@@ -12,7 +12,7 @@ from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.parser import Parser
 from vit.data.core.dataset_names import KNOWN, check_data
 from vit.errors import DataError
-from vit.models.network_names import check_image_size, check_network
+from vit.models.catalog import check_image_size, check_network
 from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds

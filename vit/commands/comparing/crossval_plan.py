@@ -62,7 +62,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
     from vit.training.planning.plan import make_plan
     from vit.training.running.seen_before import OF_FOLDS, seen_before
-    from vit.weights.hashing import weights_hash
+    from vit.weights.open import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
     forget_launcher()  # a cross-validation that a launcher has started plans and trains alone

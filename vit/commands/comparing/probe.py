@@ -15,7 +15,7 @@ from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import BadInputsError, EmptyClassError, UsageError
 from vit.layout import RunLayout
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
     from vit.study.frozen.backbones import Backbone

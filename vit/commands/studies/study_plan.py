@@ -269,7 +269,7 @@ def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[
     """Hashes of the images, weights and teachers that cells learn from."""
     from vit.study.cell_files import with_cell_files
     from vit.study.grid import Inputs
-    from vit.weights.hashing import weights_hash
+    from vit.weights.open import weights_hash
 
     recipes = _recipes(series)
     cells = [with_cell_files(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]

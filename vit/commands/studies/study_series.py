@@ -10,7 +10,7 @@ from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, ma
 from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.training.train_options import read_with
 from vit.errors import UsageError
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 from vit.training.recipes.recipe import Recipe, as_trained
 from vit.training.recipes.trackers import WandbMode, refuse_register
 

@@ -10,7 +10,7 @@ from vit.commands.training.train_options import TrainOptions
 from vit.console import Reporter
 from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
-from vit.models.network_names import check_image_size
+from vit.models.catalog import check_image_size
 from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from vit.data.core.samples import Samples
 from vit.inference.engine import Engine
 from vit.layout import FeaturesLayout
 from vit.training.planning.plan import Plan
-from vit.weights.hashing import weights_hash
+from vit.weights.open import weights_hash
 
 Compute = Callable[[Samples], tuple[Tensor, Tensor]]
 _HEX = 32  # characters of a content hash

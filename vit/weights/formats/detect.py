@@ -3,23 +3,14 @@
 from collections.abc import Set
 from dataclasses import replace
 
-from vit.weights.formats import clip, dinov3, eva, huggingface, jax, meta, openclip, timm, torchvision
+from vit.weights.formats import clip, huggingface, jax, rotary, timm
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, below, by_prefix
 from vit.weights.trainer_file import State, chosen
 
 FORMATS: tuple[WeightFormat, ...] = (
-    eva.FORMAT,
-    dinov3.META,
-    dinov3.TRANSFORMERS,
-    dinov3.TIMM,
-    meta.FORMAT,
-    timm.FORMAT,
-    torchvision.FORMAT,
-    huggingface.FORMAT,
-    clip.FORMAT,
-    openclip.FORMAT,
-    jax.FORMAT,
-)
+    rotary.EVA, rotary.DINOV3_META, rotary.DINOV3_TRANSFORMERS, rotary.DINOV3_TIMM, timm.META, timm.TIMM,
+    timm.TORCHVISION, huggingface.FORMAT, clip.TRANSFORMERS, clip.OPEN_CLIP, jax.FORMAT,
+)  # fmt: skip
 _SHOWN = 4
 _PE = "timm:vit_pe_core_tiny_patch16_384, timm:vit_pe_core_base_patch16_224, ..."
 

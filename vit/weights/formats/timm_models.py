@@ -18,7 +18,7 @@ from vit.models.vit_config import PositionEmbedding
 from vit.weights.adapt import adapt
 from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.shapes import shown_network
-from vit.weights.formats.timm_model import TimmModel
+from vit.weights.formats.weight_format import TimmModel
 
 _POOLS_OF_VIT = ("token", "avg", "")
 _POOLS = {"token": "cls", "": "cls", "map": "map"}
