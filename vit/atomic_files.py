@@ -83,10 +83,7 @@ def partial_name(path: Path) -> Path:
 
 
 def remove_partial(folder: Path, name: str = "", unchanged_for: float | None = None) -> None:
-    """Remove partial files that killed processes have left in a folder; with a name, those of that file alone.
-
-    `unchanged_for` is the least age in seconds of the last change; None: any age, if no other process writes there.
-    """
+    """Remove partial files of killed processes, of one name or of all, which are unchanged for some seconds."""
     with suppress(OSError):
         for entry in list(folder.iterdir()):
             if entry.name.startswith(f".{name}." if name else ".") and entry.name.endswith(".partial"):

@@ -59,10 +59,9 @@ def is_of_vit(header: Sequence[str]) -> bool:
 
 
 class TableWriter:
-    """Writes rows to a file opened by `create`, or with the same settings.
+    """Writes rows to a file opened by `create`. Text is escaped. Numbers are not: a spreadsheet computes -0.5 to -0.5.
 
-    Text is escaped. Numbers are not, because a spreadsheet computes -0.5 to -0.5. No `columns`: the file has a header.
-    `digits` is the number of digits of a float after the point; None: all digits.
+    No `columns`: the file has a header. `digits` is the number of digits of a float after the point; None: all digits.
     """
 
     def __init__(self, file: IO[str], columns: Sequence[str] = (), digits: int | None = None) -> None:
@@ -99,9 +98,7 @@ def new_table(path: Path, columns: Sequence[str], digits: int | None = None, mod
 
 
 def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows of a table; ValueError: the file is not a CSV. A row that a kill has cut short is
-    shorter.
-    """
+    """The header and the rows of a table, the last of which a kill may have cut short; ValueError: it is not a CSV."""
     check_regular(path)
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         try:

@@ -28,10 +28,7 @@ def trust(path: str) -> None:
 
 
 def load(path: str, flag: str) -> Any:
-    """What a path names; modules in the current folder are found too. `flag` is the option that has the path.
-
-    UsageError: the user has not named the path, or it cannot be imported.
-    """
+    """What a path names, also in the current folder; UsageError: the user has not named it, or the import fails."""
     if path not in _trusted():
         raise UsageError(
             f"{path} ({flag}) is code outside vit, and a file alone does not make vit run it",

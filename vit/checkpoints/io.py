@@ -24,10 +24,7 @@ from vit.errors import CheckpointError, ResourceError
 
 
 def write_checkpoint(content: Content, path: Path, previous: Path | None = None) -> None:
-    """Write beside the target, sync, then rename: after a crash or a full disk the previous file is intact.
-
-    `previous` is a second name under which the file that is replaced stays. ResourceError: the file cannot be written.
-    """
+    """Write beside the target, sync, rename; the file that is replaced stays under a `previous` name. ResourceError."""
     partial = partial_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,9 +68,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_checkpoint(path: Path) -> Content:
-    """The content of a checkpoint, tensors on the CPU; CheckpointError where it is missing, damaged or not this
-    program's.
-    """
+    """The content of a checkpoint, tensors on the CPU; CheckpointError where it is missing, damaged or not ours."""
     check_local(path)
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}", FIX)
@@ -99,8 +94,7 @@ def store_calibration(
 ) -> None:
     """Write the fitted temperature, the scores of the validation images, and the novelty into a finished checkpoint.
 
-    `keep_state` keeps the state of the training, which the weights alone do not need. Errors: `read_checkpoint`,
-    `write_checkpoint`.
+    `keep_state` keeps the state of the training, which the weights alone do not need.
     """
     content = _finished(path, keep_state)
     content[KEY]["temperature"] = temperature
@@ -127,10 +121,7 @@ def _finished(path: Path, keep_state: bool) -> Content:
 
 
 def load_plain(path: Path) -> Any:
-    """The plain values and tensors of a file that torch.save wrote, on the CPU. Nothing in the file is run.
-
-    ValueError: it is not such a file; the text says what it seems to be.
-    """
+    """Plain values and tensors that torch.save wrote. Nothing in the file is run. ValueError: it is not such a file."""
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # it would override weights_only=True
     try:
         _check_archive(path)

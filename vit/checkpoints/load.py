@@ -20,8 +20,7 @@ from vit.models.network import Network, misfits
 def load(path: Path) -> tuple[Network, Description]:
     """The network of a checkpoint, in evaluation mode on the CPU, and its description.
 
-    CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
-    UsageError: the file is of a pretraining, whose network has no classes.
+    CheckpointError: it is damaged, not ours, newer, or its weights do not fit. UsageError: it is of a pretraining.
     """
     return _load(read_checkpoint(path), path)
 
@@ -58,10 +57,7 @@ def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
 
 
 def expected_weights(description: Description, num_tensors: int, path: Path) -> Mapping[str, Tensor]:
-    """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any amount.
-
-    `num_tensors` is the number of tensors in the file. CheckpointError: the network cannot be built.
-    """
+    """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any."""
     options = description.spec.options
     layers = options.get("layers", ())
     try:

@@ -57,8 +57,7 @@ def _is_own(lock: Path) -> bool:
 def hold_output(file: Path) -> int | None:
     """The descriptor of a file that this process alone writes from now on; None when another process writes it.
 
-    The file is made where there is none, and keeps its content. Its writer may open and close it again meanwhile. No
-    link is followed: OSError.
+    A missing file is made. Its writer may open and close it again meanwhile. No link is followed: OSError.
     """
     while True:
         if sys.platform == "win32":

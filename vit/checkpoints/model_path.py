@@ -18,9 +18,7 @@ def check_local(path: Path) -> None:
 
 
 def check_model(name: str, unfinished: bool = True) -> None:
-    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint.
-
-    UsageError if its training is not finished, and `unfinished` is false; a file of its own is asked when it is loaded.
+    """Raise CheckpointError if RUN|CKPT|EXPORT is not there; UsageError if its training must be finished, but is not.
     """
     path = _existing(name)
     if path.is_file() and path.suffix not in _EXPORTS:

@@ -85,8 +85,7 @@ class Novelty:
     def of_distances(self, distances: Floats) -> Floats:
         """Distances (B,) -> novelties (B,) from 0 to 1: the fraction of validation images that are nearer.
 
-        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010): of new images like
-        the validation images, at most 5 % have a novelty of 0.95 or more.
+        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010).
         """
         return (np.searchsorted(self.validation, distances, side="left") / (len(self.validation) + 1)).astype(
             np.float32
@@ -103,9 +102,7 @@ class Novelty:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Novelty":
-        """The novelty that `to_plain` wrote, each value checked. KeyError, TypeError, ValueError: it is not such a
-        mapping.
-        """
+        """The novelty that `to_plain` wrote, checked. KeyError, TypeError, ValueError: it is not such a mapping."""
         features, validation = plain["features"], plain["validation"]
         _check(features, torch.float16, 2, MOST_FEATURES)
         _check(validation, torch.float32, 1, MOST_IMAGES)

@@ -91,10 +91,9 @@ class RunDirectory(RunLayout):
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
-        """Keep other processes from training into this folder, and remove partial files of a killed process, whose lock
-        is free.
+        """Keep other processes from training into this folder, and remove partial files of a killed process.
 
-        `wait` waits for a process that holds the folder; without it, that is a ResourceError.
+        Without `wait`, a folder that another process holds is a ResourceError.
         """
         file = hold(self.lock_path, wait)
         if file is None:
@@ -171,11 +170,10 @@ class RunPath(_Path):
 
 
 def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> str:
-    """What the training of a model lacks, in words; "" where it is finished, or where nothing says that it is not.
+    """What the training of a run folder, checkpoint or export lacks, in words; "" where nothing says that it lacks any.
 
-    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt. `path` is a run folder, checkpoint or
-    export; `of_file` is `unfinished` of the file's description, where it has been read. UsageError: the training is not
-    finished, and `unfinished` is false.
+    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt. `of_file` is `unfinished` of the
+    file's description, where it has been read. UsageError: the training is not finished, and `unfinished` is false.
     """
     run = (
         RunDirectory.around(path)
@@ -214,9 +212,7 @@ def start_of(path: Path) -> Path:
 
 
 def checkpoint_of(path: Path) -> Path:
-    """The file that RUN|CKPT means: itself, or the run's best. CheckpointError: there is none. UsageError: a
-    pretraining.
-    """
+    """The file that RUN|CKPT means: itself, or the run's best. CheckpointError: none. UsageError: a pretraining."""
     path = path.expanduser()
     if not path.is_dir():
         return path

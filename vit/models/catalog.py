@@ -123,9 +123,8 @@ def _own_entry(path: str) -> CatalogEntry:
 
 
 def check_network(name: str, recipes: Iterable[str] = ()) -> None:
-    """Raise UsageError, with a suggestion, if no network of ours or timm's has this name, and it is not an import path.
-
-    `recipes` are names of configs that are valid here too.
+    """Raise UsageError, with a suggestion, unless a name is of a network of ours or timm's, an import path or of
+    `recipes`.
     """
     own = (*recipes, *CATALOG)
     if name in own or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():

@@ -46,9 +46,7 @@ class LayerScale(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Stochastic depth (Huang et al. 2016, arXiv 1603.09382): training drops a residual branch for whole images,
-    scaled.
-    """
+    """Stochastic depth (Huang et al. 2016, arXiv 1603.09382): drops a branch for whole images, scales the others."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

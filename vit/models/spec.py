@@ -36,17 +36,13 @@ class NetworkSpec:
 
     @classmethod
     def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":
-        """A network of the catalog or of timm, some options changed; UsageError where one is unknown or of another
-        type.
-        """
+        """A network of the catalog or of timm, some options changed; UsageError: one is unknown or of another type."""
         known = entry(name)
         return cls(name, num_classes, {**known.options, **checked_options(name, options or {}, known.kinds)})
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, object], num_classes: int, in_chans: int = 3) -> "NetworkSpec":
-        """The network that `to_plain` wrote; KeyError, ValueError for other values. Building it shows if the catalog
-        has it.
-        """
+        """The network that `to_plain` wrote; KeyError, ValueError for others. Building it shows whether it is known."""
         name = plain["name"]
         if not isinstance(name, str):
             raise ValueError(f"the name of the network is {name!r}")

@@ -70,11 +70,7 @@ class TimmConfig(NetworkConfig):
 
 
 class TimmNetwork(NetworkOfTimm):
-    """Any image model of timm, from random weights.
-
-    Raises:
-        ValueError: timm has no such model, or cannot build it with these values, or for images of this size.
-    """
+    """Any image model of timm, from random weights; ValueError where timm cannot build it with these values."""
 
     config_class = TimmConfig
     config: TimmConfig
@@ -103,10 +99,7 @@ class TimmNetwork(NetworkOfTimm):
         return tuple(f"model.{name}.weight" for name in names)
 
     def resized(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Resample weights from timm's own image size of this model to `image_size`: those that change.
-
-        {} where timm cannot resize the model, or the weights are for a third size.
-        """
+        """Weights of timm's own image size, resampled to `image_size`: those that change, {} where timm cannot."""
         with torch.device("cpu"), warnings.catch_warnings():  # resampling needs values, also for a network on "meta"
             warnings.simplefilter("ignore")  # PyTorch warns that timm's resampling could be faster
             native = import_timm().create_model(self.config.model, pretrained=False, num_classes=self.num_classes)

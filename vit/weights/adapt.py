@@ -208,10 +208,7 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: 
 
 
 def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for another grid of patches, bicubic with antialiasing.
-
-    Positions of the tokens in front do not change. As timm's `resample_abs_pos_embed`.
-    """
+    """Learned positions (1, num_prefix + N, D) for another grid of patches, as timm's `resample_abs_pos_embed`."""
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
     image = patches.float().reshape(1, old, old, D).permute(0, 3, 1, 2)

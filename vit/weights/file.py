@@ -60,10 +60,7 @@ class WeightsFile:
 
 
 def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
-    """The tensors of a file, or of the weights in a folder: float32, on the CPU.
-
-    CheckpointError: the file is damaged, or holds something else than finite weights.
-    """
+    """The tensors of a file, or of a folder: float32, on the CPU. CheckpointError: damaged, or not finite weights."""
     if path.is_dir():
         files = _parts(path)
         parts = [read_weights_file(file, state) for file in files]
@@ -184,9 +181,8 @@ def _pytorch(path: Path, state: State | None) -> WeightsFile:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file that torch.save wrote is a checkpoint of this program, whatever its name. No tensor is read.
-
-    A damaged file is ours if its name ends as ours do.
+    """Whether torch.save wrote a checkpoint of this program, by its content; a damaged one, by its ending. Reads no
+    tensor.
     """
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # as `load_plain`
     try:

@@ -48,9 +48,7 @@ class StatedFacts:
 
 
 def read_folder(folder: Path) -> StatedFacts:
-    """The configs of a folder with weights; CheckpointError where one cannot be read, or asks for what is not
-    supported.
-    """
+    """The configs of a folder with weights; CheckpointError where one cannot be read, or is not supported."""
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
     preprocess = None
@@ -170,10 +168,7 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
 
 
 def _labels(config: Config) -> tuple[str, ...] | None:
-    """Class names of a config.json of transformers or timm; None without any, or with LABEL_0, LABEL_1, ...
-
-    timm's `label_names` may be identifiers, such as those of WordNet, that `label_descriptions` explains.
-    """
+    """Class names of a config.json; None without any, or with LABEL_0. `label_descriptions` may explain identifiers."""
     stated = config.get("pretrained_cfg")
     cfg: Config = {**stated, **config} if isinstance(stated, Mapping) else config
     keys = ("id2label", "label2id", "label_names", "labels")

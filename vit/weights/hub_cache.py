@@ -37,8 +37,7 @@ def published(network: str) -> str:
 def fetch(name: str, notice: Callable[[str], None]) -> str:
     """Have the weights of a model of timm in the cache. Returns why that is not possible, or an empty text.
 
-    A hub that does not answer costs `PATIENCE` seconds. huggingface_hub itself tries for about a minute. `notice`
-    receives a line before a download.
+    A hub that does not answer costs `PATIENCE` seconds; huggingface_hub itself tries for about a minute.
     """
     if cached_file(name) is not None:
         return ""
@@ -60,9 +59,7 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
 
 
 def sure_obstacle(name: str) -> str:
-    """Why weights of timm on the hub (timm/NAME) are surely not available, found within a second and without timm; else
-    "".
-    """
+    """Why weights of timm on the hub (timm/NAME) are surely not available, found in a second without timm; or ""."""
     from huggingface_hub import constants, try_to_load_from_cache
 
     if isinstance(try_to_load_from_cache(f"timm/{name}", FILE), str):

@@ -39,10 +39,7 @@ def from_timm(name: str) -> dict[str, Tensor]:
 
 
 def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
-    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1).
-
-    Those of a network that is not a ViT are in timm's names.
-    """
+    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1)."""
     from torchvision import models
 
     model_name, _, chosen = name.partition(".")
@@ -71,9 +68,7 @@ def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
 
 
 def from_hugging_face(name: str) -> Path:
-    """The folder of ORG/NAME[@REVISION] of the Hugging Face hub, fetched or cached. It has configs and weights, and no
-    code.
-    """
+    """The folder of ORG/NAME[@REVISION] of the Hugging Face hub, fetched or cached: configs and weights, no code."""
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")

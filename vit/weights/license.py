@@ -25,11 +25,7 @@ def license_of(model: "TimmModel | None") -> str:
 
 
 def license_of_card(folder: Path) -> str:
-    """The license that the card of a folder states: Markdown with a YAML header; "not stated" without one that can be
-    read.
-
-    Its `license` is a word, a list of words, or "other" beside `license_name`.
-    """
+    """The license in the YAML header of a folder's card: a word, a list, or "other" beside `license_name`."""
     card = folder / CARD
     try:
         if not card.is_file() or card.stat().st_size > _MAX_CARD:

@@ -252,9 +252,8 @@ def _of_timm(
 def _preprocess(
     facts: StatedFacts, model: TimmModel | None, usual: StatedPreprocess | None
 ) -> tuple[StatedPreprocess, tuple[str, ...]]:
-    """(the preprocessing, names of its values that are guesses).
-
-    Where nothing states a value, it is that of timm's configuration of `model`, else the `usual` one of a format.
+    """(the preprocessing: stated, else of timm's `model`, else `usual` for a format; names of its values that are
+    guesses).
     """
     stated = facts.preprocess
     if stated is not None and stated.values.keys() >= set(PREPROCESSING):
@@ -280,10 +279,7 @@ def _license(facts: StatedFacts, model: TimmModel | None) -> str:
 
 
 def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """(class names, ("class_names",) where they are a guess).
-
-    A list of another length than the classifier is not used. Without a list, 1,000 outputs are taken for ImageNet's.
-    """
+    """(class names, ("class_names",) where they are a guess); 1,000 outputs without a list are taken for ImageNet's."""
     names = facts.class_names
     if names and num_classes:
         return (names, ()) if len(names) == num_classes else (None, ("class_names",))

@@ -61,9 +61,7 @@ _CONVNEXT, _CONVNEXT_CROP, _CONVNEXT_SQUASHED = "ConvNext", 224 / 256, 384  # th
 
 
 def from_timm_config(config: Config) -> PreprocessValues:
-    """timm's pretrained_cfg; the side before the crop is rounded down (224 / 0.9 is 248). ValueError: an unknown
-    crop_mode.
-    """
+    """timm's pretrained_cfg; the side before the crop is rounded down (224 / 0.9 is 248). ValueError: crop_mode."""
     side = square_side("input_size", (config.get("input_size") or (3, 224, 224))[-2:])
     crop = config.get("crop_pct") or _TIMM_CROP
     return {
@@ -105,11 +103,10 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
 
 
 def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
-    """A preprocessor_config.json of transformers.
+    """A preprocessor_config.json of transformers; `model_type` tells the class of old files of ViTs.
 
-    `model_type` is that of the config.json beside it, which tells the class of old files of ViTs. ValueError: mean and
-    standard deviation cannot express the scale of pixels, pictures are padded, or a value is missing that transformers
-    takes from the class of the processor.
+    ValueError: a scale of pixels or a padding that is not supported, or a value that the class of the processor
+    decides.
     """
     if config.get("do_rescale", True) and not math.isclose(
         config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
@@ -199,10 +196,7 @@ def _mode(name: str, word: Any, modes: Mapping[Any, ResizeMode]) -> ResizeMode:
 
 
 def square_side(name: str, size: Any) -> int:
-    """The side of a size in pixels: one number, or height and width. ValueError: it is not a square.
-
-    As many positions as those of another square would hide that.
-    """
+    """The side of a size in pixels: one number, or height and width. ValueError: it is not a square."""
     sides = set(map(int, size if isinstance(size, list | tuple) else (size,)))
     if len(sides) != 1:
         raise ValueError(f"{name} is {size!r}, and only squares are supported")

@@ -91,9 +91,8 @@ class PretrainedWeights:
         return "; ".join(words)
 
     def guesses(self, given: Set[str] = frozenset()) -> str:
-        """What is guessed of the network, its preprocessing and its classes, in words; "" where all is stated.
-
-        `given` has the names of values that the user gives: "num_heads", "mean", "class_names", ...
+        """What is guessed, in words, but what is `given`: names such as "num_heads", "mean", "class_names"; "" for
+        nothing.
         """
         guesses: list[str] = []
         if self.network is None and "num_heads" not in given:
@@ -142,9 +141,9 @@ class PretrainedWeights:
         return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
-        """The network that these weights are for. CheckpointError: they do not say enough, or are not a ViT's.
+        """The network that these weights are for; options that the user has `given` stand above shapes and configs.
 
-        `given` are options that the user has set; they stand above what shapes and configs say.
+        CheckpointError: they do not say enough, or are not a ViT's.
         """
         given = given or {}
         if self.network is not None:
@@ -188,9 +187,7 @@ class PretrainedWeights:
         """Fill a network; a head for other classes stays as it was initialized. CheckpointError: other tensors do not
         fit.
 
-        Args:
-            class_names: names of the network's classes; None: a head for as many classes is taken.
-            keeps_rows: whether a head for other classes keeps the rows of those that a training of ours knows by name.
+        `keeps_rows`: a head for other classes keeps the rows of those that a training of ours knows by name.
         """
         with self._fitting(network):
             return fill(network, self.weights, self.dropped, self._classes(class_names, keeps_rows))
@@ -212,8 +209,7 @@ class PretrainedWeights:
     ) -> LoadReport:
         """What `fill` would do with a network, which may be on the meta device.
 
-        CheckpointError: as `fill`; or the network has other heads, activations, norms or positions, and no option that
-        the user has `given` says so.
+        CheckpointError: as `fill`; or heads, activation, norms or positions differ, and are not `given` by the user.
         """
         with self._fitting(network):
             _, report = adapt(network, self.weights, classes=self._classes(class_names, keeps_rows))

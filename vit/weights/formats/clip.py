@@ -48,7 +48,7 @@ def is_transformers(names: Set[str]) -> bool:
 
 
 def from_transformers(weights: Weights, config: Config) -> Converted:
-    """CLIP's class token is read, SigLIP pools by attention; a classifier on SigLIP reads the mean of the patches.
+    """SigLIP pools by attention, but a classifier on it reads the mean of the patches.
 
     ValueError: a classifier on CLIP, which reads patches before the last norm.
     """
@@ -115,10 +115,7 @@ def is_open_clip(names: Set[str]) -> bool:
 
 
 def from_open_clip(weights: Weights, config: Config) -> Converted:
-    """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config.
-
-    ValueError: the config states something that a ViT of ours does not compute.
-    """
+    """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config."""
     openai = names_openai(weights)
     model = config.get("model_cfg", config)
     quick = openai or bool(model.get("quick_gelu", False))
@@ -142,9 +139,7 @@ def from_open_clip(weights: Weights, config: Config) -> Converted:
 
 
 def _tower_options(tower: Config) -> tuple[dict[str, Value], str, bool]:
-    """(options that a `vision_cfg` states, its pooling, whether the last norm follows the mean); ValueError as
-    `from_open_clip`.
-    """
+    """(options that a `vision_cfg` states, its pooling, whether the last norm follows the mean); ValueError: others."""
     for name, value in tower.items():
         accepted = name in _ANY or value in _ONLY.get(name, (None, False, "")) or name.startswith("timm_")
         if not (accepted or (name.startswith("attn_pooler_") and not tower.get("attentional_pool"))):

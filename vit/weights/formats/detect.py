@@ -35,8 +35,7 @@ def check_ours(names: Set[str]) -> None:
 def convert_weights(
     weights: Weights, config: Config, state: State | None = None
 ) -> tuple[WeightFormat, Converted, str] | None:
-    """The format of foreign weights, the weights in our names, and the prefix below which they stand; None: no known
-    format.
+    """The format of foreign weights, the weights in our names, and the prefix below which they stand; None: not known.
 
     A prefix that training puts around a network (`module.`, `backbone.`) is one below which the names are of a format.
     Names outside are dropped. `config` is the config.json beside them, or {}. ValueError: several networks could be

@@ -183,9 +183,7 @@ def from_dinov3_meta(weights: Weights, config: Config) -> Converted:
 
 
 def from_dinov3_transformers(weights: Weights, config: Config) -> Converted:
-    """transformers' weights, with what their config.json says. ValueError: an activation or periods that ours do not
-    have.
-    """
+    """transformers' weights with their config.json; ValueError: an activation or periods that ours do not have."""
     is_gated = any(name.endswith("mlp.gate_proj.weight") for name in weights)
     activation = config.get("hidden_act", _GATE if is_gated else "gelu")
     if is_gated and activation != _GATE:

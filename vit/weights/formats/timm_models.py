@@ -67,10 +67,7 @@ def _global_pool(model: Any) -> str:
 
 
 def options_of_model(model: Any) -> Options | None:
-    """Options of our VisionTransformer for a model of timm that shapes do not show; None: it is not a plain ViT.
-
-    Plain means that every part is of a type which ours computes, and that ours takes all its tensors.
-    """
+    """Options that shapes do not show of a model of timm; None: a part is of a type that our ViT does not compute."""
     if type(model) not in (VisionTransformer, VisionTransformerDistilled, Eva):
         return None
     if type(model.patch_embed) is not PatchEmbed or getattr(model, "pool_include_prefix", False):

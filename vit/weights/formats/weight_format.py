@@ -48,10 +48,7 @@ class WeightFormat:
 
 
 def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
-    """The names below each dotted prefix, without it: {"": all, "module.": ..., "module.backbone.": ...}.
-
-    Programs put a network into others under any names. A prefix below which the names fit is the network's place.
-    """
+    """The names below each dotted prefix that programs put around a network: {"": all, "module.": ..., ...}."""
     found: dict[str, set[str]] = {}
     for name in names:
         parts = name.split(".")
@@ -93,7 +90,7 @@ def without(weights: Weights, reasons: Mapping[str, str]) -> tuple[Weights, dict
 
 
 def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, str]]:
-    """`without` the layer between the last norm and the classifier, and without a classifier (`head`) that reads it.
+    """`without` the layer between the last norm and the classifier `head`, and without a classifier that reads it.
 
     A classifier of zeros stays. Published weights have one behind this layer, and it ignores what it reads.
     """
@@ -105,10 +102,7 @@ def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, 
 
 
 def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
-    """Weights with `PREFIX.part.weight` and `.bias` of all parts one below another as `PREFIX.fused_name.weight`.
-
-    A bias that some of the parts have is zero for the others (BEiT has none for the keys).
-    """
+    """Weights with all `PREFIX.part`s as one `PREFIX.fused_name`. A bias that some lack is 0 for them (BEiT's keys)."""
     result = dict(weights)
     prefixes = [name.removesuffix(f"{parts[0]}.weight") for name in weights if name.endswith(f".{parts[0]}.weight")]
     for prefix in prefixes:
@@ -145,11 +139,7 @@ class TimmModel:
     shapes: Mapping[str, torch.Size]  # shape of each tensor, by name
 
     def weights_of(self, weights: Weights, state: State | None = None) -> TimmWeights:
-        """Tensors of a file in this model's names; `state` chooses where average and raw weights are there.
-
-        ValueError: a tensor is missing, unexpected or of another shape, and is not the classifier's; or several
-        networks could be meant.
-        """
+        """Tensors of a file in this model's names; ValueError: one does not fit, or several networks could be meant."""
         heads = self.config.get("classifier") or ()
         heads = (heads,) if isinstance(heads, str) else tuple(heads)
         known = {prefix: len(names & self.shapes.keys()) for prefix, names in by_prefix(weights).items()}
