@@ -9,8 +9,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
+from vit.checkpoints.format import KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
 from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.model_path import FIX
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
 from vit.errors import CheckpointError, first_line
@@ -44,10 +45,20 @@ def _load(content: Content, path: Path) -> tuple[Network, Description]:
         if weights.keys() >= expected.keys():
             raise CheckpointError(f"{path} has a layer for classes, and no names of classes", FIX)
         raise has_no_classes(path)
-    _compare(weights, expected, path)
+    tensors = ({name: _kind(value) for name, value in each.items()} for each in (weights, expected))
+    if wrong := misfits(*tensors):
+        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", FIX)
+    broken = next((key for key, value in weights.items() if not bool(value.isfinite().all())), None)
+    if broken is not None:
+        fix = "take an earlier checkpoint of the run"
+        raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", fix)
     network = description.build().eval()
     network.load_state_dict(weights)
     return network, description
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
@@ -68,19 +79,3 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
         return spec.build_empty(description.preprocess.image_size).state_dict()
     except Exception as error:
         raise CheckpointError(f"{path} describes a network that cannot be built: {first_line(error)}", FIX) from error
-
-
-def _compare(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
-    """Raise CheckpointError unless names, shapes and types agree and all numbers are finite."""
-    wrong = misfits(*({name: _kind(value) for name, value in each.items()} for each in (weights, expected)))
-    if wrong:
-        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", FIX)
-    broken = [key for key, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(
-            f"{path} has weights that are not numbers, in {broken[0]}", "take an earlier checkpoint of the run"
-        )
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

@@ -46,12 +46,11 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
 
 def _is_own(lock: Path) -> bool:
     """Whether this process holds a lock. To open and close its file would free it: POSIX frees it with any close."""
-    try:
+    with suppress(OSError):
         status = lock.stat()
-    except OSError:
-        return False
-    file = _OWN.get((os.getpid(), status.st_dev, status.st_ino))
-    return file is not None and not file.closed
+        file = _OWN.get((os.getpid(), status.st_dev, status.st_ino))
+        return file is not None and not file.closed
+    return False
 
 
 def hold_output(file: Path) -> int | None:
@@ -78,10 +77,7 @@ def hold_output(file: Path) -> int | None:
 
 
 def _locked(descriptor: int, wait: bool, shared: bool = False) -> bool:
-    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock.
-
-    An exclusive lock needs a file that is open for writing; a shared one does not.
-    """
+    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock."""
     try:
         fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):

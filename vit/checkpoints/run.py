@@ -1,6 +1,5 @@
 """The run folder of one training: every file name in it, who may train into it, its result"""
 
-import os
 import re
 import shlex
 import time
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.atomic_files import remove_partial
+from vit.atomic_files import remove_partial, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
@@ -42,9 +41,9 @@ class RunDirectory(RunLayout):
         """The content of result.json; None while the run is not finished. DataError where the file is damaged."""
         return RunResult.read(self.result_path) if self.result_path.is_file() else None
 
-    def finished_result(self) -> RunResult:
+    def finished_result(self, with_classes: bool = True) -> RunResult:
         """The content of result.json. UsageError: the run is not finished, or is a pretraining. DataError: damaged."""
-        if self.is_pretraining:
+        if with_classes and self.is_pretraining:
             raise has_no_classes(self.path)
         result = self.read_result()
         if result is None:
@@ -129,13 +128,13 @@ class RunDirectory(RunLayout):
             path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
             try:
                 path.mkdir(parents=True)
-                _prove_writable(path)
+                obstacle = why_unwritable(path)  # shown now, not at the first checkpoint
             except FileExistsError:
                 continue
             except OSError as error:
-                raise ResourceError(
-                    f"cannot write to {path}: {error.strerror}", "choose another folder with --out"
-                ) from error
+                obstacle = error.strerror or str(error)
+            if obstacle:
+                raise ResourceError(f"cannot write to {path}: {obstacle}", "choose another folder with --out")
             return cls(path)
         raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
 
@@ -162,11 +161,7 @@ class RunPath(_Path):
     @property
     def result(self) -> RunResult:
         """What the training found; `result.accuracy` is the accuracy on the test images. Errors: `finished_result`."""
-        run = RunDirectory(self)
-        found = run.read_result()
-        if found is None:
-            raise run.unfinished()
-        return found
+        return RunDirectory(self).finished_result(with_classes=False)
 
 
 def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> str:
@@ -230,13 +225,3 @@ def checkpoint_of(path: Path) -> Path:
 def slug(name: str) -> str:
     """A name as part of a path: letters, digits, dots, dashes, underscores; never empty, hidden or longer than 80."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80] or "data"
-
-
-def _prove_writable(folder: Path) -> None:
-    """Write and sync a file: a full or read-only disk must show before the first step, not at the first checkpoint."""
-    probe = folder / ".probe"
-    with open(probe, "wb") as file:
-        file.write(b"\0" * 4096)
-        file.flush()
-        os.fsync(file.fileno())
-    probe.unlink()

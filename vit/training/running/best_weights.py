@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.format import Description
-from vit.checkpoints.io import store_calibration, store_label_rules
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
@@ -64,7 +64,7 @@ class MeasuredCheckpoint:
 
     def store(self, path: Path, keep_state: bool) -> None:
         """Write what was fitted into the checkpoint, as `store_calibration`."""
-        store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state)
+        store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state=keep_state)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class MeasuredLabels:
         return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
 
     def store(self, path: Path, keep_state: bool) -> None:
-        """Write what was fitted into the checkpoint, as `store_label_rules`."""
-        store_label_rules(path, self.rules, keep_state)
+        """Write what was fitted into the checkpoint, as `store_calibration`."""
+        store_calibration(path, rules=self.rules, keep_state=keep_state)
 
 
 Measured = MeasuredCheckpoint | MeasuredLabels
