@@ -17,7 +17,7 @@ from vit.data.core.samples import Source
 from vit.data.hub_errors import advice, is_final, why_not
 from vit.errors import DataError, ResourceError
 from vit.extras.hub.configs import choose_config
-from vit.extras.parquet.files import LocalFile, TableFile
+from vit.extras.parquet.files import TableFile
 from vit.extras.parquet.names import files_of_splits
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.layout import cache_folder
@@ -56,15 +56,12 @@ def _fetched_files(data: str, needs_train: bool) -> ParquetFiles:
     pinned = HubName(name.repository, config.name if name.config or len(config.files) < len(listing.files) else None)
     pinned = replace(pinned, revision=listing.commit)
     named = files_of_splits(config.files, str(pinned), config.titles, needs_train)
-    splits: dict[str, list[tuple[str, TableFile]]] = {
-        split: [(one.removesuffix(PARQUET), LocalFile(_fetched(pinned, one))) for one in files]
-        for split, files in named.files.items()
-    }
+    splits = {split: {one: TableFile(_fetched(pinned, one)) for one in files} for split, files in named.files.items()}
     notes = list(named.notes)
     if listing.is_old:
         notes.append(f"the hub was not asked for news: {pinned} is from the cache")
     short = name.repository.rpartition("/")[2]
-    return ParquetFiles(short, str(pinned), splits, notes, has_named_splits=named.decide, origin=str(pinned))
+    return ParquetFiles(short, str(pinned), splits, notes, origin=str(pinned))
 
 
 def _fetched(name: HubName, file: str) -> Path:

@@ -10,6 +10,7 @@ A split that is not for training, validation or test, such as `unlabeled`, is le
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -29,11 +30,6 @@ class NamedSplits:
     files: dict[str, list[str]]  # {"train", "validation" and "test", where present: names of the files in order}
     notes: list[str] = field(default_factory=list)  # messages for the user, about files that are left out
 
-    @property
-    def decide(self) -> bool:
-        """Whether the names of the files decide the splits, and not only say that all images are training images."""
-        return self.files.keys() != {"train"}
-
 
 def files_of_splits(
     names: Sequence[str], where: str, titles: Mapping[str, str] | None = None, needs_train: bool = True
@@ -51,13 +47,13 @@ def files_of_splits(
     """
     _check_numbers(names, where)
     stated = {name: _stated(name) if titles is None else titles[name] for name in names}
-    for name, split_name in stated.items():
-        if split_name is not None and split_name.startswith(PARTIAL):
-            raise DataError(
-                f"{where} has only the first part of {split_name.removeprefix(PARTIAL)}: {name}",
-                "give the files of the data set itself, for example in a folder",
-            )
-    split_of = {name: last_split(name) if (said := stated[name]) is None else _known(said) for name in names}
+    partial = next((name for name, said in stated.items() if said is not None and said.startswith(PARTIAL)), None)
+    if partial is not None:
+        raise DataError(
+            f"{where} has only the first part of {(stated[partial] or '').removeprefix(PARTIAL)}: {partial}",
+            "give the files of the data set itself, for example in a folder",
+        )
+    split_of = {name: last_split(name) if said is None else _known(said) for name, said in stated.items()}
     if not any(split_of.values()):
         return NamedSplits({"train": sorted(names)})
     files: dict[str, list[str]] = {}
@@ -74,11 +70,7 @@ def files_of_splits(
         raise DataError(
             f"{where} has {', '.join(files)} but no training images", "name the files of the training images train"
         )
-    others: dict[str, int] = {}
-    for name in sorted(names):
-        if split_of[name] is None:
-            title = stated[name] or PurePosixPath(name).stem
-            others[title] = others.get(title, 0) + 1
+    others = Counter(stated[name] or PurePosixPath(name).stem for name in sorted(names) if split_of[name] is None)
     notes = [
         f"left out {title} ({count} file{'s' * (count != 1)}): it is not named train, validation or test"
         for title, count in others.items()
@@ -101,11 +93,7 @@ def _stated(name: str) -> str | None:
     """The name of a split that a file's name or folder states; None for free names."""
     path = PurePosixPath(name)
     found = _NUMBERED.fullmatch(path.stem)
-    if found:
-        return found["name"]
-    if _OF_FOLDER.fullmatch(path.stem) and path.parent.name:
-        return path.parent.name
-    return None
+    return found["name"] if found else (path.parent.name or None) if _OF_FOLDER.fullmatch(path.stem) else None
 
 
 def _known(title: str) -> str | None:
