@@ -53,21 +53,15 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
     if calibration is None:
         samples = _of_run(model, "--calibration IMAGES").splits["train"]
         batches = labeled_images(samples.select(_some(len(samples), NUM_CALIBRATED)), preprocess)
-        images = [batch.image[batch.valid].cpu() for batch in batches]
-        found = torch.cat(images)
+        found = [image for batch in batches for image in batch.image[batch.valid].cpu()]
     else:
         listed = list_images([calibration], recursive=True)
         paths = [listed.paths[place] for place in _some(len(listed.paths), NUM_CALIBRATED)]
         read = [read_input(path, preprocess, reader=listed.reader) for path in paths]
-        kept = [image for image in read if not isinstance(image, ImageError)]
-        found = (
-            torch.stack(kept)
-            if kept
-            else torch.zeros(0, preprocess.channels, preprocess.image_size, preprocess.image_size)
-        )
-    if not len(found):
+        found = [image for image in read if not isinstance(image, ImageError)]
+    if not found:
         raise DataError(f"no image of {calibration or 'the run'} can be read", "give --calibration other images")
-    return found
+    return torch.stack(found)
 
 
 def labeled_samples(
@@ -86,22 +80,23 @@ def labeled_samples(
     of_run = TableColumns() if run is None else read_recipe(run.config_path).data.columns
     if data is None:
         source = _of_run(model, "--measure DATA")
+        split = fitted_split(source.splits)
+        if split is None:
+            raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
     else:
         source = open_source(data, allow_empty=True, columns=columns_for(data, TableColumns(), of_run), to_measure=True)
         say_notes(source, reporter)
-    if data is not None and run is not None:
-        source = in_groups_of_run(source, run, reporter)
-    split = fitted_split(source.splits) if data is None else choose_split(source, "auto")
-    if split is None:
-        raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
+        if run is not None:
+            source = in_groups_of_run(source, run, reporter)
+        split = choose_split(source, "auto")
     source = of_same_task(source, description.task)
     samples = source.splits[split]
-    if data is None and run is not None:
-        check_own_images(run, source, split, reporter)
-    elif run is not None:
-        samples, _ = unseen_images(run, source, split, False, reporter)
-    else:
+    if run is None:
         reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
+    elif data is None:
+        check_own_images(run, source, split, reporter)
+    else:
+        samples, _ = unseen_images(run, source, split, False, reporter)
     if len(samples) > MOST_MEASURED:
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))
