@@ -8,8 +8,7 @@ import torch
 
 from tests.conftest import ask
 from vit.errors import UsageError
-from vit.extras.pretrain.mae import Mae, autoencoder_of, patch_order
-from vit.extras.pretrain.objective import without_classes
+from vit.extras.pretrain.objectives import Mae, autoencoder_of, patch_order, without_classes
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.open import open_pretrained

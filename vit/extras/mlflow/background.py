@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 
 TRIES = 3
@@ -40,20 +41,18 @@ class Background:
             TimeoutError: it takes longer.
             Exception: its error.
         """
-        done, errors = threading.Event(), []
+        future: Future[object] = Future()
 
         def act() -> None:
             try:
-                action()
+                future.set_result(action())
             except Exception as error:  # noqa: BLE001  it is raised where it is waited for
-                errors.append(error)
-            done.set()
+                future.set_exception(error)
 
         self.add(act)
-        if not done.wait(seconds):
+        if wait([future], seconds).not_done:
             raise TimeoutError(f"no answer in {seconds:.0f} s")
-        if errors:
-            raise errors[0]
+        future.result()
 
     def finish(self, seconds: float) -> None:
         """Carry out what is left. A server that is away has one more try.

@@ -4,19 +4,13 @@ MLflow keeps the checkpoint and the name of this module, which reads the checkpo
 program must be installed where the model is used. Paths are not taken: a served model would read files of its machine.
 """
 
-import io
 import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import Image
-
-from vit.checkpoints.load import read_described
 from vit.data.core.image_bytes import BytesReader
-from vit.data.pixels.preprocess import COLORS
 from vit.inference.predictor import Predictor, load
 from vit.version import __version__
 
@@ -59,7 +53,7 @@ class MlflowModel:
 
 
 def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
-    """Write a checkpoint as a model of MLflow, with signature and input example.
+    """Write a checkpoint as a model of MLflow, with its signature.
 
     Args:
         checkpoint: checkpoint of a classifier.
@@ -67,12 +61,10 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of MLflow, about its own types
-        import pandas as pd
         from mlflow import pyfunc
         from mlflow.models import ModelSignature
         from mlflow.types import ColSpec, Schema
 
-        channels = read_described(checkpoint)[0].preprocess.channels
         texts = [ColSpec("string", name) for name in ("label", "labels", "status", "error")]
         texts.insert(2, ColSpec("double", "probability"))
         pyfunc.save_model(
@@ -80,22 +72,8 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
             loader_module=__name__,
             data_path=str(checkpoint),
             signature=ModelSignature(Schema([ColSpec("binary", COLUMN)]), Schema(texts)),
-            input_example=pd.DataFrame({COLUMN: [_gray_image(channels)]}),
             pip_requirements=[f"vit-lightning=={__version__}"],
         )
-
-
-def _gray_image(channels: int) -> bytes:
-    """An image for the example, which shows nothing of the data."""
-    file = io.BytesIO()
-    if channels in (1, COLORS):
-        Image.new("RGB", (32, 32), (128, 128, 128)).save(file, "PNG")
-    else:
-        import tifffile
-
-        gray = np.full((channels, 32, 32), 128, dtype=np.uint8)
-        tifffile.imwrite(file, gray, photometric="minisblack", planarconfig="separate")
-    return file.getvalue()
 
 
 def _load_pyfunc(path: str | os.PathLike[str]) -> MlflowModel:

@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from vit.data.core.samples import Source
 from vit.data.loading.module import ImageDataModule
 from vit.errors import EmptyClassError, UsageError
-from vit.extras.pretrain.images import PretrainingData
-from vit.extras.pretrain.mae import autoencoder_of
-from vit.extras.pretrain.objective import without_classes
-from vit.extras.pretrain.unlabeled import UNKNOWN, open_images, with_more_images
+from vit.extras.pretrain.images import PretrainingData, open_images, with_more_images
+from vit.extras.pretrain.objectives import autoencoder_of, without_classes
 from vit.training.planning.compatibility import check_compatibility
 from vit.training.planning.images import chosen_part, divided, with_subset
-from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
+from vit.training.planning.network_choice import choose_network, wanted_network
 from vit.training.planning.plan import Plan, absolute, choose_machine, decide
 from vit.training.planning.schedule import AUTO, ROUNDS
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
@@ -69,7 +67,10 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
+    network = choose_network(recipe.model, wanted, images, num_classes=1)
+    backbone = without_classes(network.shapes, network.spec.name)
+    parameters = sum(parameter.numel() for parameter in backbone.parameters())
+    network = replace(network, shapes=backbone, cost=replace(network.cost, parameters=parameters))
     if recipe.method == "mae":
         autoencoder_of(network.shapes)  # its errors come before a run folder is made
     unlabeled = recipe.data.unlabeled
@@ -88,23 +89,6 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
 def plan_of(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
     """`make_pretrain_plan` of a recipe, whose images are listed here where they are not given."""
     return make_pretrain_plan(recipe, images or pretraining_images(recipe.data, recipe.seed))
-
-
-def _without_head(network: ChosenNetwork) -> ChosenNetwork:
-    """The same network, whose parameters are counted without its layers for classes.
-
-    Raises:
-        UsageError: the last layer of the network is not known.
-    """
-    backbone = without_classes(network.shapes, network.spec.name)
-    parameters = sum(parameter.numel() for parameter in backbone.parameters())
-    return replace(network, shapes=backbone, cost=replace(network.cost, parameters=parameters))
-
-
-def num_labeled(source: Source) -> int:
-    """The number of training images with a label."""
-    train = source.splits["train"]
-    return int((train.labels != UNKNOWN).reshape(len(train), -1).any(axis=1).sum())
 
 
 def _check_used(recipe: PretrainRecipe) -> None:

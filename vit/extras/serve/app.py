@@ -8,7 +8,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from vit.errors import ResourceError
 from vit.extras.serve.batching import Batcher, FullError
-from vit.extras.serve.requests import Upload, UploadBudget, count_pixels, gone, read_upload
+from vit.extras.serve.requests import Upload, UploadBudget, count_pixels, gone, uploaded
 from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 
@@ -137,18 +137,6 @@ class Limits:
     seconds: float  # time that a body may take, and then time that an answer may take
 
 
-class _Metrics:
-    """What /metrics tells."""
-
-    def __init__(self, num_waiting: Callable[[], int]) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter("vit_requests", "Answers of /predict", ["code"], registry=self.registry)
-        self.images = Counter("vit_images", "Images by the status of their row", ["status"], registry=self.registry)
-        self.seconds = Histogram("vit_request_seconds", "From request to answer", registry=self.registry)
-        waiting = Gauge("vit_waiting_requests", "Requests that wait", registry=self.registry)
-        waiting.set_function(num_waiting)
-
-
 def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) -> FastAPI:
     """The application of a model.
 
@@ -160,18 +148,28 @@ def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) 
     """
     app = FastAPI(title="vit serve", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    metrics, budget = _Metrics(lambda: batcher.num_waiting), UploadBudget()
+    budget, registry = UploadBudget(), CollectorRegistry()
+    num_answers = Counter("vit_requests", "Answers of /predict", ["code"], registry=registry)
+    num_images = Counter("vit_images", "Images by the status of their row", ["status"], registry=registry)
+    seconds = Histogram("vit_request_seconds", "From request to answer", registry=registry)
+    waiting = Gauge("vit_waiting_requests", "Requests that wait", registry=registry)
+    waiting.set_function(lambda: batcher.num_waiting)
 
     @app.post("/predict", responses=_ANSWERS, openapi_extra={"requestBody": _BODY})
     async def predict(request: Request) -> JSONResponse:
         """Label an image, sent as the body, or the files of a form."""
         began = time.perf_counter()
         try:
-            answer = await _answer(request, batcher, limits, budget, metrics)
+            async with uploaded(request, budget, limits.max_bytes, limits.seconds) as upload:
+                rows = await _rows(request, upload, batcher, limits.seconds)
+            content = [to_json(row) for row in rows]
+            answer = JSONResponse(content if upload.is_form else content[0], _status_code(rows))
+            for row in rows:
+                num_images.labels(row.status).inc()
         except HTTPException as error:
             answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
-        metrics.requests.labels(str(answer.status_code)).inc()
-        metrics.seconds.observe(time.perf_counter() - began)
+        num_answers.labels(str(answer.status_code)).inc()
+        seconds.observe(time.perf_counter() - began)
         return answer
 
     @app.get("/health")
@@ -182,27 +180,13 @@ def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) 
     @app.get("/metrics")
     async def tell() -> Response:
         """Counts and times in Prometheus's format."""
-        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> str:
         return PAGE
 
     return app
-
-
-async def _answer(
-    request: Request, batcher: Batcher, limits: Limits, budget: UploadBudget, metrics: _Metrics
-) -> JSONResponse:
-    upload = await read_upload(request, budget, limits.max_bytes, limits.seconds)
-    try:
-        rows = await _rows(request, upload, batcher, limits.seconds)
-    finally:
-        budget.bytes -= upload.size
-    for row in rows:
-        metrics.images.labels(row.status).inc()
-    content = [to_json(row) for row in rows]
-    return JSONResponse(content if upload.is_form else content[0], _status_code(rows))
 
 
 async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
@@ -213,11 +197,8 @@ async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: flo
     try:
         await asyncio.wait((answer, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise (
-                HTTPException(400, "the client has gone")
-                if left.done()
-                else HTTPException(504, f"no answer within {seconds:g} s")
-            )
+            why = (400, "the client has gone") if left.done() else (504, f"no answer within {seconds:g} s")
+            raise HTTPException(*why)
         return answer.result()
     except FullError:
         raise HTTPException(503, "too many requests or pixels wait", {"Retry-After": "1"}) from None

@@ -19,6 +19,7 @@ from vit.inference.predictor import Predictor
 
 MAX_WAITING_PIXELS = 600_000_000  # of all requests whose images are not decoded yet
 Inputs = list[tuple[str, Tensor | ImageError]]
+Job = tuple[Inputs, asyncio.Future[list[Prediction]]]  # the decoded images of a request, and who waits for their rows
 
 
 class FullError(Exception):
@@ -49,7 +50,7 @@ class Batcher:
         self._max_waiting, self._on_failure = max_waiting, on_failure
         self.failure: Exception | None = None
         self.num_waiting = self._undecoded_pixels = 0
-        self._decoded: deque[tuple[Inputs, asyncio.Future[list[Prediction]]]] = deque()
+        self._decoded: deque[Job] = deque()
         self._computing: asyncio.Task[None] | None = None
         self._cores, num_threads = available_cores(), torch.get_num_threads()
         self._decoders = ThreadPoolExecutor(self._cores, "decode", take_one_thread)
@@ -64,7 +65,6 @@ class Batcher:
         """The rows of the images of a request.
 
         Args:
-            names: name of each image.
             images: bytes of each, or the reason why it is not decoded.
             pixels: number of pixels of all images, by their headers.
 
@@ -116,7 +116,7 @@ class Batcher:
 
     async def _compute_batches(self) -> None:
         """Compute until nothing is decoded."""
-        jobs: list[tuple[Inputs, asyncio.Future[list[Prediction]]]] = []
+        jobs: list[Job] = []
         try:
             while jobs := self._next_jobs():
                 inputs = [one for inputs, _ in jobs for one in inputs]
@@ -135,12 +135,11 @@ class Batcher:
         finally:
             self._computing = None
 
-    def _next_jobs(self) -> list[tuple[Inputs, asyncio.Future[list[Prediction]]]]:
+    def _next_jobs(self) -> list[Job]:
         """The requests of the next batch, without those that are cancelled."""
-        jobs, num_images = [], 0
-        while self._decoded and num_images < self._max_batch:
-            inputs, answer = self._decoded.popleft()
-            if not answer.done():
-                jobs.append((inputs, answer))
-                num_images += len(inputs)
+        jobs: list[Job] = []
+        while self._decoded and sum(len(inputs) for inputs, _ in jobs) < self._max_batch:
+            job = self._decoded.popleft()
+            if not job[1].done():
+                jobs.append(job)
         return jobs

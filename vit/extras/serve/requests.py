@@ -1,7 +1,8 @@
 """The body of a request becomes images: within limits of size and time, whoever sends it"""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from starlette.datastructures import UploadFile
@@ -33,11 +34,11 @@ class Upload:
     names: list[str]  # name of each image as the client gave it; only shown, never opened
     images: list[bytes]  # bytes of each
     is_form: bool  # whether they came as a form, which gets a list of rows
-    size: int  # bytes that the request holds in `UploadBudget` until it is answered
 
 
-async def read_upload(request: Request, budget: UploadBudget, max_bytes: int, seconds: float) -> Upload:
-    """The images of a request.
+@asynccontextmanager
+async def uploaded(request: Request, budget: UploadBudget, max_bytes: int, seconds: float) -> AsyncIterator[Upload]:
+    """The images of a request, whose bytes count in the budget until it is answered.
 
     Raises:
         HTTPException: 400 no image or a broken form, 408 the body does not come in time, 411 or 413 too large, 503
@@ -46,33 +47,29 @@ async def read_upload(request: Request, budget: UploadBudget, max_bytes: int, se
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > max_bytes:
         raise HTTPException(413, f"{int(length):,} bytes; the limit is {max_bytes:,}")
-    held = 0
+    body = bytearray()
     try:
-        body = bytearray()
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                if len(body) + len(chunk) > max_bytes:
-                    raise HTTPException(413, f"more than {max_bytes:,} bytes")
-                if budget.bytes + len(chunk) > MAX_WAITING_BYTES:
-                    raise HTTPException(503, "too many bytes wait", {"Retry-After": "1"})
-                budget.bytes += len(chunk)
-                held += len(chunk)
-                body += chunk
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "multipart/form-data":
-            names, images = await _of_form(request, bytes(body))
-        else:
-            names, images = ["image"], [bytes(body)]
+        try:
+            async with asyncio.timeout(seconds):
+                async for chunk in request.stream():
+                    if len(body) + len(chunk) > max_bytes:
+                        raise HTTPException(413, f"more than {max_bytes:,} bytes")
+                    if budget.bytes + len(chunk) > MAX_WAITING_BYTES:
+                        raise HTTPException(503, "too many bytes wait", {"Retry-After": "1"})
+                    budget.bytes += len(chunk)
+                    body += chunk
+            names, images, is_form = ["image"], [bytes(body)], False
+            if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
+                (names, images), is_form = await _of_form(request, bytes(body)), True
+        except TimeoutError:
+            raise HTTPException(408, f"the body did not come within {seconds:g} s", {"Connection": "close"}) from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the client has gone") from None
         if not images or not body:
             raise HTTPException(400, "there is no image: send its bytes as the body, or a form with files")
-        return Upload(names, images, kind == "multipart/form-data", held)
-    except BaseException as error:
-        budget.bytes -= held
-        if isinstance(error, TimeoutError):
-            raise HTTPException(408, f"the body did not come within {seconds:g} s", {"Connection": "close"}) from None
-        if isinstance(error, ClientDisconnect):
-            raise HTTPException(400, "the client has gone") from None
-        raise
+        yield Upload(names, images, is_form)
+    finally:
+        budget.bytes -= len(body)
 
 
 async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes]]:
@@ -89,7 +86,8 @@ async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes
     try:
         for _, value in form.multi_items():
             if isinstance(value, UploadFile):
-                names.append(_whole_text(value.filename or "image")[:_NAME])
+                name = (value.filename or "image").encode("utf-8", "replace")  # its charset may make half a character
+                names.append(name.decode("utf-8")[:_NAME])
                 images.append(await value.read())
     finally:
         await form.close()
@@ -107,10 +105,8 @@ def count_pixels(upload: Upload) -> tuple[list[bytes | ImageError], int]:
     for name, data in zip(upload.names, upload.images, strict=True):
         pixels = num_pixels(data)
         if pixels > SPARSE_PIXELS and pixels > SPARSE * len(data):
-            reason = (
-                f"{pixels:,} pixels in {len(data):,} bytes; above {SPARSE_PIXELS:,} pixels, {SPARSE} a byte are taken"
-            )
-            images.append(ImageError(name, "too_large", reason))
+            limit = f"above {SPARSE_PIXELS:,} pixels, {SPARSE} a byte are taken"
+            images.append(ImageError(name, "too_large", f"{pixels:,} pixels in {len(data):,} bytes; {limit}"))
             continue
         total += pixels
         if total > MAX_PIXELS_OF_REQUEST:
@@ -124,8 +120,3 @@ async def gone(request: Request) -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _whole_text(name: str) -> str:
-    """A name that UTF-8 can hold: the charset of a form may make half a character."""
-    return name.encode("utf-8", "replace").decode("utf-8")
