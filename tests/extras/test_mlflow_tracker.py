@@ -9,7 +9,7 @@ from PIL import Image
 from tests.mlflow_store import client_of
 from vit.csv_files import new_table, read_table
 from vit.extras.mlflow import tracker
-from vit.extras.mlflow.kind import MlflowAddress
+from vit.extras.mlflow.tracker import MlflowAddress
 from vit.inference.predictor import load
 from vit.training.recipes.recipe import Recipe
 from vit.training.tracking.open import open_trackers

@@ -75,16 +75,6 @@ def test_pretraining_leaves_a_backbone_that_a_training_starts_from(here: Path) -
     assert answer.code == 0, answer.err
 
 
-def test_pictures_keep_visible_patches_and_predict_the_others() -> None:
-    mae, images = objective().eval(), torch.randn(4, 3, 8, 8)
-    made = mae.reconstructions(images)
-    hidden = (made["visible"] == 0.0).all(dim=1)  # (B, S, S)
-    assert hidden.float().mean() == 0.75
-    for pictures in made.values():
-        assert torch.equal(pictures.permute(0, 2, 3, 1)[~hidden], images.permute(0, 2, 3, 1)[~hidden])
-    assert made["predicted"].permute(0, 2, 3, 1)[hidden].abs().min() > 0
-
-
 @pytest.mark.faults("L10")
 def test_a_network_that_is_not_a_vit_is_refused_before_a_run_folder_is_made(here: Path) -> None:
     answer = ask("pretrain", "digits", "--method", "mae", "--network", "resnet18_cifar", "--wandb", "off")

@@ -18,16 +18,17 @@ from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.console import ProgressReport, Reporter, count_of, interval
 from vit.data.core.samples import Labels
+from vit.data.loading.loader import labeled_images
 from vit.errors import CheckpointError, DataError
 from vit.export.card_facts import Int8Cost
 from vit.export.exporting import new_output
 from vit.export.format import Progress, Quantized
 from vit.extras.int8.formats import installed_format
-from vit.extras.int8.images import calibration_images, labeled_samples, scorer
+from vit.extras.int8.images import calibration_images, labeled_samples
 from vit.inference.answers.calibration import fit_temperature
 from vit.inference.deployment import LoadedModel
-from vit.inference.engine import Classifies, trained_engine
-from vit.inference.scores.image_groups import number_of
+from vit.inference.engine import Classifies, score, trained_engine
+from vit.inference.scores.image_groups import in_groups, number_of
 from vit.inference.scores.intervals import Metric
 from vit.inference.scores.scored_images import Scored, ScoredImages
 from vit.inference.scores.scored_labels import ScoredLabels
@@ -58,9 +59,13 @@ class Int8Export:
         samples, measured = labeled_samples(model, trained.description, measure, reporter)
         images = calibration_images(model, preprocess, calibration)
         reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
+
+        def scored(engine: Classifies) -> Scored:
+            return in_groups(score(engine, labeled_images(samples, preprocess)), samples)
+
         with ProgressReport(reporter, "image calibrated") as progress:
-            score, fitted_on = scorer(samples, preprocess), measured.split if measure is None else None
-            answers = export_int8(trained, format, path, images, score, progress.update, fitted_on)
+            fitted_on = measured.split if measure is None else None
+            answers = export_int8(trained, format, path, images, scored, progress.update, fitted_on)
         gap = paired_gap(answers.reference, answers.correct, answers.groups)
         assert gap.low is not None
         assert gap.high is not None
@@ -142,9 +147,7 @@ def export_int8(
     progress: Progress,
     fitted_on: str | None = None,
 ) -> Int8Answers:
-    """Export a network in int8.
-
-    The temperature is fitted again on the measured images, and changed where they tell it from the checkpoint's.
+    """Export a network in int8. The temperature changes where the measured images tell it from the checkpoint's.
 
     Args:
         name: name of the format, of `formats.FORMATS`.

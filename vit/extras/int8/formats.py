@@ -40,15 +40,11 @@ class OnnxInt8(OnnxFile):
     int8_packages: tuple[str, ...] = ()
 
     def write_int8(self, trained: LoadedModel, path: Path, images: Tensor, progress: Progress) -> None:
-        """Write the network in int8.
+        """Write the network in int8 to a new path. UsageError where the format cannot hold this network.
 
         Args:
-            path: a file or folder that does not exist yet.
             images: (n, C, S, S) uint8, whose activations give the ranges.
             progress: called with (done, total) images.
-
-        Raises:
-            UsageError: the format cannot hold this network.
         """
         model = onnx_int8(graph_of(trained), images, progress)
         path.write_bytes(described(model, trained, INT8).SerializeToString())
@@ -106,11 +102,7 @@ def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
     """A graph with int8 weights, one scale for each output channel, and uint8 activations, one scale for each tensor.
 
     Weights use 7 of the 8 bits. Processors without VNNI add pairs of products in 16 bits, where 8 bits would overflow
-    in silence. So a file gives the same answers on all of them.
-
-    Args:
-        images: (n, C, S, S) uint8, whose activations give the ranges.
-        progress: called with (done, total) images.
+    in silence. So a file gives the same answers on all of them. Arguments as of `OnnxInt8.write_int8`.
     """
     with TemporaryDirectory() as folder, quiet():
         import onnx
@@ -152,13 +144,6 @@ def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> O
 
     NNCF's scheme for transformers moves outliers of activations into the weights (SmoothQuant, Xiao et al. 2023).
     `OverflowFix` halves the range of weights, so that processors without VNNI give the same answers.
-
-    Args:
-        images: (n, C, S, S) uint8, whose activations give the ranges.
-        progress: called with (done, total) passes over an image.
-
-    Raises:
-        UsageError: NNCF cannot quantize this network.
     """
     with without_telemetry(), quiet():
         import nncf

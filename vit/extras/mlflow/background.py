@@ -25,22 +25,13 @@ class Background:
         self._thread.start()
 
     def add(self, action: Callable[[], object]) -> None:
-        """Carry an action out later.
-
-        Raises:
-            Exception: the error of an earlier action, after which nothing more is done.
-        """
+        """Carry an action out later. Raises the error of an earlier action, after which nothing more is done."""
         if self._error is not None:
             raise self._error
         self._actions.put(action)
 
     def ask(self, action: Callable[[], object], seconds: float) -> None:
-        """Carry an action out once, and wait for it.
-
-        Raises:
-            TimeoutError: it takes longer.
-            Exception: its error.
-        """
+        """Carry an action out once, and wait for it. TimeoutError where it takes longer; else its own error."""
         future: Future[object] = Future()
 
         def act() -> None:
@@ -55,12 +46,7 @@ class Background:
         future.result()
 
     def finish(self, seconds: float) -> None:
-        """Carry out what is left. A server that is away has one more try.
-
-        Raises:
-            TimeoutError: it takes longer.
-            Exception: the error of an action.
-        """
+        """Carry out what is left; a server that is away has one more try. TimeoutError, or the error of an action."""
         self._ending.set()
         self._actions.put(None)
         self._thread.join(seconds)

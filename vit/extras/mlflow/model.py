@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.data.core.image_bytes import BytesReader
-from vit.inference.predictor import Predictor, load
+from vit.inference.predictor import load
 from vit.version import __version__
 
 if TYPE_CHECKING:
@@ -23,18 +23,14 @@ COLUMN = "image"  # of the input: the bytes of an image file
 class MlflowModel:
     """What `mlflow.pyfunc.load_model` gives: `predict` of a table with the column `image`."""
 
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._predictor = load(path)
 
     def predict(self, model_input: "pd.DataFrame", params: Mapping[str, object] | None = None) -> "pd.DataFrame":
-        """One row for each image.
+        """One row for each image, with columns as `vit predict` writes them; "; " stands between several labels.
 
         Args:
             model_input: table with the column `image`, whose cells are the bytes of image files.
-
-        Returns:
-            the columns `label` (empty without one), `labels` (of a model that gives several, with "; " between them),
-            `probability` (of the label), `status` and `error`, as `vit predict` writes them.
         """
         import pandas as pd
 
@@ -53,12 +49,7 @@ class MlflowModel:
 
 
 def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
-    """Write a checkpoint as a model of MLflow, with its signature.
-
-    Args:
-        checkpoint: checkpoint of a classifier.
-        folder: a folder that does not exist yet.
-    """
+    """Write the checkpoint of a classifier as a model of MLflow with its signature, into a new folder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of MLflow, about its own types
         from mlflow import pyfunc
@@ -76,6 +67,4 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
         )
 
 
-def _load_pyfunc(path: str | os.PathLike[str]) -> MlflowModel:
-    """The name that MLflow calls, with the path of the checkpoint."""
-    return MlflowModel(load(path))
+_load_pyfunc = MlflowModel  # the name that MLflow calls, with the path of the checkpoint

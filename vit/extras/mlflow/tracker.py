@@ -1,4 +1,4 @@
-"""The tracker that writes to MLflow: a server, or a store on this machine"""
+"""MLflow as a tracker: a server, or a store on this machine; only an open tracker imports MLflow"""
 
 import io
 import json
@@ -8,19 +8,21 @@ import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Self
+from urllib.parse import urlsplit
 
-import numpy as np
 import yaml
 
 from vit.atomic_files import write_text
 from vit.csv_files import CsvValue, TableWriter
 from vit.extras.mlflow.background import Background
-from vit.extras.mlflow.kind import MlflowAddress
-from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion
-from vit.layout import RunLayout
-from vit.training.tracking.tracker import Tracking, flat, public, recorded_rows
+from vit.layout import MlflowLayout, RunLayout
+from vit.training.recipes.recipe import Recipe
+from vit.training.tracking.connection import unreachable
+from vit.training.tracking.tracker import Sharing, Tracker, Tracking, flat, public, recorded_rows
 
 START_SECONDS = 45.0  # a new local store takes about 5
 FINISH_SECONDS = 60.0
@@ -37,6 +39,56 @@ _STRANGE = re.compile(r"[^\w./ -]")  # characters that MLflow refuses in names
 Point = tuple[str, int, float]  # name, step, value
 
 
+@dataclass(frozen=True)
+class MlflowAddress:
+    """A place of runs: a server, or a store on this machine."""
+
+    uri: str  # as MLflow takes it
+    artifacts: str | None = None  # where the artifacts of a new experiment go; None: as the server or store decides
+
+    @classmethod
+    def below(cls, out: Path) -> Self:
+        """The server of MLFLOW_TRACKING_URI, else a store in the parent folder of run folders."""
+        server = os.environ.get("MLFLOW_TRACKING_URI")
+        if server:
+            return cls(server)
+        store = MlflowLayout(out.expanduser().absolute())
+        return cls(f"sqlite:///{store.database_path}", store.artifacts_dir.as_uri())
+
+    @property
+    def is_local(self) -> bool:
+        """Whether everything stays on this machine."""
+        return urlsplit(self.uri).scheme in ("", "file", "sqlite")
+
+    def describe(self) -> str:
+        """The address for people, without a password."""
+        parts = urlsplit(self.uri)
+        return self.uri if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    def obstacle(self) -> str:
+        """Why a server cannot be reached, or ""; known for addresses of the web alone."""
+        return unreachable(self.uri) if urlsplit(self.uri).scheme in ("http", "https") else ""
+
+
+class Mlflow:
+    """The `TrackerKind` of --tracker mlflow."""
+
+    title = "MLflow"
+
+    def open(self, recipe: Recipe, run: Tracking) -> Tracker:
+        return MlflowTracker(run, recipe.mlflow.register)
+
+    def describe(self, recipe: Recipe, run: Path, sharing: Sharing) -> str:
+        name = recipe.mlflow.register
+        address = MlflowAddress.below(run.absolute().parents[2] if run.is_dir() else Path(recipe.out))
+        uploaded = (sharing if name is None else replace(sharing, model=True)).content()
+        where = f"{address.describe()}{', on this machine' if address.is_local else f': {uploaded}'}"
+        return where if name is None else f"{where}; registers the best checkpoint as {name!r}"
+
+    def describe_cells(self, folder: Path) -> str:
+        return f"{MlflowAddress.below(folder).describe()}: numbers and configuration of every training, no images"
+
+
 class MlflowTracker:
     """A `Tracker` that writes to a run of MLflow. Its methods raise what goes wrong, except while a server is away.
 
@@ -47,9 +99,6 @@ class MlflowTracker:
 
     Args:
         register: name under which the best checkpoint is registered as a model; None: it is not.
-
-    Raises:
-        Exception: the server or store cannot be used.
     """
 
     def __init__(self, run: Tracking, register: str | None = None) -> None:
@@ -99,6 +148,10 @@ class MlflowTracker:
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
     ) -> None:
+        import numpy as np
+
+        from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion
+
         if len(class_names) <= MOST_IN_CONFUSION:
             counts = confusion(np.asarray(labels), np.asarray(predictions), len(class_names)).tolist()
             rows = [[true, *row] for true, row in zip(class_names, counts, strict=True)]

@@ -18,34 +18,23 @@ IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
 LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")
 _METADATA = b"huggingface"
 _SHOWN = 12  # columns in an error
+_IMAGES, _LABELS = ("bytes", "struct"), ("text", "number")  # kinds of columns
 
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """The columns of a table that are read.
+    """The columns of a table that are read."""
 
-    Attributes:
-        image: column of encoded images.
-        bytes_path: path of the bytes of images in the columns of the file: "image.bytes", or "image".
-        name_path: path of the names of images, or None.
-        label: column of labels; None where there is none.
-        class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
-        split, group: columns of the split and of the group of each image, or None.
-        other_labels: further columns that might be the labels.
-        unread: columns that are not read.
-        may_split: those of them with texts, whole numbers or yes and no: one might hold splits.
-    """
-
-    image: str
-    bytes_path: str
-    name_path: str | None
-    label: str | None
-    class_names: tuple[str, ...] | None
-    split: str | None
-    group: str | None
-    other_labels: tuple[str, ...]
-    unread: tuple[str, ...]
-    may_split: tuple[str, ...]
+    image: str  # column of encoded images
+    bytes_path: str  # path of the bytes of images in the columns of the file: "image.bytes", or "image"
+    name_path: str | None  # path of the names of images
+    label: str | None  # column of labels
+    class_names: tuple[str, ...] | None  # of a ClassLabel by number; None: labels are texts or plain numbers
+    split: str | None  # column of the split of each image
+    group: str | None  # column of the group of each image
+    other_labels: tuple[str, ...]  # further columns that might be the labels
+    unread: tuple[str, ...]  # columns that are not read
+    may_split: tuple[str, ...]  # those of them with texts, whole numbers or yes and no: one might hold splits
 
 
 def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: bool = True) -> ChosenColumns:
@@ -66,21 +55,25 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
     for option, given in wanted.by_option.items():
         if given not in fields:
             raise UsageError(f"{option} {given!r} is not a column of {where}", nearest(given, fields))
-    image = wanted.image or _image_column(fields, features, where)
-    if not _holds_images(fields[image]):
+    kinds = {name: _kind(kind) for name, kind in fields.items()}
+    image = wanted.image or _image_column(fields, kinds, features, where)
+    if kinds[image] not in _IMAGES:
         raise DataError(
             f"the column {image!r} of {where} holds {fields[image]}, not images",
             "images are bytes, or structs with a field bytes",
         )
-    label, others = _label_column(fields, features, wanted, where) if needs_label or wanted.label else (None, ())
-    texts = [name for name in fields if plain_name(name) == "split" and name != label and _is_text(fields[name])]
-    split = next(iter(texts), None)
-    group = next((name for name in _named(fields, NAMES["group"]) if name != label), None)
+    label: str | None = None
+    others: tuple[str, ...] = ()
+    if needs_label or wanted.label is not None:
+        label, others = _label_column(fields, kinds, features, wanted, where)
+    free = [name for name in fields if name != label]
+    split = next((name for name in free if plain_name(name) == "split" and kinds[name] == "text"), None)
+    group = next(iter(_named(free, NAMES["group"])), None)
     read = (image, label, split, group)
     twice = next((name for name in read if schema.names.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"{where} has the column {twice!r} twice", "rename one of the two")
-    is_struct = not _is_binary(fields[image])
+    is_struct = kinds[image] == "struct"
     unread = [name for name in fields if name not in (*read, *others) and not is_index(name)]
     return ChosenColumns(
         image=image,
@@ -92,7 +85,7 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
         group=group,
         other_labels=others,
         unread=tuple(unread),
-        may_split=tuple(name for name in unread if _is_label(fields[name])),
+        may_split=tuple(name for name in unread if kinds[name] in _LABELS),
     )
 
 
@@ -101,11 +94,7 @@ def column_notes(
 ) -> list[str]:
     """What a user should know of the columns that were read.
 
-    Args:
-        is_given: whether the user has named the column of labels.
-
-    Raises:
-        DataError: labels are lists; or cat|indoors in a column `labels`, which are several labels in a CSV.
+    DataError where labels are lists, or cat|indoors in a column `labels` that is not given: several labels in a CSV.
     """
     column, texts = columns.label or "", class_names if columns.class_names is None else ()
     as_list = next((name for name in texts if LIST.fullmatch(name)), None)
@@ -133,11 +122,13 @@ def column_notes(
     return notes
 
 
-def _image_column(fields: dict[str, Any], features: dict[str, dict[str, Any]], where: str) -> str:
-    holding = [name for name in fields if _holds_images(fields[name])]
+def _image_column(
+    fields: dict[str, Any], kinds: dict[str, str], features: dict[str, dict[str, Any]], where: str
+) -> str:
+    holding = [name for name in fields if kinds[name] in _IMAGES]
     named = [name for name in holding if features.get(name, {}).get("_type") == "Image"]
     unsaid = [name for name in holding if name not in features]
-    structs = [name for name in unsaid if not _is_binary(fields[name])]
+    structs = [name for name in unsaid if kinds[name] == "struct"]
     candidates = named or structs or unsaid
     found = candidates if len(candidates) == 1 else [one for one in candidates if one.casefold() in IMAGE_NAMES]
     if len(found) == 1:
@@ -154,17 +145,21 @@ def _image_column(fields: dict[str, Any], features: dict[str, dict[str, Any]], w
 
 
 def _label_column(
-    fields: dict[str, Any], features: dict[str, dict[str, Any]], wanted: TableColumns, where: str
+    fields: dict[str, Any],
+    kinds: dict[str, str],
+    features: dict[str, dict[str, Any]],
+    wanted: TableColumns,
+    where: str,
 ) -> tuple[str, tuple[str, ...]]:
     """The column of labels, and other columns that might be."""
     if wanted.label is not None:
-        if not _is_label(fields[wanted.label]):
+        if kinds[wanted.label] not in _LABELS:
             raise DataError(
                 f"the column {wanted.label!r} of {where} holds {fields[wanted.label]}",
                 "labels are texts or whole numbers",
             )
         return wanted.label, ()
-    possible = [name for name in fields if _is_label(fields[name])]
+    possible = [name for name in fields if kinds[name] in _LABELS]
     of_classes = [name for name in possible if features.get(name, {}).get("_type") == "ClassLabel"]
     usual = _named(possible, LABEL_NAMES)
     candidates = list(dict.fromkeys([*of_classes, *usual]))
@@ -184,7 +179,7 @@ def _label_column(
     )
 
 
-def _named(columns: Sequence[str] | dict[str, Any], names: Sequence[str]) -> list[str]:
+def _named(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns that have one of some usual names, as in a CSV; the most specific first."""
     found = [name for name in columns if plain_name(name) in names]
     return sorted(found, key=lambda name: names.index(plain_name(name)))
@@ -211,32 +206,19 @@ def _class_names(feature: dict[str, Any] | None, where: str) -> tuple[str, ...] 
     return tuple(names)
 
 
-def _holds_images(kind: Any) -> bool:
+def _kind(kind: Any) -> str:
+    """What a type of pyarrow holds: "bytes", a "struct" with a field of bytes, "text", "number" or ""."""
     import pyarrow.types as types
 
     if types.is_struct(kind):
-        return any(field.name == "bytes" and _is_binary(field.type) for field in kind)
-    return _is_binary(kind)
-
-
-def _is_binary(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow.types as types
-
+        return "struct" if any(field.name == "bytes" and _kind(field.type) == "bytes" for field in kind) else ""
     if types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def _is_label(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return _is_text(kind) or bool(types.is_integer(kind) or types.is_boolean(kind))
+        return "text" if _kind(kind.value_type) == "text" else ""
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "bytes"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    return "number" if types.is_integer(kind) or types.is_boolean(kind) else ""
 
 
 def _listed(fields: dict[str, Any]) -> str:

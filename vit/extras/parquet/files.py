@@ -20,7 +20,7 @@ _FOOTER_BYTES = 2**16  # fetched at first, as pyarrow reads them
 
 
 class TableFile:
-    """A parquet file.
+    """A parquet file. DataError where it is missing, refused or no regular file, or another machine does not answer.
 
     Args:
         where: its path or address.
@@ -28,9 +28,6 @@ class TableFile:
 
     Attributes:
         identity: changes where the file changes.
-
-    Raises:
-        DataError: it is missing, refused, or not a regular file; or another machine does not answer.
     """
 
     def __init__(self, where: str | os.PathLike[str], far: "FarFiles | None" = None) -> None:
@@ -41,14 +38,11 @@ class TableFile:
 
     @contextmanager
     def opened(self, ranges: Sequence[tuple[int, int]] = ()) -> Iterator[Any]:
-        """The file as pyarrow's ParquetFile.
+        """The file as pyarrow's ParquetFile. DataError: it is not one, or is damaged where the block reads it.
 
         Args:
             ranges: (first byte, byte after the last) that will be read for sure. Of a far file they are fetched at the
                 same time.
-
-        Raises:
-            DataError: it is not a parquet file, is cut, or is damaged where the block reads it.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -81,6 +75,8 @@ class TableFile:
         """Size and identity of what is there now."""
         if self._far is not None:
             size, version = self._far.state(self.where)
+            if size is None:
+                raise DataError(f"the server of {self.where} does not say its size", "copy the file to this machine")
             return size, f"{self.where}\0{size}\0{version}"
         try:
             status = os.stat(self.where)
@@ -124,12 +120,7 @@ class _RangeFile(io.RawIOBase):
 
 
 def chunks_of(metadata: Any, paths: Sequence[str]) -> list[list[Any]]:
-    """What a footer says of some columns: the chunks of each row group.
-
-    Args:
-        metadata: metadata of the file, of pyarrow.
-        paths: paths of the columns, such as "image.path".
-    """
+    """The chunks of some columns, such as "image.path", in each row group, from pyarrow's metadata of a file."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     every = [[group.column(place) for place in range(group.num_columns)] for group in groups]
     return [[chunk for chunk in chunks if chunk.path_in_schema in paths] for chunks in every]

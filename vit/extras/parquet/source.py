@@ -60,15 +60,11 @@ class _Table:
 
 
 def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = True) -> Source:
-    """List the images of parquet tables.
+    """List the images of parquet tables; errors as of `TableSource`.
 
     Args:
         columns: columns that are given by name.
         needs_train: whether there must be training images, which then define the classes.
-
-    Raises:
-        UsageError: a given column does not exist.
-        DataError: a table cannot be read, columns cannot be chosen, or a row has no label.
     """
     tables, reader = _read_all(files, columns, needs_label=True)
     every = [table for split_tables in tables.values() for table in split_tables]
@@ -107,12 +103,7 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
 
 
 def list_tables(files: ParquetFiles, columns: TableColumns) -> Source:
-    """The images of parquet tables, whatever their labels: a source without class names, whose splits have labels -1.
-
-    Raises:
-        UsageError: a given column does not exist.
-        DataError: a table cannot be read, or has no column of images.
-    """
+    """The images of parquet tables, whatever their labels: a source without class names, with labels -1."""
     tables, reader = _read_all(files, columns, needs_label=False)
     splits = {}
     for split, split_tables in tables.items():

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
     from vit.extras.pretrain.plan import PretrainPlan
-    from vit.extras.pretrain.pretrainer import Pretrained
+    from vit.models.network import Network
     from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
 
 KNN = "val/knn_acc1"
@@ -173,41 +174,42 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     progress = _PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+            listeners = [TrackedRows(tracker), progress, Estimate(plan, reporter)]
+            fitted, network = fit_pretraining(plan, run, listeners, resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         progress.close()
-    fitted = pretrained.fit
     if not fitted.is_first_process:
         return
-    draw = partial(_draw, reporter, run, plan, pretrained, tracker)
+    draw = partial(_draw, reporter, run, plan, fitted, network, tracker)
     finish(run, fitted, tracker, draw, plan.recipe.trainer.keep_state)
     _show_result(reporter, run, fitted.result, plan)
 
 
 def _draw(
-    reporter: Reporter, run: "RunDirectory", plan: "PretrainPlan", found: "Pretrained", tracker: "Tracker"
+    reporter: Reporter,
+    run: "RunDirectory",
+    plan: "PretrainPlan",
+    fitted: "FitResult",
+    network: "Network",
+    tracker: "Tracker",
 ) -> None:
     """Draw figures and page."""
 
     def draw() -> None:
         from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
-        draw_pretraining(run, plan, found, tracker)
-        write_pretrain_report(run, found.fit.result)
+        draw_pretraining(run, plan, fitted, network, tracker)
+        write_pretrain_report(run, fitted.result)
 
     draw_or_notice(reporter, run, draw)
 
 
 def _show_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> None:
-    """Show what a pretraining will do.
-
-    Args:
-        run: the run folder, or why there is none.
-    """
+    """Show what a pretraining will do in a run folder, or why there is none."""
     from vit.extras.pretrain.images import LABELED, QUERIES, is_labeled, numbered
     from vit.extras.pretrain.pretrainer import NEIGHBORS
 

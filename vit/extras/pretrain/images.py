@@ -79,11 +79,8 @@ def open_images(
 def with_more_images(source: Source, folder: str) -> Source:
     """The source whose training images are followed by those of a folder, at any depth and without labels.
 
-    Images that are already in the source are left out, in whatever split they are.
-
-    Raises:
-        DataError: the folder does not exist, or has no other images.
-        UsageError: the images of the source are not files.
+    Images that are already in the source are left out, in whatever split they are. DataError where no others are left;
+    UsageError where the images of the source are not files.
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -110,11 +107,7 @@ def with_more_images(source: Source, folder: str) -> Source:
 
 
 def _has_classes(folder: Path) -> bool:
-    """Whether a folder has class folders, or folders of splits, and no images beside them.
-
-    Raises:
-        DataError: it has folders of splits without class folders.
-    """
+    """Whether a folder has class folders or splits, and no images beside them. DataError for splits without classes."""
     names = subfolders(folder, Counter())
     inside = next((folder / name for name in names if name.casefold() in SPLIT_SYNONYMS["train"]), None)
     if inside is not None:
@@ -161,7 +154,7 @@ def numbered(source: Source) -> dict[str, Samples]:
     """The splits that a pretraining loads: "train", whose labels are numbers 0, 1, ... of the images, and some labels.
 
     "labeled" has training images with a class, and "queries" has validation images. Both are missing where an image has
-    no class, or several labels. No other image is among them.
+    no class, or several labels.
     """
     train = source.splits["train"]
     splits = {"train": replace(train, labels=np.arange(len(train)))}

@@ -49,13 +49,6 @@ class Objective(nn.Module, ABC):
             draw_seeds: (B,) seeds on the CPU for all random draws of an image in this epoch; see `Batch.draw_seed`.
         """
 
-    def reconstructions(self, images: Tensor) -> dict[str, Tensor]:
-        """What the objective makes of normalized images (B, 3, S, S), for the page: {title: (B, 3, S, S) normalized}.
-
-        Empty for an objective that makes no pictures.
-        """
-        return {}
-
     def no_weight_decay(self) -> set[str]:
         """Names of parameters without weight decay, besides vectors."""
         return {BACKBONE + name for name in self.network.no_weight_decay()}
@@ -68,11 +61,7 @@ class Objective(nn.Module, ABC):
 def without_classes(network: Network, name: str) -> Network:
     """The same network, which now returns the features that its head reads: (B, 3, S, S) -> (B, D).
 
-    Args:
-        name: name of the network, for the error.
-
-    Raises:
-        UsageError: the last layer of the network is not known.
+    UsageError, which names the network, where its last layer is not known.
     """
     heads = classifier_names(network)
     if not heads:
@@ -125,13 +114,7 @@ class Mae(Objective):
     """MAE: three quarters of an image's patches are hidden, and the backbone must tell their pixels from the others.
 
     `masked_autoencoder.py` has the encoder, the decoder and the loss. Here the mask of an image follows from its draw
-    seed, so that a resumed pretraining hides the same patches.
-
-    Args:
-        network: network without classes, one of our ViTs.
-
-    Raises:
-        UsageError: the network is not a ViT that can compute some patches without the others.
+    seed, so that a resumed pretraining hides the same patches. Errors as of `autoencoder_of`.
     """
 
     network: VisionTransformer
@@ -141,20 +124,12 @@ class Mae(Objective):
         self.autoencoder = autoencoder_of(network)
 
     def forward(self, images: Tensor, indices: Tensor, draw_seeds: Tensor) -> Tensor:
-        loss: Tensor = self.autoencoder(self.network, images, self._order(images, draw_seeds))
+        order = to_device(patch_order(draw_seeds, self.network.config.num_patches), images.device)
+        loss: Tensor = self.autoencoder(self.network, images, order)
         return loss
-
-    def reconstructions(self, images: Tensor) -> dict[str, Tensor]:
-        """The images with hidden patches in the mean color, and with predictions there."""
-        order = self._order(images, torch.arange(len(images)))
-        masked, filled = self.autoencoder.reconstruct(self.network, images, order)
-        return {"visible": masked, "predicted": filled}
 
     def no_weight_decay(self) -> set[str]:
         return super().no_weight_decay() | {"autoencoder.mask_token"}
-
-    def _order(self, images: Tensor, draw_seeds: Tensor) -> Tensor:
-        return to_device(patch_order(draw_seeds, self.network.config.num_patches), images.device)
 
 
 def patch_order(draw_seeds: Tensor, num_patches: int) -> Tensor:
@@ -166,8 +141,7 @@ def patch_order(draw_seeds: Tensor, num_patches: int) -> Tensor:
 def autoencoder_of(network: Network) -> MaskedAutoencoder:
     """The masked autoencoder for a network, which may be on the meta device.
 
-    Raises:
-        UsageError: the network is not a ViT that can compute some patches without the others.
+    UsageError where the network is not a ViT that can compute some patches without the others.
     """
     if not isinstance(network, VisionTransformer):
         raise UsageError("--method mae is only for a ViT of our own ('vit models' lists them)", "give --method diet")

@@ -11,15 +11,15 @@ from vit.checkpoints.io import file_hash
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import records
-from vit.data.core.batch import Batch
 from vit.data.core.samples import label_names
 from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, evaluation_loader
+from vit.data.loading.module import ImageDataModule
 from vit.data.loading.sampler import Key
 from vit.errors import DataError
 from vit.extras.pretrain.images import LABELED, QUERIES, numbered, spread
 from vit.extras.pretrain.plan import PretrainPlan
-from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS, Pretrained
+from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS
 from vit.inference.answers.nearest import nearest
 from vit.models.network import Network
 from vit.plain_files import read_text
@@ -28,28 +28,30 @@ from vit.report.page.image_grid import displayable, image_grid
 from vit.report.page.page import inline, write_page
 from vit.report.page.style import drawn
 from vit.report.tables.run_tables import facts
+from vit.training.running.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
-CURVES, NEIGHBOR_PICTURES, AUGMENTED, RECONSTRUCTED = "curves", "neighbors", "augmented", "reconstructions"
-MOST_SAMPLES, MOST_RECONSTRUCTED = 24, 8
+CURVES, NEIGHBOR_PICTURES, AUGMENTED = "curves", "neighbors", "augmented"
+MOST_SAMPLES = 24
 ROWS = 8  # images whose neighbors are shown
 MOST_SEARCHED = 2_000  # images among which they are searched
 _LOSS, _ACCURACY = "tab:blue", "tab:orange"
 
 
-def draw_pretraining(run: RunDirectory, plan: PretrainPlan, found: Pretrained, tracker: Tracker) -> None:
-    """Curves, augmented images, nearest neighbors, and the pictures that the objective makes."""
+def draw_pretraining(
+    run: RunDirectory, plan: PretrainPlan, fitted: FitResult, network: Network, tracker: Tracker
+) -> None:
+    """Curves, augmented images and nearest neighbors."""
     pictures = {
-        AUGMENTED: _augmented(plan, found),
-        NEIGHBOR_PICTURES: _neighbors(found.objective.network, plan),
-        RECONSTRUCTED: _reconstructions(plan, found),
+        AUGMENTED: _augmented(plan, fitted.data),
+        NEIGHBOR_PICTURES: _neighbors(network, plan),
     }
     for name, figure in {CURVES: pretrain_curves(run.metrics_path), **pictures}.items():
         if figure is not None:
             save(figure, run.figure_path(name))
             show = tracker.media if name in pictures else tracker.figure
             show(f"figures/{name}", run.figure_path(name))
-    tracker.summary({f"best/{name}": value for name, value in found.fit.result.validation.items()})
+    tracker.summary({f"best/{name}": value for name, value in fitted.result.validation.items()})
     tracker.artifact(
         run.backbone_path, f"{plan.source.name}-{plan.spec.name}", {"sha256": file_hash(run.backbone_path)}
     )
@@ -75,30 +77,12 @@ def pretrain_curves(metrics: Path) -> Figure:
     return figure
 
 
-def _first_images(found: Pretrained, count: int) -> Batch:
+def _augmented(plan: PretrainPlan, data: ImageDataModule) -> Figure:
     """The first training images as the network sees them in the first epoch."""
-    data = found.fit.data
-    dataset = data.dataset("train")
-    keys = [Key(0, index) for index in range(min(count, len(dataset.samples)))]
-    return data.augmented(dataset.__getitems__(keys))
-
-
-def _augmented(plan: PretrainPlan, found: Pretrained) -> Figure:
-    images = displayable(_first_images(found, MOST_SAMPLES).image, plan.preprocess.mean, plan.preprocess.std)
-    return image_grid(list(images), [""] * len(images), "Training images as the network sees them")
-
-
-@torch.no_grad()
-def _reconstructions(plan: PretrainPlan, found: Pretrained) -> Figure | None:
-    """Some images with what the objective makes of them; None for an objective that makes no pictures."""
-    images, objective = _first_images(found, MOST_RECONSTRUCTED).image, found.objective
-    made = objective.reconstructions(images.to(next(objective.parameters()).device))
-    if not made:
-        return None
-    kinds = {"image": images, **made}
-    shown = [displayable(some, plan.preprocess.mean, plan.preprocess.std) for some in kinds.values()]
-    pictures = [one[index] for index in range(len(images)) for one in shown]
-    return image_grid(pictures, [*kinds] * len(images), "What the objective makes of training images", len(kinds))
+    count = min(MOST_SAMPLES, len(plan.source.splits["train"]))
+    batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
+    images = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
+    return image_grid(list(images), [""] * count, "Training images as the network sees them")
 
 
 @torch.inference_mode()
@@ -120,7 +104,7 @@ def _neighbors(network: Network, plan: PretrainPlan) -> Figure | None:
         inputs = (plan.preprocess.normalize(batch.image.to(device)) for batch in batches)
         features.append(torch.cat([network(images).flatten(1).float() for images in inputs]).cpu().numpy())
     count = NEIGHBORS if QUERIES in splits else NEIGHBORS + 1  # the image itself is the nearest one
-    rows, similarities = nearest(*features, count)
+    rows, similarities = nearest(features[0], features[1], count)
     images, captions = [], []
     for query, path in enumerate(queries.paths):
         near = [
@@ -139,12 +123,10 @@ def _neighbors(network: Network, plan: PretrainPlan) -> Figure | None:
 def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) -> None:
     """Write report.html into the folder of a finished pretraining, from its files. Pictures are those in figures/.
 
+    UsageError where the pretraining has not finished; DataError where one of its files is damaged.
+
     Args:
         result: the result where result.json is not written yet; None: read the file.
-
-    Raises:
-        UsageError: the pretraining has not finished.
-        DataError: one of its files is damaged.
     """
     result = result or run.read_result()
     if result is None:
@@ -160,7 +142,7 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
             "accuracies": [f"{100 * value:.2f}" for value in (accuracies[:1] + accuracies[-1:])],
             "count": NEIGHBORS,
             "curves": drawn(pretrain_curves(run.metrics_path)),
-            **{name: _figure(run, name) for name in (NEIGHBOR_PICTURES, RECONSTRUCTED, AUGMENTED)},
+            **{name: _figure(run, name) for name in (NEIGHBOR_PICTURES, AUGMENTED)},
             "facts": facts(result),
             "config_name": run.config_path.name,
             "config": read_text(run.config_path).splitlines(),

@@ -18,10 +18,7 @@ from vit.training.recipes.values import plain
 
 @dataclass(frozen=True)
 class PretrainPlan(Plan):
-    """A pretraining, fully decided. The attributes are those of `Plan`.
-
-    The network has one class, because a network of no class cannot be built. Its layers for classes are taken out.
-    """
+    """A pretraining, fully decided. Its network has one class, whose layers are taken out: none cannot be built."""
 
     recipe: PretrainRecipe
 
@@ -33,12 +30,10 @@ class PretrainPlan(Plan):
 def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
     """The images that a recipe names: those to learn from as "train", and the other splits, which are not learned from.
 
+    UsageError where an option is wrong; DataError where the images cannot be used.
+
     Args:
         seed: seed of the pretraining, which decides where `data.train_images` is without a seed of its own.
-
-    Raises:
-        UsageError: an option is wrong.
-        DataError: the images cannot be used.
     """
     try:
         found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
@@ -52,17 +47,18 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
     return found if data.unlabeled is None else with_more_images(found, data.unlabeled)
 
 
-def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
+def make_pretrain_plan(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
     """Decide everything that a recipe leaves open, and refuse contradictions.
 
     Args:
-        images: what `pretraining_images` gives.
+        images: what `pretraining_images` gives; None: they are listed here.
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
         UsageError: options contradict each other, or the machine.
         DataError: there are fewer images than a batch has.
     """
+    images = images or pretraining_images(recipe.data, recipe.seed)
     _check_used(recipe)
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
@@ -84,11 +80,6 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
         return plan
     steps = replace(recipe.optim, steps=plan.total_steps)  # a measurement after each of many epochs takes much time
     return decide(PretrainPlan, replace(recipe, optim=steps), images, network, machine)
-
-
-def plan_of(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
-    """`make_pretrain_plan` of a recipe, whose images are listed here where they are not given."""
-    return make_pretrain_plan(recipe, images or pretraining_images(recipe.data, recipe.seed))
 
 
 def _check_used(recipe: PretrainRecipe) -> None:

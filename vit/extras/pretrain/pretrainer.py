@@ -5,7 +5,7 @@ Caron et al. 2021 (DINO, arXiv 2104.14294, section 4.1). It needs labels of some
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from vit.extras.pretrain.images import PretrainingData, has_progress
 from vit.extras.pretrain.objectives import BACKBONE, Diet, Mae, Objective, without_classes
 from vit.extras.pretrain.plan import PretrainPlan
 from vit.inference.answers.nearest import NeighborClassifier
+from vit.models.network import Network
 from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import Recorder, columns_with
 from vit.training.distributed.processes import lost_process_explained
@@ -147,21 +148,13 @@ class StartingAccuracy(Callback):
         recorder.exclude_time()
 
 
-@dataclass(frozen=True)
-class Pretrained:
-    """A finished pretraining."""
-
-    fit: FitResult  # its result, without scores of images
-    objective: Objective  # the objective with the last weights, in evaluation mode
-
-
 def fit_pretraining(
     plan: PretrainPlan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False
-) -> Pretrained:
-    """Train the objective of a plan, and write last.ckpt, metrics.csv and the backbone. Arguments and errors as `fit`.
+) -> tuple[FitResult, Network]:
+    """Train the objective of a plan, and write last.ckpt, metrics.csv and the backbone. Arguments and errors: `fit`.
 
-    Raises:
-        UsageError: the network does not fit the method.
+    Returns:
+        the result, without scores of images, and the backbone with the last weights, in evaluation mode.
     """
     data = plan.data_module()
     if plan.world_size == 1:
@@ -177,7 +170,7 @@ def _fit(
     run: RunDirectory,
     resume: bool,
     data: ImageDataModule,
-) -> Pretrained:
+) -> tuple[FitResult, Network]:
     """One attempt."""
     observers = observers.also(count)
     data = data.renewed(plan.loader_options)
@@ -206,4 +199,4 @@ def _fit(
         metrics, license_name = description.metrics, description.license
         run.previous_path.unlink(missing_ok=True)
     result = pretrain_result(plan, plan.recipe.method, stats, metrics, license_name)
-    return Pretrained(FitResult(result, {}, data, stats.is_first_process), objective.eval())
+    return FitResult(result, {}, data, stats.is_first_process), objective.network.eval()

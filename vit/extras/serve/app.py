@@ -5,12 +5,12 @@ server that is asked to end loses answers.
 """
 
 import asyncio
+import collections
 import signal
 import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -22,8 +22,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from vit.errors import ResourceError
-from vit.extras.serve.batching import Batcher, FullError
-from vit.extras.serve.requests import Upload, UploadBudget, count_pixels, gone, uploaded
+from vit.extras.serve.batching import Batcher, FullError, Upload, count_pixels, gone, uploaded
 from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 
@@ -129,29 +128,22 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a client may ask for."""
-
-    max_bytes: int  # bytes of a request
-    seconds: float  # time that a body may take, and then time that an answer may take
-
-
-def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) -> FastAPI:
+def create_app(batcher: Batcher, max_bytes: int, seconds: float, hosts: Sequence[str] = ("*",)) -> FastAPI:
     """The application of a model.
 
     Args:
         batcher: computes what clients send.
-        limits: what a client may ask for.
+        max_bytes: most bytes of a request.
+        seconds: time that a body may take, and then time that an answer may take.
         hosts: names of this service in requests. Others get 400: a page on the web may have a name of its own point to
             this machine, and then ask as if the service were its own.
     """
     app = FastAPI(title="vit serve", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    budget, registry = UploadBudget(), CollectorRegistry()
+    held, registry = collections.Counter[str](), CollectorRegistry()
     num_answers = Counter("vit_requests", "Answers of /predict", ["code"], registry=registry)
     num_images = Counter("vit_images", "Images by the status of their row", ["status"], registry=registry)
-    seconds = Histogram("vit_request_seconds", "From request to answer", registry=registry)
+    answer_seconds = Histogram("vit_request_seconds", "From request to answer", registry=registry)
     waiting = Gauge("vit_waiting_requests", "Requests that wait", registry=registry)
     waiting.set_function(lambda: batcher.num_waiting)
 
@@ -160,16 +152,19 @@ def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) 
         """Label an image, sent as the body, or the files of a form."""
         began = time.perf_counter()
         try:
-            async with uploaded(request, budget, limits.max_bytes, limits.seconds) as upload:
-                rows = await _rows(request, upload, batcher, limits.seconds)
-            content = [to_json(row) for row in rows]
-            answer = JSONResponse(content if upload.is_form else content[0], _status_code(rows))
-            for row in rows:
-                num_images.labels(row.status).inc()
+            async with uploaded(request, held, max_bytes, seconds) as upload:
+                rows = await _rows(request, upload, batcher, seconds)
+            content, statuses = [to_json(row) for row in rows], [row.status for row in rows]
+            code = 413 if set(statuses) == {"too_large"} else 422  # where no image could be read
+            if not {"ok", "unsure", "novel"}.isdisjoint(statuses):
+                code = 200
+            answer = JSONResponse(content if upload.is_form else content[0], code)
+            for status in statuses:
+                num_images.labels(status).inc()
         except HTTPException as error:
             answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
         num_answers.labels(str(answer.status_code)).inc()
-        seconds.observe(time.perf_counter() - began)
+        answer_seconds.observe(time.perf_counter() - began)
         return answer
 
     @app.get("/health")
@@ -209,10 +204,3 @@ async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: flo
     finally:
         answer.cancel()
         left.cancel()
-
-
-def _status_code(rows: Sequence[Prediction]) -> int:
-    """200 where an image could be read, else what is wrong with the images."""
-    if any(row.status in ("ok", "unsure", "novel") for row in rows):
-        return 200
-    return 413 if all(row.status == "too_large" for row in rows) else 422
