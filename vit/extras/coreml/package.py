@@ -118,7 +118,6 @@ class _Picture(nn.Module):
 
 
 def _converted(trained: LoadedModel) -> "MLModel":
-    """The network as a model of coremltools."""
     import coremltools
     from coremltools.converters.mil.frontend.torch.torch_op_registry import register_torch_op
 

@@ -169,7 +169,6 @@ def _check_login(name: str) -> str:
 
 
 def _upload(repository: Repository, folder: Path, public: bool) -> str:
-    """Upload a folder in one commit, and compare what the hub then holds; the commit."""
     from huggingface_hub import HfApi
     from huggingface_hub.utils.tqdm import disable_progress_bars
 

@@ -232,7 +232,6 @@ def _asked(name: HubName) -> _Listing:
 
 
 def _file(name: HubName) -> Path:
-    """The file that keeps a listing of any config of a data set."""
     key = hashlib.sha256(f"{name.repository}@{name.revision or ''}".encode()).hexdigest()[:32]
     return cache_folder("hub") / f"{key}.json"
 

@@ -114,7 +114,6 @@ class Int8Answers:
 
 
 def _facts(answers: Int8Answers, cost: Int8Cost) -> list[tuple[str, str]]:
-    """What int8 costs on labeled images, for people."""
     table = mcnemar(answers.reference, answers.correct)
     points = [100 * value for value in (cost.loss.value, cost.loss.low, cost.loss.high)]
     right = "accuracy" if answers.micro_f1 is None else "exact match"

@@ -241,7 +241,6 @@ class MlflowTracker:
         self._background.add(lambda: self._client.log_batch(self._run, metrics=metrics))
 
     def _send_model(self, checkpoint: Path) -> None:
-        """Upload a checkpoint as a model of MLflow, and register it if that is asked for."""
         from mlflow.exceptions import MlflowException
 
         from vit.extras.mlflow.model import save_mlflow_model

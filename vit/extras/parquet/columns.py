@@ -151,7 +151,6 @@ def _label_column(
     wanted: TableColumns,
     where: str,
 ) -> tuple[str, tuple[str, ...]]:
-    """The column of labels, and other columns that might be."""
     if wanted.label is not None:
         if kinds[wanted.label] not in _LABELS:
             raise DataError(

@@ -189,7 +189,6 @@ def _far(address: str, needs_train: bool) -> ParquetFiles | None:
 def _of_names(
     name: str, folder: str, names: Sequence[str], files: "FarFiles | None", needs_train: bool
 ) -> ParquetFiles:
-    """The tables of a folder, whose names say the splits."""
     named, notes = files_of_splits(names, folder, needs_train=needs_train)
     splits = {split: {one: TableFile(f"{folder}/{one}", files) for one in own} for split, own in named.items()}
     return ParquetFiles(name, folder, splits, notes, are_far=files is not None)

@@ -140,7 +140,6 @@ class TableReader(ImageReader):
 
     @property
     def _kept(self) -> "_Memory":
-        """What this process keeps."""
         if self._memory is None or self._memory[0] != os.getpid():
             self._memory = os.getpid(), _Memory()
         return self._memory[1]

@@ -115,7 +115,6 @@ def list_tables(files: ParquetFiles, columns: TableColumns) -> Source:
 def _read_all(
     files: ParquetFiles, columns: TableColumns, needs_label: bool
 ) -> tuple[dict[str, list[_Table]], TableReader]:
-    """The tables of each split, and the reader of all their images."""
     tables = {
         split: [_read(name.removesuffix(PARQUET), file, columns, needs_label) for name, file in named.items()]
         for split, named in files.splits.items()

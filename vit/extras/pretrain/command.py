@@ -165,7 +165,6 @@ def _without_copies(
 
 
 def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
-    """Pretrain into a run folder, and on the first process write and show the result."""
     from vit.extras.pretrain.pretrainer import fit_pretraining
     from vit.training.fit import TrackedRows, finish
     from vit.training.tracking.tracker import tracked
@@ -197,8 +196,6 @@ def _draw(
     network: "Network",
     tracker: "Tracker",
 ) -> None:
-    """Draw figures and page."""
-
     def draw() -> None:
         from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
@@ -254,7 +251,6 @@ class _PretrainProgress(TrainProgress):
 
 
 def _show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:
-    """Show the result of a finished pretraining, its files, and the next useful command."""
     reporter.line(f"\n{duration(result.seconds)} in all, {result.speed_text}")
     facts, is_worse = [], False
     if KNN in result.validation:

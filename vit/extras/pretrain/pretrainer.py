@@ -171,7 +171,6 @@ def _fit(
     resume: bool,
     data: ImageDataModule,
 ) -> tuple[FitResult, Network]:
-    """One attempt."""
     observers = observers.also(count)
     data = data.renewed(plan.loader_options)
     seed_everything(plan.recipe.seed, verbose=False)

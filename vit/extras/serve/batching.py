@@ -77,8 +77,6 @@ async def uploaded(request: Request, held: Counter[str], max_bytes: int, seconds
 
 
 async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes]]:
-    """Names and contents of the files of a form."""
-
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 

@@ -152,7 +152,6 @@ def _shard_names(names: list[str], where: str) -> tuple[str, ...]:
 
 
 def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...], Task]:
-    """Class names, and the task."""
     if _METADATA not in metadata:
         return (), SINGLE_LABEL
     try:

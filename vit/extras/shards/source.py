@@ -186,7 +186,6 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
 def _samples(
     index: ShardIndex, rows: list[int], class_names: tuple[str, ...], reader: ShardReader, where: str
 ) -> Samples:
-    """The images at some rows."""
     keys, labels, groups = ([column[row] for row in rows] for column in (index.keys, index.labels, index.groups))
     if any(groups) and not all(groups):
         raise DataError(

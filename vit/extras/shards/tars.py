@@ -244,7 +244,6 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: Sk
 
 
 def _members(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    """The entries of a tar file, from its beginning."""
     file.seek(0)
     with tarfile.open(fileobj=file, mode="r:") as tar:
         while (member := tar.next()) is not None:

@@ -42,7 +42,6 @@ class SlurmTask:
     task: ClusterTask
 
     def __call__(self) -> None:
-        """Do the work."""
         self.task()
 
     def checkpoint(self) -> "DelayedSubmission":

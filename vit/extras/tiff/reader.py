@@ -60,7 +60,6 @@ def read(data: bytes, path: str | os.PathLike[str], window: Window | None, chann
 
 
 def _chosen_pages(file: Any, channels: int, path: str | os.PathLike[str]) -> list[Any]:
-    """The pages whose samples are the channels of the image."""
     first = file.pages[0]
     if int(first.samplesperpixel) > 1:
         return [first]
