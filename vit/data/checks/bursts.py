@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +23,12 @@ import numpy.typing as npt
 from vit.atomic_files import write_json
 from vit.data.core.groups import UNDO
 from vit.data.core.image_bytes import ImageError
-from vit.data.core.samples import Labels, Samples, Source
+from vit.data.core.samples import Samples, Source
 
 MIN_SIDE = 32  # pixels of the shorter side
 WHOLE_CLASS = 10  # images: a cluster with as many and with half of a class is one look of the class, not a burst
 _CHANCE = 1.0  # expected number of pairs of the whole data set that are as close by chance
 _CACHED_FROM = 2000  # images: less take no time
-_PER_TASK = 32  # images that a thread takes at a time
 _found: dict[str, list[list[int]]] = {}  # clusters by `_key`: a plan is made several times
 
 Progress = Callable[[int, int], None]
@@ -191,48 +189,30 @@ def _search(source: Source, is_near: bool, progress: Progress | None) -> list[li
 
 def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.NDArray[np.int64]:
     """(m, 2) pairs of images that are nearly the same. Their content hashes are kept."""
-    from vit.data.checks.contents import KnownHashes
+    from vit.data.checks.contents import KnownHashes, read_in_parts
     from vit.data.checks.duplicates import alike_pairs
-    from vit.data.checks.image_hashes import Squares, hash_squares, small_square
-    from vit.data.loading.threads import decode_threads
+    from vit.data.checks.scan import THUMBNAIL_SIZE, Squares, hash_squares, small_square
 
-    number, done, start = sum(map(len, samples)), 0, 0
-    places: list[Labels] = []
-    hashes, thumbnails = [np.empty(0, dtype=np.uint64)], [np.empty((0, 768), dtype=np.uint8)]
+    none = np.empty(0, dtype=np.uint64), np.empty((0, THUMBNAIL_SIZE), dtype=np.uint8)
 
-    def square_of(one: Samples, place: int, known: KnownHashes | None) -> Squares | None:
-        try:
-            data = b"" if known is None else known.encoded(one, place)
-        except ImageError:
-            return None
-        return small_square(one, place, data, MIN_SIDE)
-
-    def hashed(task: tuple[Samples, range, KnownHashes | None]) -> tuple[list[int], npt.NDArray[np.uint64], Any]:
-        one, part, known = task
+    def hashed(
+        one: Samples, known: KnownHashes | None, part: range
+    ) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+        """The places of images that have enough detail, their perceptual hashes and their thumbnails."""
         one.prepare(part)
-        squares = {place: square for place in part if (square := square_of(one, place, known)) is not None}
-        if not squares:
-            return [], hashes[0], thumbnails[0]
-        return list(squares), *hash_squares(np.stack(list(squares.values())))
+        squares: dict[int, Squares] = {}
+        for place in part:
+            with suppress(ImageError):  # it stands alone
+                data = b"" if known is None else known.encoded(one, place)
+                square = small_square(one, place, data, MIN_SIDE)
+                squares |= {} if square is None else {place: square}
+        return list(squares), *(hash_squares(np.stack(list(squares.values()))) if squares else none)
 
-    with decode_threads() as parallel:
-        for one in samples:
-            known = None if one.arrays is not None else KnownHashes(one)
-            parts = [range(first, min(first + _PER_TASK, len(one))) for first in range(0, len(one), _PER_TASK)]
-            found = parallel(hashed, [(one, part, known) for part in parts])
-            for part, (own, some, pictures) in zip(parts, found, strict=True):
-                places.append(np.asarray(own, dtype=np.int64) + start)
-                hashes.append(some)
-                thumbnails.append(pictures)
-                done += len(part)
-                if progress is not None:
-                    progress(done, number)
-                if known is not None:
-                    known.save_now_and_then()
-            if known is not None:
-                known.save()
-            start += len(one)
-    if not places:
-        return np.empty((0, 2), dtype=np.int64)
+    starts = np.cumsum([0, *map(len, samples)])
+    places, hashes, thumbnails = [np.empty(0, dtype=np.int64)], [none[0]], [none[1]]
+    for number, _, (own, some, pictures) in read_in_parts(samples, hashed, progress):
+        places.append(starts[number] + np.array(own, dtype=np.int64))
+        hashes.append(some)
+        thumbnails.append(pictures)
     pairs = alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)
     return np.concatenate(places)[pairs]
