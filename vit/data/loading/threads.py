@@ -18,10 +18,9 @@ AHEAD = 8  # results for each core that are computed before they are asked for
 
 
 class ParallelMap(Protocol):
-    """A map on all cores that keeps the order."""
+    """A map on all cores that keeps the order. `ahead` results are computed or held beforehand, default 8 a core."""
 
-    def __call__(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
-        """The results, as they are asked for; `ahead` of them are computed or held beforehand, default 8 a core."""
+    def __call__(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]: ...
 
 
 @contextmanager
@@ -39,7 +38,17 @@ def decode_threads() -> Iterator[ParallelMap]:
         torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
 
         def parallel(function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
-            return _in_order(pool, function, items, AHEAD * cores if ahead is None else ahead)
+            begun: deque[Future[R]] = deque()
+            try:
+                for item in items:
+                    begun.append(pool.submit(function, item))
+                    if len(begun) > (AHEAD * cores if ahead is None else ahead):
+                        yield begun.popleft().result()
+                while begun:
+                    yield begun.popleft().result()
+            finally:
+                for future in begun:
+                    future.cancel()
 
         yield parallel
 
@@ -48,21 +57,6 @@ def take_one_thread() -> None:
     """Let PyTorch use one OpenMP thread in this thread."""
     torch.get_num_threads()  # the first call in a thread sets the number of the whole process, and would do so later
     torch.set_num_threads(1)
-
-
-def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
-    """The results in the order of the items. At most `ahead` + 1 of them exist at a time."""
-    begun: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            begun.append(pool.submit(function, item))
-            if len(begun) > ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-    finally:
-        for future in begun:
-            future.cancel()
 
 
 class PixelBudget:
