@@ -53,9 +53,9 @@ LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CS
 class TableColumns:
     """Columns of a parquet table or of a CSV that are given by name."""
 
-    # column of encoded images, or of paths in a CSV; None: the only one, or the one with a usual name
-    image: str | None = None
-    label: str | None = None  # column of labels; None: the only one, or the one with a usual name
+    # None: the only such column, or the one with a usual name
+    image: str | None = None  # column of encoded images, or of paths in a CSV
+    label: str | None = None  # column of labels
 
     @property
     def by_option(self) -> dict[str, str]:
@@ -122,33 +122,21 @@ def is_parquet(data: str) -> bool:
     An address is one, if it is not that of an image.
     """
     path = Path(data).expanduser()
-    if data.startswith(HUB):
-        return True
-    if is_far(data):
-        return not has_image_extension(path)
-    if path.suffix == PARQUET and path.is_file():
-        return True
-    return path.is_dir() and ((path / INDEX_NAME).is_file() or bool(parquet_names(path)))
+    if data.startswith(HUB) or is_far(data):
+        return not (is_far(data) and has_image_extension(path))
+    if path.is_dir():
+        return (path / INDEX_NAME).is_file() or bool(parquet_names(path))
+    return path.suffix == PARQUET and path.is_file()
 
 
 class TableSource(Protocol):
-    """Opens DATA that `is_parquet`."""
+    """Opens DATA that `is_parquet`. A column or a library that is not there is a UsageError; see also `open_source`."""
 
     def open_source(self, data: str, columns: TableColumns, needs_train: bool) -> "Source":
-        """List the images with their labels.
-
-        Args:
-            columns: columns of a table that are given by name.
-            needs_train: whether there must be training images, which then define the classes.
-
-        Raises:
-            UsageError: a library, a column or a config does not exist, or a column is given for an index of shards.
-            DataError: a file cannot be read, or its columns or rows cannot be used.
-            ResourceError: the hub does not give the data set.
-        """
+        """List the images with their labels; with `needs_train` the training images define the classes."""
 
     def list_images(self, data: str, columns: TableColumns) -> "Source":
-        """List the images without their labels, in whatever splits. VitError as for `open_source`."""
+        """List the images without their labels, in whatever splits."""
 
     def has_columns(self, data: str) -> bool:
         """Whether DATA has columns that are given by name; an index of shards has none."""
@@ -185,10 +173,9 @@ def check_data(data: str) -> None:
         UsageError: it looks like an unknown name, or an address of another kind.
         DataError: it looks like a path, and nothing is there.
     """
-    if is_far(data):
-        return
     if data.startswith(HUB):
         check_hub_name(data)
+    if data.startswith(HUB) or is_far(data):
         return
     if "://" in data:
         raise UsageError(f"DATA {data!r} is not a kind of address that vit reads", f"give one of {', '.join(FAR)}")

@@ -14,9 +14,9 @@ from vit.data.core.image_files import (
     is_folder,
     is_hidden,
     is_image,
+    is_output,
     subfolders,
 )
-from vit.data.core.outputs import is_output
 from vit.data.core.samples import Source, label_files
 from vit.errors import DataError, EmptyClassError
 from vit.tasks.label_text import clean_label

@@ -22,7 +22,7 @@ import numpy as np
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.core.groups import ALIKE, original_of, similar_names
-from vit.data.core.outputs import is_output
+from vit.data.core.image_files import is_output
 from vit.data.core.samples import Samples, Source, absent_notes
 from vit.data.sources.csv_source import read_csv_source
 from vit.data.sources.folder_source import read_folder_source
