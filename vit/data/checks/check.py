@@ -1,6 +1,6 @@
 """Findings about a data set: broken files, odd pictures, pairs of equal pictures, uneven classes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.csv_files import describe_escapes
+from vit.data.checks.contents import Progress
 from vit.data.checks.duplicates import Match, exact_matches, near_matches
 from vit.data.checks.scan import ImageList, ScannedImages, scan_images
 from vit.data.core.groups import leaks
@@ -29,69 +30,37 @@ IMBALANCE = 10  # images of the largest class, divided by those of the smallest
 _HIDES = "train with --resize_mode pad, which shows whole images: the usual crop of the middle square hides"
 
 KINDS = (  # in the order of a report
-    "unreadable",
-    "same_image_across_splits",
-    "group_across_splits",
-    "label_conflict",
-    "near_duplicate_across_splits",
-    "near_label_conflict",
-    "duplicate",
-    "near_duplicate",
-    "wrong_extension",
-    "tiny",
-    "odd_shape",
-    "long_images",
-    "one_color",
-    "very_large",
-    "channels",
-    "more_than_8_bits",
-    "empty_class",
-    "rare_class",
-    "imbalance",
-    "note",
-)
+    "unreadable", "same_image_across_splits", "group_across_splits", "label_conflict", "near_duplicate_across_splits",
+    "near_label_conflict", "duplicate", "near_duplicate", "wrong_extension", "tiny", "odd_shape", "long_images",
+    "one_color", "very_large", "channels", "more_than_8_bits", "empty_class", "rare_class", "imbalance", "note",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty.
+    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty."""
 
-    Attributes:
-        severity: "error" where a result becomes wrong, "warning" where it may suffer.
-        kind: one of KINDS.
-        split, label, path: split, class name and path of the image.
-        other_split, other_label, other_path: the same of the second image of a pair.
-        detail: facts about the problem.
-        suggestion: how to fix the problem.
-    """
-
-    severity: Severity
-    kind: str
+    severity: Severity  # "error" where a result becomes wrong, "warning" where it may suffer
+    kind: str  # one of KINDS
     split: str = ""
-    label: str = ""
+    label: str = ""  # class name, or labels
     path: str = ""
-    other_split: str = ""
+    other_split: str = ""  # these three are of the second image of a pair
     other_label: str = ""
     other_path: str = ""
-    detail: str = ""
-    suggestion: str = ""
+    detail: str = ""  # facts about the problem
+    suggestion: str = ""  # how to fix the problem
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sides of the readable images of a split.
+    """Sides of the readable images of a split, in pixels."""
 
-    Attributes:
-        readable: number of readable images; where it is 0, all other fields are 0.
-        median_height, median_width: medians in pixels.
-        smallest, largest: shortest and longest side of any image, in pixels.
-    """
-
-    readable: int
+    readable: int  # number of readable images; where it is 0, all other fields are 0
     median_height: int
     median_width: int
-    smallest: int
-    largest: int
+    smallest: int  # shortest side of any image
+    largest: int  # longest side of any image
 
     @classmethod
     def of(cls, sides: npt.NDArray[np.int32]) -> "Sizes":
@@ -117,12 +86,11 @@ class CheckResult:
         return sum(finding.severity == "error" for finding in self.findings)
 
 
-def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
+def check(source: Source, progress: Progress) -> CheckResult:
     """Decode every image of every split, and find what harms a classifier or its test.
 
     Args:
         source: the data set; `open_source` with allow_empty also lists classes without images.
-        progress: called with the number of finished images and the number of all images.
     """
     images = ImageList(source)
     scanned = scan_images(images, progress)
@@ -205,15 +173,11 @@ def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findin
 
 
 def _pair_findings(images: ImageList, scanned: ScannedImages, task: Task) -> Iterator[Finding]:
-    groups, facts = scanned.groups(), scanned.facts
-    for match in exact_matches(groups, images.split_numbers, images.labels):
-        yield _pair_finding(images, match, True, task)
-    hashes, thumbnails = facts["perceptual_hash"].copy(), facts["thumbnail"]
-    for match in near_matches(groups, images.split_numbers, images.labels, hashes, thumbnails):
-        yield _pair_finding(images, match, False, task)
-
-
-_CHOOSES = "the validation images choose the checkpoint, which the test measures"
+    groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
+    hashes = scanned.facts["perceptual_hash"].copy()  # in one piece
+    yield from (_pair_finding(images, match, True, task) for match in exact_matches(groups, splits, labels))
+    near = near_matches(groups, splits, labels, hashes, scanned.facts["thumbnail"])
+    yield from (_pair_finding(images, match, False, task) for match in near)
 
 
 def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> Finding:
@@ -223,8 +187,9 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> F
         kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
         in_train = other[0] == "train"
         severity = "error" if exact and in_train else "warning"
-        why = "a test image must not be a training image"
-        suggestion = f"leave one of the two out: {why if in_train else _CHOOSES}"
+        why = "the validation images choose the checkpoint, which the test measures"
+        why = "a test image must not be a training image" if in_train else why
+        suggestion = f"leave one of the two out: {why}"
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"
@@ -242,12 +207,10 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> F
 def _group_findings(source: Source) -> Iterator[Finding]:
     for split, other, names in leaks(source):
         severity: Severity = "error" if split == "train" else "warning"
-        suggestion = "move all images of a group into one split, or leave the splits to vit"
+        fix = "move all images of a group into one split, or leave the splits to vit"
         for name in names:
             detail = f"group {name!r} has images in both"
-            yield Finding(
-                severity, "group_across_splits", split, other_split=other, detail=detail, suggestion=suggestion
-            )
+            yield Finding(severity, "group_across_splits", split, other_split=other, detail=detail, suggestion=fix)
 
 
 def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], task: Task) -> Iterator[Finding]:

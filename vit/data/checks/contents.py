@@ -58,10 +58,7 @@ class Contents:
         }
 
     def split_hashes(self, source: Source) -> dict[str, str]:
-        """{split: hash of its names, labels, contents, and groups, where images have some}. `source` is as it was read.
-
-        Groups decide intervals and tests. So a study whose images get other groups is another study.
-        """
+        """{split: hash of its names, labels, contents and groups, which decide intervals}. `source` was read."""
         found = {}
         for split, hashes in self.hashes.items():
             samples = source.splits[split]
@@ -71,11 +68,7 @@ class Contents:
 
 
 def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:
-    """The contents of images that were read before, possibly in other splits; None if a path was not.
-
-    Args:
-        hashes: {path: content hash}, as `Contents.by_path` gives them.
-    """
+    """The contents of images that were read before, by `Contents.by_path`; None if the hash of a path is missing."""
     if any(path not in hashes for samples in source.splits.values() for path in samples.paths):
         return None
     known = {split: [hashes[path] for path in samples.paths] for split, samples in source.splits.items()}
@@ -137,12 +130,8 @@ class KnownHashes:
     """Content hashes of images, in the cache folder: of files by path, size, inode and both times of a change.
 
     A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
-    of its status (ctime) shows what copies with an old time of modification. Files are
-    removed, the oldest first, where all together are too large. Images of shards, tables and other machines have
-    versions (see `ImageReader`).
-
-    Args:
-        samples: images of the data set, without arrays.
+    of its status (ctime) shows what copies with an old time of modification. Images of shards, tables and other
+    machines have versions (see `ImageReader`). Where all caches together are too large, the oldest are removed.
     """
 
     def __init__(self, samples: Samples) -> None:
@@ -154,7 +143,7 @@ class KnownHashes:
         self._name = content_hash(self._base, limits)
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()
-        self._rows = self._sorted(self._load(self._name))
+        self._rows = _sorted(self._load())
 
     def known(self, samples: Samples, part: Sequence[int]) -> dict[int, str]:
         """{index: content hash} of images that are listed with one, or were read before; "" for all others."""
@@ -198,9 +187,9 @@ class KnownHashes:
         new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            old = self._load(self._name)
+            old = self._load()
             with atomic_write(self._folder / self._name) as partial:
-                self._sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
+                _sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
             self._new.clear()
             files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("[!.]*"))
             excess = sum(size for _, size, _ in files) - _MAX_FOLDER
@@ -224,19 +213,19 @@ class KnownHashes:
         key = content_hash(self._base, b"\0", path.encode("utf-8", "surrogateescape"), repr(facts).encode())
         return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
 
-    def _load(self, name: str) -> npt.NDArray[np.uint64]:
+    def _load(self) -> npt.NDArray[np.uint64]:
         """The rows of a file: two numbers of the key, two of the content hash."""
         with suppress(OSError):
-            path = None if self._folder is None else self._folder / name
+            path = None if self._folder is None else self._folder / self._name
             if path is not None and path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
                 rows: npt.NDArray[np.uint64] = np.fromfile(path, dtype="<u8").reshape(-1, 4)
                 os.utime(path)
                 return rows
         return np.empty((0, 4), dtype=np.uint64)
 
-    @staticmethod
-    def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        return rows[np.unique(rows[:, 0], return_index=True)[1]]
+
+def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    return rows[np.unique(rows[:, 0], return_index=True)[1]]
 
 
 def hash_folder() -> Path | None:
@@ -246,12 +235,7 @@ def hash_folder() -> Path | None:
 
 
 def current_hash(samples: Samples, index: int) -> str:
-    """The content hash of one image as it is now.
-
-    Raises:
-        ImageError: the image cannot be read.
-        DataError: images of shards or other machines cannot be read at all.
-    """
+    """The content hash of one image as it is now. ImageError or DataError as of `Samples.encoded`."""
     if samples.arrays is not None:
         return pixels_hash(samples.arrays[index])
     return samples.known_hash(index) or content_hash(samples.encoded(index))

@@ -43,17 +43,12 @@ class Match:
 
     A pair across splits and classes makes two matches. An image has at most one match of each relation, and none
     "within" where it has one "across".
-
-    Attributes:
-        image, other: indices into the list of all images; other < image.
-        relation: "across": two splits; "conflict": labels that differ; "within": one split, and labels that do not.
-        difference: 1 - correlation of the thumbnails; 0 for equal pixels.
     """
 
-    image: int
-    other: int
-    relation: Relation
-    difference: float = 0.0
+    image: int  # index into the list of all images
+    other: int  # index of the earlier image
+    relation: Relation  # "across": two splits; "conflict": labels that differ; "within": neither
+    difference: float = 0.0  # 1 - correlation of the thumbnails; 0 for equal pixels
 
 
 def exact_matches(groups: Labels, splits: Labels, labels: npt.NDArray[Any]) -> Iterator[Match]:
@@ -131,8 +126,7 @@ def _similar(
 ) -> Iterator[tuple[Labels, Labels, Floats]]:
     """Pairs of the chosen images with close hashes and a difference up to the limit, in blocks: earlier, later."""
     for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
-        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
-            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+        for some in _blocks(len(left)):
             earlier, later = chosen[left[some]], chosen[right[some]]
             differences = thumbnails.difference(earlier, later)
             similar = differences <= limit
@@ -186,9 +180,7 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
 
     Args:
         groups: (n,) a number that equal images share.
-        thumbnails: thumbnails of all n images.
         chosen: indices of the images that are compared.
-        chance: expected number of pairs of the whole set that are as close by chance.
     """
     count = len(chosen)
     wanted = chance / max(count * (count - 1) / 2, 1)
@@ -198,8 +190,7 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
     one = generator.integers(0, count, _SAMPLED_PAIRS)
     other = (one + generator.integers(1, count, _SAMPLED_PAIRS)) % count
     one, other = chosen[one], chosen[other]
-    parts = [slice(start, start + _THUMBNAILS_PER_BLOCK) for start in range(0, _SAMPLED_PAIRS, _THUMBNAILS_PER_BLOCK)]
-    differences = np.concatenate([thumbnails.difference(one[part], other[part]) for part in parts])
+    differences = np.concatenate([thumbnails.difference(one[some], other[some]) for some in _blocks(len(one))])
     differences = differences[groups[one] != groups[other]]
     if len(differences) == 0:
         return MIN_DIFFERENCE
@@ -209,19 +200,19 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
     return float(np.clip(limit, MIN_DIFFERENCE, MAX_DIFFERENCE))
 
 
-class Thumbnails:
-    """Thumbnails (n, 768) with their means and contrasts.
+def _blocks(count: int) -> list[slice]:
+    """Parts of so many rows, whose thumbnails are compared at a time."""
+    return [slice(start, start + _THUMBNAILS_PER_BLOCK) for start in range(0, count, _THUMBNAILS_PER_BLOCK)]
 
-    Attributes:
-        contrasts: (n,) standard deviation about the means of the channels, in gray levels.
-    """
+
+class Thumbnails:
+    """Thumbnails (n, 768), with the standard deviation of each about the means of its channels, in gray levels."""
 
     def __init__(self, pictures: Bytes) -> None:
         self._pictures = pictures
         self._means = np.empty((len(pictures), 3), dtype=np.float32)
         self.contrasts = np.empty(len(pictures), dtype=np.float32)
-        for start in range(0, len(pictures), _THUMBNAILS_PER_BLOCK):
-            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+        for some in _blocks(len(pictures)):
             channels = self._values(some).reshape(-1, 3, THUMBNAIL_SIDE**2)
             self._means[some] = channels.mean(axis=2)
             self.contrasts[some] = np.sqrt(channels.var(axis=2).mean(axis=1))
@@ -229,7 +220,7 @@ class Thumbnails:
     def difference(self, one: Labels, other: Labels) -> Floats:
         """1 - correlation (m,) of the thumbnails at two lists of indices, each channel about its mean.
 
-        The difference is 0 for pictures that differ in brightness and contrast alone, and 1 for unrelated pictures.
+        It is 0 for pictures that differ in brightness and contrast alone, and 1 for unrelated pictures.
         """
         products = np.einsum("ij,ij->i", self._values(one), self._values(other)) / THUMBNAIL_SIZE
         covariances = products - (self._means[one] * self._means[other]).mean(axis=1)

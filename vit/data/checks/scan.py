@@ -117,18 +117,13 @@ def hash_squares(squares: Squares) -> tuple[npt.NDArray[np.uint64], Bytes]:
 
 
 class ImageList:
-    """All images of a source in one list: train first, then validation, then test.
-
-    Attributes:
-        splits: names of the source's splits.
-        split_numbers: (n,) index into `splits` for each image.
-        labels: (n,) class numbers, or (n, K) labels.
-    """
+    """All images of a source in one list: train first, then validation, then test."""
 
     def __init__(self, source: Source) -> None:
         self.splits = [split for split in SPLITS if split in source.splits]
         self.parts = [source.splits[split] for split in self.splits]
-        self.starts = np.cumsum([0, *map(len, self.parts)]).tolist()
+        self.starts = np.cumsum([0, *map(len, self.parts)]).tolist()  # place of the first image of each split
+        # (n,) index into `splits`, and (n,) class numbers or (n, K) labels
         self.split_numbers: Labels = np.repeat(np.arange(len(self.parts)), [len(part) for part in self.parts])
         self.labels: npt.NDArray[Any] = np.concatenate([part.labels for part in self.parts])
         self._names = source.class_names

@@ -29,12 +29,8 @@ SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
     "test": ("test", "testing"),
 }
 SPLIT_OF_NAME = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names}
-SPLIT_OF_WORD = {  # word in the name of a file or folder -> split; the last three as Hugging Face names splits, too
-    **SPLIT_OF_NAME,
-    "dev": "validation",
-    "eval": "test",
-    "evaluation": "test",
-}
+# word in the name of a file or folder -> split; the last three as Hugging Face names splits, too
+SPLIT_OF_WORD = {**SPLIT_OF_NAME, "dev": "validation", "eval": "test", "evaluation": "test"}
 _THINGS = "(?:sets?|data|images?|imgs?|files?|folder|split)?"  # beside such a word: trainset, images_train
 _SPLIT_WORD = re.compile(f"{_THINGS}({'|'.join(sorted(SPLIT_OF_WORD, key=len, reverse=True))}){_THINGS}")
 PARQUET = ".parquet"
@@ -64,11 +60,10 @@ class TableColumns:
         return {option: name for option, name in both.items() if name is not None}
 
     def refuse(self, data: str) -> None:
-        """Raise UsageError if a column is given. DATA, which has none, is named in the error."""
+        """Raise UsageError if a column is given, because DATA has none."""
         for option, name in self.by_option.items():
-            raise UsageError(
-                f"{option} {name!r} is for parquet tables and CSV files, and {data} is neither", "leave it out"
-            )
+            problem = f"{option} {name!r} is for parquet tables and CSV files, and {data} is neither"
+            raise UsageError(problem, "leave it out")
 
 
 @dataclass(frozen=True)
@@ -148,10 +143,7 @@ def table_source(data: str) -> TableSource:
 
 
 def parquet_names(folder: Path) -> list[str]:
-    """Names of the parquet files in a folder, or in its folder `data`; none if it has other folders beside files.
-
-    A folder of class folders may hold parquet files of other programs, or rows of `vit predict`.
-    """
+    """Names of the parquet files in a folder, or in its folder `data`; none if it has other folders beside files."""
     try:
         visible = [name for name in os.listdir(folder) if not name.startswith(".")]
         files = [name for name in visible if name.endswith(PARQUET) and os.path.isfile(folder / name)]
@@ -167,12 +159,7 @@ def parquet_names(folder: Path) -> list[str]:
 
 
 def check_data(data: str) -> None:
-    """Check that DATA is a file, a folder, an address or a known name.
-
-    Raises:
-        UsageError: it looks like an unknown name, or an address of another kind.
-        DataError: it looks like a path, and nothing is there.
-    """
+    """Raise an error if DATA is not a file, a folder, an address or a known name: DataError if it looks like a path."""
     if data.startswith(HUB):
         check_hub_name(data)
     if data.startswith(HUB) or is_far(data):

@@ -130,10 +130,8 @@ def leak_note(one: str, other: str, names: Sequence[str]) -> str:
 def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
     """How many validation and test images are copies of images that decide something, in words; "" where none is.
 
-    A test image counts if it is in any other split, and a validation image if it is in the training split.
-
-    Args:
-        hashes: {split: content hash of each image}, "" where one could not be read.
+    A test image counts if it is in any other split, and a validation image if it is in the training split. The content
+    hash of an image that could not be read is "".
     """
     others = {"test": ("train", "validation", "calibration"), "validation": ("train",)}
     parts = []
@@ -142,12 +140,8 @@ def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
         own = hashes.get(split, ())
         count = sum(one in known for one in own)
         parts += [f"{count:,} of {len(own):,} {split} images"] * bool(count)
-    if not parts:
-        return ""
-    return (
-        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; leave out the copies that 'vit data "
-        "check' lists"
-    )
+    fix = "so that results on them are too good; leave out the copies that 'vit data check' lists"
+    return f"{' and '.join(parts)} {_COPIES}, {fix}" if parts else ""
 
 
 def with_most_copies(sentences: Iterable[str]) -> list[str]:

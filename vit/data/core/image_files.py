@@ -88,11 +88,7 @@ def image_files(
 
 
 def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
-    """Names of the folders directly in `folder`, without hidden folders and folders that this program wrote.
-
-    Args:
-        skipped: counts of skipped entries by kind; this function adds to them.
-    """
+    """Names of the folders directly in `folder`, but for hidden ones and outputs; `skipped` counts what is skipped."""
     names: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:

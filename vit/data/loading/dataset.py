@@ -62,12 +62,7 @@ def uses_processes(count: int, side: int) -> bool:
 
 
 def image_of(samples: Samples, index: int, decoding: Decoding = _USUAL) -> Tensor:
-    """One image of any source, upright: (C, H, W) uint8.
-
-    Raises:
-        ImageError: the image cannot be read.
-        DataError: images of shards or other machines cannot be read at all.
-    """
+    """One image of any source, upright: (C, H, W) uint8. ImageError or DataError as of `Samples.encoded`."""
     if samples.arrays is None:
         return decode_image(samples.encoded(index), samples.name(index), decoding)
     pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
@@ -81,7 +76,6 @@ class ImageDataset(Dataset[Batch]):
     """Samples as a dataset of whole batches.
 
     Args:
-        preprocess: preprocessing of evaluation.
         augment: augmentation of training images; None for evaluation.
         seed: seed of the augmentation's draws.
         in_memory: keep all images as uint8, decoded once. The batches are the same.

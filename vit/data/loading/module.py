@@ -44,8 +44,7 @@ class LoaderOptions:
     """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content."""
 
     batch_size: int  # images of an optimizer step, over all processes
-    # number of processes that decode and recolor; None: chosen by cores, images and device
-    num_workers: int | None = None
+    num_workers: int | None = None  # processes that decode and recolor; None: chosen by cores, images and device
     # "memory" keeps decoded images, "none" reads files in every epoch, "auto" keeps images of up to `cache_bytes`
     cache: Cache = "auto"
     cache_bytes: int = AUTO_CACHE_BYTES
@@ -59,9 +58,7 @@ class ImageDataModule(LightningDataModule):
     """Loaders over the splits of a source.
 
     Args:
-        preprocess: preprocessing of every image.
         augment: augmentation of training images; None: training sees them as evaluation does.
-        options: how batches are fetched.
         seed: seed of the order of training images and of their augmentation.
 
     Attributes:

@@ -27,8 +27,7 @@ class ParallelMap(Protocol):
 def decode_threads() -> Iterator[ParallelMap]:
     """A parallel map that keeps the order, with one thread per core and one OpenMP thread each.
 
-    Without this limit every thread would start several OpenMP threads for each resize. They would compete for the cores
-    on which other threads decode.
+    Without this limit every thread would start several OpenMP threads for each resize, which compete for the cores.
     """
     cores = available_cores()
     num_threads = torch.get_num_threads()
@@ -62,8 +61,7 @@ def take_one_thread() -> None:
 class PixelBudget:
     """Bounds the pixels that all threads of this process decode at once, because each costs up to 17 bytes meanwhile.
 
-    Args:
-        limit: number of pixels. A single image may have more; it is then decoded alone.
+    A single image may have more pixels than the limit. It is then decoded alone.
     """
 
     def __init__(self, limit: int) -> None:

@@ -39,17 +39,12 @@ _CELLS = {  # of a column of a label, in small letters
 }  # fmt: skip
 _OTHER_MARKS = ",;/"  # that people put between labels
 _SHOWN = 5  # notes on classes that are spelled in several ways
-_NO_TRAINING = "leave split empty or write train"
 
 
 def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) -> Source:
     """List the images of a CSV. Its columns tell whether an image has one class or several labels.
 
     A column of labels that is given by name has one class for each image, unless it is called labels or alike.
-
-    Args:
-        wanted: columns that are given by name.
-        to_measure: as for `open_source`.
 
     Raises:
         UsageError: a given column does not exist.
@@ -65,11 +60,7 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
 
 
 class _Listed:
-    """The images of a table in one list, whose files are there, with their splits and groups.
-
-    Raises:
-        DataError: a row is wrong, a file is missing, or there are no training images.
-    """
+    """The images of a table in one list, whose files are there, with their splits and groups."""
 
     def __init__(self, table: CsvTable, to_measure: bool) -> None:
         self.table, self.to_measure, self.notes = table, to_measure, list(table.notes)
@@ -95,7 +86,7 @@ class _Listed:
                 f"{table.path.name}: lines with an empty split are training images ({empty:,} of {len(splits):,} lines)"
             )
         if "train" not in named and not to_measure:
-            raise DataError(f"{table.path} has no training images", _NO_TRAINING)
+            raise DataError(f"{table.path} has no training images", "leave split empty or write train")
         places = np.array(named, dtype=np.str_)
         self.rows = {split: places == split for split in dict.fromkeys(("train", *named))}  # of each split
         are_far = bool(self.paths) and is_far(self.paths[0])
@@ -103,27 +94,16 @@ class _Listed:
         self.reader = address_reader() if are_far else None
 
     def source_of_classes(self, labels: Sequence[str], names: Sequence[str] = (), is_one_hot: bool = False) -> Source:
-        """The source of images with one class each.
-
-        Args:
-            names: the classes; empty: those of the training images, or of all images that are only measured.
-        """
+        """The source of images with one class each. Without names the training images name the classes."""
         defining = labels if self.to_measure else [labels[row] for row in np.flatnonzero(self.rows["train"]).tolist()]
         class_names, path = tuple(sorted(names or set(defining))), self.table.path
-        if not class_names:
-            raise DataError(f"{path} has no training images", _NO_TRAINING)
         pairs = list(zip(self.paths, labels, strict=True))
         images = label_files(self.root, pairs, class_names, str(path), self.groups, self.reader)
         splits = {split: images.select(np.flatnonzero(rows)) for split, rows in self.rows.items()}
         return Source(path.stem, class_names, splits, self.notes, is_one_hot=is_one_hot)
 
     def source_of_labels(self, names: Sequence[str], labels: LabelRows, is_list: bool) -> Source:
-        """The source of images with several labels each.
-
-        Args:
-            labels: (n, K) labels of all rows.
-            is_list: whether a row lists its labels, and is known to lack all others.
-        """
+        """The source of images with several labels (n, K) each. A row that lists its labels is known to lack others."""
         path = self.table.path
         if len(names) < 2 and not self.to_measure:
             raise DataError(

@@ -87,11 +87,8 @@ def add_splits(
 ) -> tuple[int, list[str]]:
     """Add the column "split" where one of the candidates (index, name, cells) holds splits; its index, and a note.
 
-    Returns:
-        -1 and no note where the column is there already, or no candidate holds splits.
-
-    Raises:
-        DataError: two columns hold different splits, or one holds splits and something else.
+    -1 and no note where the column is there already, or no candidate holds splits. DataError where two columns hold
+    different splits, or one holds splits and something else.
     """
     used, note = -1, list[str]()
     for index, name, cells in candidates:

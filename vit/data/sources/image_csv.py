@@ -61,17 +61,12 @@ def column_names(path: Path) -> list[str]:
 
 
 def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
-    """Our names of the columns that a CSV has, and whether it has others.
+    """Our names of the columns that a CSV has, and whether it has others. DataError where it cannot be read.
 
     Args:
         given: {our column: its name in the file} of columns that are given by name.
-
-    Raises:
-        UsageError: a given column does not exist.
-        DataError: the file cannot be read.
     """
     header = _header(path, given)
-    _check_given(path, header, given)
     found = _columns(header, tuple(NAMES), given)
     return set(found), len(_others(header, found.values())) > 0
 
@@ -163,7 +158,13 @@ def _checked_columns(
     path: Path, header: Sequence[str], needed: Sequence[str], optional: Sequence[str], given: Mapping[str, str]
 ) -> dict[str, int]:
     """{our column: index}. UsageError or DataError where one is missing, or is there twice."""
-    _check_given(path, header, given)
+    stripped = [name.strip() for name in header]
+    for ours, name in given.items():
+        option = "image_column" if ours == "path" else "label_column"
+        if name not in stripped:
+            raise UsageError(f"{option} {name!r} is not a column of {path}", nearest(name, stripped))
+        if stripped.count(name) > 1:
+            raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
     places = _columns(header, (*needed, *optional), given)
     names = [plain_name(name) for name in header]
     for index in places.values():
@@ -184,36 +185,24 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows below the header that are not empty, with the number of their last line.
 
-    Args:
-        reader: the cells of each row.
-        mark: the character between cells.
-        of_path: number of the column of paths.
-        skipped: number of lines above the header.
-
-    Raises:
-        DataError: a quotation mark is missing, or a row has more cells than the header.
+    DataError where a row has more cells than the header, or goes on with other rows: a quotation mark is missing there.
     """
     line = reader.line_num + skipped + 1
     quote = f'quote whole cells, as in "a{mark} b", and double quotation marks inside'
     try:
         for row in reader:
             end = reader.line_num + skipped
-            if end > line and _holds_rows(row, path.parent, mark, of_path):
+            later = (one.split(mark) for cell in row for one in cell.splitlines()[1:]) if end > line else ()
+            if any(os.path.isfile(path.parent / cells[of_path]) for cells in later if len(cells) > of_path):
                 raise DataError(f"{path}, line {line}: a cell goes on to line {end}", quote)
             if len(row) > width and any(cell.strip() for cell in row[width:]):
-                cells = f"{len(row)} cells, and the header {width} columns"
-                raise DataError(f"{path}, line {line}: {cells}", f"{quote}; several labels are a|b")
+                counts = f"{len(row)} cells, and the header {width} columns"
+                raise DataError(f"{path}, line {line}: {counts}", f"{quote}; several labels are a|b")
             if row:
                 yield end, row
             line = end + 1
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV: line {line}: {error}", quote) from error
-
-
-def _holds_rows(row: Sequence[str], folder: Path, mark: str, of_path: int) -> bool:
-    """Whether a cell goes on with other rows of images, because a quotation mark is missing."""
-    later = (line.split(mark) for cell in row for line in cell.splitlines()[1:])
-    return any(os.path.isfile(folder / cells[of_path]) for cells in later if len(cells) > of_path)
 
 
 def _header(path: Path, given: Mapping[str, str]) -> list[str]:
@@ -243,9 +232,8 @@ def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tup
         stated = _SEPARATOR_LINE.fullmatch(first)
         if stated:
             first, skipped = file.readline(MAX_HEADER), 1
-            return next(csv.reader([first], delimiter=stated[1]), []), stated[1], skipped
-    headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
-    mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
+    headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in (stated[1] if stated else SEPARATORS)}
+    mark = max(headers, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
     return headers[mark], mark, skipped
 
 
@@ -263,22 +251,8 @@ def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, s
     return {ours: chosen[ours] if ours in chosen else usual[ours] for ours in wanted if ours in chosen or ours in usual}
 
 
-def _check_given(path: Path, header: Sequence[str], given: Mapping[str, str]) -> None:
-    """Raise UsageError if a column that is given by name does not exist, and DataError if it is there twice."""
-    names = [name.strip() for name in header]
-    for ours, name in given.items():
-        option = "image_column" if ours == "path" else "label_column"
-        if name not in names:
-            raise UsageError(f"{option} {name!r} is not a column of {path}", nearest(name, names))
-        if names.count(name) > 1:
-            raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
-
-
 def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
-    """{index: name} of the columns that have none of our names, and are not read.
-
-    A column without a name is pandas' index.
-    """
+    """{index: name} of the columns that have none of our names, and are not read."""
     ours = {name for names in NAMES.values() for name in names}
     found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
     return {i: name for i, name in found if plain_name(name) not in ours}

@@ -6,7 +6,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
 
 from vit.data.core.dataset_names import is_far
 from vit.data.core.formats import has_image_extension
@@ -18,13 +17,10 @@ class ListedFiles:
     """The files that a table has listed so far: each must exist, and may be listed once.
 
     All may be addresses on other machines. Whether something is there shows when it is read.
-
-    Args:
-        table: the table; paths are relative to its folder.
     """
 
     def __init__(self, table: Path) -> None:
-        self._table = table
+        self._table = table  # paths are relative to its folder
         self._line_of: dict[str, int] = {}
         self._are_far = False
         self._stems: dict[Path, dict[str, list[str]]] = {}
@@ -33,8 +29,7 @@ class ListedFiles:
     def add(self, file_name: str, line: int) -> str:
         """The name of a file, relative to the table, which may have another spelling than the cell: see `_found`.
 
-        Raises:
-            DataError: the file is listed twice or is missing, or files and addresses are mixed.
+        DataError where the file is listed twice or is missing, or files and addresses are mixed.
         """
         where = f"{self._table}, line {line}"
         file_name = file_name if is_far(file_name) else self._found(file_name, where)
@@ -73,7 +68,18 @@ class ListedFiles:
         if len(candidates) > 1:
             raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
         if not candidates:
-            self._raise_missing(name, where)
+            fix = "paths are relative to the CSV; --data.image_column names another column of paths"
+            last = re.split(r"[/\\]", name)[-1]
+            holding = [
+                inside
+                for inside in subfolders(folder, Counter())
+                if last and ((folder / inside / last).is_file() or last in self._of_stem(folder / inside))
+            ]
+            if holding:
+                elsewhere = " and in ".join(str(folder / inside) for inside in holding)
+                which = f"{holding[0]}/" if len(holding) == 1 else "the right folder"
+                fix = f"it lies in {elsewhere}: move the CSV there, or write {which} before the names"
+            raise DataError(f"{where}: there is no file {folder / name}", fix)
         self._num_changed += 1
         self._change = self._change or f"names are read as other ones, such as {name!r} as {candidates[0]!r}"
         return candidates[0]
@@ -87,17 +93,3 @@ class ListedFiles:
                     found.setdefault(Path(other).stem, []).append(other)
             self._stems[folder] = found
         return self._stems[folder]
-
-    def _raise_missing(self, name: str, where: str) -> NoReturn:
-        folder, last = self._table.parent, re.split(r"[/\\]", name)[-1]
-        fix = "paths are relative to the CSV; --data.image_column names another column of paths"
-        holding = [
-            inside
-            for inside in subfolders(folder, Counter())
-            if last and ((folder / inside / last).is_file() or last in self._of_stem(folder / inside))
-        ]
-        if holding:
-            where_else = " and in ".join(str(folder / inside) for inside in holding)
-            which = f"{holding[0]}/" if len(holding) == 1 else "the right folder"
-            fix = f"it lies in {where_else}: move the CSV there, or write {which} before the names"
-        raise DataError(f"{where}: there is no file {folder / name}", fix)
