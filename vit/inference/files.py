@@ -166,7 +166,7 @@ def _listed(path: Path, columns: TableColumns) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
         names = [line for line in lines if line.strip()]  # a name may begin or end with spaces
     else:
-        names = [row["path"] for _, row in read_image_csv(path, ("path",), given=given_columns(columns)).rows]
+        names = read_image_csv(path, ("path",), given=given_columns(columns)).columns["path"]
     if not names:
         raise DataError(f"{path} lists no files", "give one file name in each line")
     return [name if path.parent == Path() or is_far(name) else os.path.join(path.parent, name) for name in names]

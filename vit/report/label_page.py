@@ -50,7 +50,7 @@ def write_label_page(
     for rank, place in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):
         split, index, row = images[place]
         suggested, confidence = class_names[errors.suggested[place]], float(errors.confidence[place])
-        picture = _picture(listed, listed.number(split, index))
+        picture = _picture(listed, listed.starts[listed.splits.index(split)] + index)
         suspects.append(Suspect(rank, source.splits[split].paths[index], row.label, suggested, confidence, picture))
     content = {
         "data": source.name,

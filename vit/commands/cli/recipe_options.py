@@ -225,7 +225,7 @@ def check_names(recipe: Recipe) -> None:
     check_trackers(recipe)
     if recipe.data.groups is not None or recipe.data.fold is not None:
         from vit.data.core.groups import group_pattern
-        from vit.data.splits.folds import read_fold
+        from vit.data.splits.split import read_fold
 
         if recipe.data.groups is not None:
             group_pattern(recipe.data.groups)

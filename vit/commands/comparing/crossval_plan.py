@@ -54,7 +54,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.checkpoints.run import slug
     from vit.data.checks.contents import known_contents
     from vit.data.core.samples import Source
-    from vit.data.splits.folds import pooled
+    from vit.data.splits.split import pooled
     from vit.data.splits.stratified import describe_division
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.grid import Inputs, of_cells

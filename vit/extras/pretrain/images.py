@@ -134,15 +134,16 @@ def _unlabeled_table(path: Path, given: Mapping[str, str], has_splits: bool) -> 
     """The images of a table of paths; of one whose splits count, the training images."""
     table = read_image_csv(path, ("path",), ("split",) if has_splits else (), given)
     files, paths = ListedFiles(path), []
-    for line, row in table.rows:
-        name = files.add(row["path"], line)
-        if split_of(row, f"{path}, line {line}") == "train":
+    splits = table.columns.get("split", [""] * len(table.lines))
+    for line, cell, split in zip(table.lines, table.columns["path"], splits, strict=True):
+        name = files.add(cell, line)
+        if split_of(split, f"{path}, line {line}") == "train":
             paths.append(name)
     if not paths:
         if has_splits:
             raise DataError(f"{path} has no training images", "leave split empty or write train")
         raise DataError(f"{path} has no images", "give a table with a row for each image")
-    return _unlabeled(path.stem, paths, path.parent, [table.note] * bool(table.note) + files.notes)
+    return _unlabeled(path.stem, paths, path.parent, table.notes + files.notes)
 
 
 def _unlabeled(name: str, paths: list[str], root: Path, notes: list[str]) -> Source:

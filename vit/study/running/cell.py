@@ -14,7 +14,7 @@ import torch
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import known_contents, read_contents
-from vit.data.splits.folds import read_fold
+from vit.data.splits.split import read_fold
 from vit.errors import StoppedError, VitError
 from vit.inference.scores.scored_images import ScoredImages
 from vit.launch import forget_launcher

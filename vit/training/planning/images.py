@@ -6,8 +6,7 @@ from vit.data.checks.bursts import with_bursts
 from vit.data.core.groups import group_notes, leak_notes, with_groups
 from vit.data.core.samples import Source, absent_notes
 from vit.data.sources.sources import open_source
-from vit.data.splits.folds import with_fold
-from vit.data.splits.split import with_all_splits
+from vit.data.splits.split import with_all_splits, with_fold
 from vit.data.splits.subset import subset, subset_kind
 from vit.errors import EmptyClassError, UsageError
 from vit.training.recipes.image_options import DataConfig
