@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 from training_step import Measured, draw_images, our_plan
 
 from vit.checkpoints.run import RunDirectory
-from vit.training.callbacks.listener import Listener
+from vit.training.observers import Listener
 from vit.training.fit import fit
 
 STEPS = 20

@@ -15,12 +15,12 @@ from vit.extras.pretrain.images import has_progress
 from vit.extras.pretrain.objective import Objective
 from vit.extras.pretrain.plan import PretrainPlan
 from vit.extras.pretrain.pretrainer import KNN, Pretrainer, StartingAccuracy, make_objective
-from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.fit import with_signals_and_retries
 from vit.training.loop import Loop
 from vit.training.network.initial_network import initial_network
+from vit.training.observers import Listener, Observers
 from vit.training.running.oom_retry import StepCount
 from vit.training.running.result import FitResult, pretrain_result
 from vit.weights.file import write_backbone
