@@ -12,7 +12,7 @@ import torch
 from tests.runs import run_folder
 from vit.checkpoints.load import load
 from vit.tasks.single_label_loss import TrainingLoss
-from vit.training.network.linear_head import minimize
+from vit.training.network.features import minimize
 
 
 @pytest.fixture(scope="module")

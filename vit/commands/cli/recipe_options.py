@@ -17,7 +17,7 @@ from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import check_trackers, chosen_trackers
+from vit.training.tracking.tracker import check_trackers, chosen_trackers
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source

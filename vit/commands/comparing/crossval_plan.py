@@ -16,7 +16,7 @@ from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.launch import forget_launcher
-from vit.training.recipes.trackers import refuse_register
+from vit.training.tracking.tracker import refuse_register
 
 if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
@@ -61,7 +61,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.study.running.executors import share_of
     from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import OF_FOLDS, seen_before
+    from vit.training.running.run_images import OF_FOLDS, seen_before
     from vit.weights.open import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")

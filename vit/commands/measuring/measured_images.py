@@ -22,9 +22,10 @@ from vit.training.running.run_images import (
     SeenImages,
     check_contents,
     groups_in_training,
+    learned_from,
+    seen_in_training,
     splits_of_run,
 )
-from vit.training.running.seen_before import learned_from, seen_in_training
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory

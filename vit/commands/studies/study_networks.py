@@ -71,7 +71,7 @@ def networks_for(
     Raises:
         UsageError: the published weights are not available, or two files are for one network.
     """
-    from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
+    from vit.training.planning.images import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
     from vit.weights.hub_cache import fetch
 
     name, both = recipe.data.source, compares_both(options)
@@ -105,7 +105,7 @@ def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") 
     """
     if listed is None or not is_open(options) or options.init_from or options.init == "random":
         return
-    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
     from vit.weights.hub_cache import sure_obstacle
 
     if recipe.data.source in KNOWN:

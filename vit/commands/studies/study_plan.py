@@ -191,7 +191,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.planning.images import at_revision
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import seen_before
+    from vit.training.running.run_images import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
 

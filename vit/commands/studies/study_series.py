@@ -12,7 +12,7 @@ from vit.commands.training.train_options import read_with
 from vit.errors import UsageError
 from vit.models.catalog import check_network
 from vit.training.recipes.recipe import Recipe, as_trained
-from vit.training.recipes.trackers import WandbMode, refuse_register
+from vit.training.tracking.tracker import WandbMode, refuse_register
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source

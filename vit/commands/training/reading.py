@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vit.data.checks.bursts import Progress
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.recipes.image_options import DataConfig
 
 _NOTHING = "null"  # each process searches

@@ -42,11 +42,11 @@ def open_run(
 
 def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
     """The trackers of a training; only the first process has some."""
-    from vit.training.tracking.open import open_trackers
-    from vit.training.tracking.tracker import NoTracker, Tracking
+    from vit.training.tracking.open import Trackers, open_trackers
+    from vit.training.tracking.tracker import Tracking
 
     if not is_first():
-        return NoTracker()
+        return Trackers({}, reporter.notice)
     out = run.path.absolute().parents[2]  # the recipe's may be relative to another folder, where the run is resumed
     told = Tracking(run.path, out, run.path.name, None, plain(plan.recipe), sharing_of(plan.recipe))
     return open_trackers(plan.recipe, told, reporter.notice)

@@ -15,7 +15,7 @@ from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
 # ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
@@ -67,7 +67,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
         return InitialWeights(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
     _, world_size = device_and_world_size(recipe)
     rendezvous = Rendezvous(world_size)
@@ -99,7 +99,7 @@ def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
     if listed is None:
         return recipe.data.source in PHOTOGRAPHS
 
-    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
 
     return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
 
@@ -110,7 +110,7 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
     Raises:
         UsageError: the weights are not available, or do not fit the options of the network.
     """
-    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
+    from vit.training.planning.images import FOR_PHOTOGRAPHS
     from vit.weights.hub_cache import fetch, published, repository_of
 
     name = str(recipe.model.network.get("name", "auto"))

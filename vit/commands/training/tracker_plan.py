@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from vit.registry import TRACKERS
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import WANDB, chosen_trackers, wandb_mode
+from vit.training.tracking.tracker import WANDB, chosen_trackers, wandb_mode
 
 if TYPE_CHECKING:
     from vit.training.tracking.tracker import Sharing, TrackerKind

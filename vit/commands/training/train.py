@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
     from vit.data.checks.contents import Contents
     from vit.data.loading.module import ImageDataModule
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import Plan
     from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
-    from vit.training.trials.trial import Trial
+    from vit.training.trials import Trial
 
 
 def train(
@@ -113,9 +113,9 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     start = find_start(options, reporter)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import seen_before
+    from vit.training.running.run_images import seen_before
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
@@ -221,8 +221,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> TrialResult:
     if not (plan.is_timed or is_searched):
         return TrialResult(plan)
 
-    from vit.training.trials.largest_batch import plan_with_largest_batch
-    from vit.training.trials.trial import trials
+    from vit.training.trials import plan_with_largest_batch, trials
 
     with trials(plan) as trial:
         if is_searched:
@@ -237,7 +236,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> TrialResult:
 
 
 def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
-    from vit.training.trials.clock import plan_for_time
+    from vit.training.trials import plan_for_time
 
     text = trial.plan.recipe.optim.time
     reporter.notice(f"{text} for the training: trial steps and a validation are measured")

@@ -207,8 +207,8 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     weights = plan.recipe.model.init_from
     if weights is not None:
         from vit.training.distributed.batch_norm import has_batch_norm
+        from vit.training.network.features import last_layer
         from vit.training.network.initial_network import fits_head
-        from vit.training.network.linear_head import last_layer
 
         model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
         is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from vit.data.core.samples import Source
     from vit.extras.pretrain.plan import PretrainPlan
     from vit.models.network import Network
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
 
@@ -112,7 +112,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     from vit.extras.pretrain.images import only_used
     from vit.extras.pretrain.plan import make_pretrain_plan, pretraining_images
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are learned from, which come with the installation")

@@ -27,12 +27,12 @@ from vit.extras.pretrain.objectives import BACKBONE, Diet, Mae, Objective, witho
 from vit.extras.pretrain.plan import PretrainPlan
 from vit.inference.answers.nearest import NeighborClassifier
 from vit.models.network import Network
-from vit.training.callbacks.listener import Listener, Observers
 from vit.training.callbacks.metrics_csv import Recorder, columns_with
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.fit import with_signals_and_retries
 from vit.training.loop import Loop, TrainingModule
 from vit.training.network.initial_network import initial_network
+from vit.training.observers import Listener, Observers
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.running.oom_retry import StepCount
 from vit.training.running.result import FitResult, pretrain_result
