@@ -63,7 +63,7 @@ COMMANDS = {
     "push": Entry("hub", "command", "push"),
     "serve": Entry("serve", "command", "serve"),
 }
-EXECUTORS = {  # of `vit.study.executors.Cluster`
+EXECUTORS = {  # of `vit.study.running.cluster.Cluster`
     "ray": Entry("ray", "tasks", "Ray"),
     "slurm": Entry("slurm", "tasks", "Slurm"),
 }

@@ -162,7 +162,7 @@ def _next(found: "Sequence[RunSummary]") -> str:
 def _comparable(best: Path, others: Sequence[Path]) -> Path | None:
     """The first of other runs whose test images have the contents that those of the best run have."""
     from vit.checkpoints.run import RunDirectory
-    from vit.study.listed_images import surely_share_test_images
+    from vit.study.common_images import surely_share_test_images
 
     for other in others:
         runs = [RunDirectory(best), RunDirectory(other)]

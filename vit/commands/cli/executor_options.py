@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, fields
 from vit.commands.cli.options import options_of
 from vit.commands.cli.parser import Parser
 from vit.errors import UsageError
-from vit.study.running.cluster import ClusterOptions
-from vit.study.running.executors import Executor, check_executor
+from vit.study.running.cluster import ClusterOptions, Executor, check_executor
 from vit.training.recipes.ranges import PositiveInt
 
 

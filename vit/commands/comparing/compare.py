@@ -11,10 +11,10 @@ from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, interval, p_value, percent
 from vit.csv_files import new_table
 from vit.errors import ResourceError, VitError
-from vit.study.running.finished_runs import FinishedRun, read_runs
 
 if TYPE_CHECKING:
     from vit.study.findings import Difference, Interval
+    from vit.study.finished_runs import FinishedRun
     from vit.study.run_comparison import Repeated, RunComparison, RunPair
 
 SHOWN = 20
@@ -65,10 +65,11 @@ def compare(
     """
     list_file = None if output is None else new_file(output)
     page_file = None if page is None else new_file(page, "--page")
-    finished = read_runs(runs)
 
+    from vit.study.finished_runs import read_runs
     from vit.study.run_comparison import compare_runs
 
+    finished = read_runs(runs)
     found = compare_runs(finished)
     reporter = Reporter()
     _show_accuracies(reporter, found)
@@ -192,7 +193,7 @@ def _show_disagreements(reporter: Reporter, found: "RunComparison") -> None:
     reporter.table(("image", "true", *(run.name for run in runs)), rows)
 
 
-def _write(path: Path, runs: Sequence[FinishedRun], disagreements: Sequence[int]) -> None:
+def _write(path: Path, runs: "Sequence[FinishedRun]", disagreements: Sequence[int]) -> None:
     """Write a row for each image, in the order of the test images."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +224,7 @@ def _write_page(reporter: Reporter, path: Path, found: "RunComparison", root: st
         reporter.notice(describe_changed(num_changed))
 
 
-def _next(runs: Sequence[FinishedRun], unseen: bool) -> str:
+def _next(runs: "Sequence[FinishedRun]", unseen: bool) -> str:
     if unseen:
         return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in runs)} --page compared.html"
     best = max(runs, key=lambda run: int(run.correct.sum()))

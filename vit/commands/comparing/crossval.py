@@ -111,7 +111,7 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
 
 
 def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
-    from vit.study.running.executors import run_cells_on
+    from vit.study.running.cluster import run_cells_on
 
     num_train = max(cell.num_images for cell in plan.cells)
     num_images = {"train": num_train, "others": len(plan.digests) - num_train}

@@ -58,7 +58,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.data.splits.stratified import describe_division
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.grid import Inputs, of_cells
-    from vit.study.running.executors import share_of
+    from vit.study.running.cluster import share_of
     from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
     from vit.training.planning.plan import make_plan
     from vit.training.running.run_images import OF_FOLDS, seen_before
@@ -129,7 +129,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     """Show what a cross-validation will do."""
-    from vit.study.running.executors import describe_share
+    from vit.study.running.cluster import describe_share
 
     facts = plan.facts
     classes = facts["classes"]

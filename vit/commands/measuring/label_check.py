@@ -15,8 +15,7 @@ from vit.layout import CrossvalLayout, RunLayout
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
-    from vit.study.fold_table import FoldPredictions
-    from vit.study.label_errors import CheckedImage, LabelErrors
+    from vit.study.fold_table import CheckedImage, FoldPredictions, LabelErrors
 
 SHOWN_SUSPECTS = 10
 COLUMNS = ("path", "label", "suggested", "confidence", "rank")
@@ -83,7 +82,7 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     Raises:
         DataError: the predictions are of other images or classes, or all images have changed since then.
     """
-    from vit.report.label_page import write_label_page
+    from vit.report.picture_page import write_label_page
 
     source.check_one_class("--labels")
     predicted = _predictions(folder, reporter)
@@ -177,7 +176,7 @@ def _compared(source: "Source", predictions: "FoldPredictions", folder: Path, ch
     import numpy as np
 
     from vit.data.splits.split import split_rows
-    from vit.study.label_errors import CheckedImage, find_label_errors
+    from vit.study.fold_table import CheckedImage, find_label_errors
 
     place_of = {path: place for place, path in enumerate(predictions.paths)}
     number_of = {name: number for number, name in enumerate(predictions.class_names)}

@@ -154,7 +154,7 @@ def _explain_all(
 
 def _draw(found: "Explanation", picture: Path, layers: list[int]) -> bytes | None:
     """Write the maps of an image side by side; returns the figure of its attention heads, if they were asked for."""
-    from vit.report.page.overlay import head_grid, strip
+    from vit.report.page.image_figures import head_grid, strip
     from vit.report.page.style import rendered
 
     picture.write_bytes(rendered(strip(found), "png"))

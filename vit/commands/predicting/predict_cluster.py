@@ -15,7 +15,7 @@ from vit.commands.predicting.prediction_tally import DECIDED, PredictionSummary
 from vit.console import ProgressReport, Reporter, count_of
 from vit.errors import BadInputsError, UsageError
 from vit.layout import PartsLayout
-from vit.study.running.executors import Alive, cluster_of
+from vit.study.running.cluster import Alive, cluster_of
 
 if TYPE_CHECKING:
     from vit.inference.manifest import Manifest

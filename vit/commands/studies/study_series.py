@@ -31,9 +31,8 @@ def series_of(options: StudyOptions) -> Series:
     Raises:
         UsageError: a name or a value is wrong, or the recipes name different data.
     """
-    from vit.study.cell_files import has_weights_pattern, without_cell_files
     from vit.study.grid import of_cells
-    from vit.study.spec import make_series
+    from vit.study.spec import has_weights_pattern, make_series, without_cell_files
 
     parser = make_parser()
 

@@ -206,7 +206,7 @@ def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] |
     """(the image (H, W, 3) under the map of its label, a sentence on the map); (None, the reason) without a map."""
     from vit.data.pixels.decode import ImageError
     from vit.explain.explainer import Explainer
-    from vit.report.page.overlay import overlay
+    from vit.report.page.image_figures import overlay
 
     try:
         explanation = Explainer(predictor, "best", with_faithfulness=False).explain(path)

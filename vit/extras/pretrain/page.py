@@ -24,7 +24,7 @@ from vit.inference.answers.nearest import nearest
 from vit.models.network import Network
 from vit.plain_files import read_text
 from vit.report.page.figures import save
-from vit.report.page.image_grid import displayable, image_grid
+from vit.report.page.image_figures import displayable, image_grid
 from vit.report.page.page import inline, write_page
 from vit.report.page.style import drawn
 from vit.report.tables.run_tables import facts

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.errors import UsageError, install
-from vit.study.running.cluster import ClusterOptions, ClusterTask, batches, follow, without_result
-from vit.study.running.executors import Alive
+from vit.study.running.cluster import Alive, ClusterOptions, ClusterTask, batches, follow, without_result
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
 from vit.layout import CellsLayout
-from vit.study.running.cluster import ClusterOptions, ClusterTask, batches, follow, without_result
-from vit.study.running.executors import Alive
+from vit.study.running.cluster import Alive, ClusterOptions, ClusterTask, batches, follow, without_result
 from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:

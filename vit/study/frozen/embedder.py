@@ -26,20 +26,9 @@ _Read = tuple[str, str, Tensor | ImageError]  # path, content hash, and the inpu
 
 
 class Embedder:
-    """The network of a run, a checkpoint or published weights, for the vectors that its last layer reads.
+    """The network of a run, a checkpoint or published weights, for the vectors (D,) that its last layer reads.
 
-    Args:
-        source: as for `init_from`.
-        device: as for `vit.load`.
-
-    Attributes:
-        model: what is written beside the vectors.
-        width: length of a vector, D.
-        warning: what the weights lack, as of `PretrainedWeights`.
-
-    Raises:
-        CheckpointError: the weights cannot be used.
-        UsageError: the last layer of the network is not known.
+    CheckpointError where the weights cannot be used, UsageError where the last layer of the network is not known.
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:
