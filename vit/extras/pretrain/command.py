@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, without_dry_run
-from vit.commands.cli.recipe_options import check_names, make_parser
-from vit.commands.training.reading import read_on_first
+from vit.commands.cli.recipe_options import check_names
 from vit.commands.training.resuming import newest_for_all, recipe_for_all
-from vit.commands.training.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_with
+from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_of
+from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
 from vit.commands.training.train_plan import warn_of_space
-from vit.commands.training.train_progress import Estimate
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
 from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
@@ -70,7 +68,7 @@ def pretrain(
 
 def main(words: Sequence[str]) -> int:
     """`vit pretrain`: `pretrain` with the options of a command line; returns the exit code."""
-    options, _ = read_with(make_parser(PretrainRecipe), words, kind=PretrainRecipe)
+    options = read_words(words, PretrainRecipe)
     run_pretraining(options)
     if options.dry_run:
         Reporter().next_command(f"vit pretrain {without_dry_run(words)}".rstrip())
@@ -155,7 +153,7 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     progress = PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
@@ -165,19 +163,18 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     if not pretrained.fit.is_first_process:
         return
     keep_state = plan.recipe.trainer.keep_state
-    finish(run, pretrained.fit, tracker, lambda: _draw(reporter, run, plan, pretrained, tracker), keep_state)
+
+    def draw() -> None:
+        with noticed_failure(reporter, run):
+            _draw(run, plan, pretrained, tracker)
+
+    finish(run, pretrained.fit, tracker, draw, keep_state)
     show_pretrain_result(reporter, run, pretrained.fit.result, plan)
 
 
-def _draw(
-    reporter: Reporter, run: "RunDirectory", plan: "PretrainPlan", found: "Pretrained", tracker: "Tracker"
-) -> None:
+def _draw(run: "RunDirectory", plan: "PretrainPlan", found: "Pretrained", tracker: "Tracker") -> None:
     """Draw figures and page."""
+    from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
-    def draw() -> None:
-        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
-
-        draw_pretraining(run, plan, found, tracker)
-        write_pretrain_report(run, found.fit.result)
-
-    draw_or_notice(reporter, run, draw)
+    draw_pretraining(run, plan, found, tracker)
+    write_pretrain_report(run, found.fit.result)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import shell_command
-from vit.commands.training.tracker_plan import tracker_facts
+from vit.commands.training.run_folder import tracker_facts
 from vit.commands.training.train_plan import augment_text, batch_text, length_facts, network_text, start_facts
 from vit.commands.training.train_progress import TrainProgress
 from vit.console import Reporter, count_of, duration, percent
