@@ -6,12 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions
 from vit.commands.studies.study_series import tracking_of_cells
-from vit.commands.training.reading import find_bursts, read_images
-from vit.commands.training.starting import find_start
-from vit.commands.training.tracker_plan import facts_of_cells
-from vit.commands.training.train_options import TrainOptions
+from vit.commands.training.run_folder import facts_of_cells, find_bursts, read_images
+from vit.commands.training.train_options import TrainOptions, find_start
 from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError

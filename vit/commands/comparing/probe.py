@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vit.commands.cli.arguments import PositiveInt, StrPath, path_text, shell_command
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions, PositiveInt, StrPath, path_text, shell_command
 from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import show_study
 from vit.commands.studies.study_options import StudyOptions, items

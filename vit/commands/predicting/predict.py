@@ -7,8 +7,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.commands.cli.arguments import ModelOrExport, Paths, PositiveInt, StrPath, leading_models, new_file, path_list
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import (
+    ExecutorOptions,
+    ModelOrExport,
+    Paths,
+    PositiveInt,
+    StrPath,
+    leading_models,
+    new_file,
+    path_list,
+)
 from vit.commands.predicting.answer_options import AnswerOptions
 from vit.commands.predicting.predict_cluster import check_where, predict_on_cluster
 from vit.commands.predicting.predict_parts import PartsJob, check_labeled, merge_parts, predict_in_parts

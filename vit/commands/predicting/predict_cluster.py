@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions
 from vit.commands.predicting.predict_parts import PartsJob, check_labeled, merge_command, predict_in_parts
 from vit.commands.predicting.prediction_tally import DECIDED, PredictionSummary
 from vit.console import ProgressReport, Reporter, count_of

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, shell_command, without_dry_run
-from vit.commands.cli.recipe_options import check_names, make_parser
-from vit.commands.training.reading import read_on_first
+from vit.commands.cli.recipe_options import check_names
 from vit.commands.training.resuming import newest_for_all, recipe_for_all
-from vit.commands.training.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.training.tracker_plan import tracker_facts
-from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_with
+from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_facts, tracker_of
+from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
 from vit.commands.training.train_plan import (
     augment_text,
     batch_text,
@@ -23,7 +21,7 @@ from vit.commands.training.train_plan import (
     start_facts,
     warn_of_space,
 )
-from vit.commands.training.train_progress import Estimate, TrainProgress
+from vit.commands.training.train_progress import TrainProgress
 from vit.console import Reporter, count_of, duration, percent
 from vit.csv_files import records
 from vit.errors import DisagreementError, StoppedError, UsageError
@@ -89,7 +87,7 @@ def pretrain(
 
 def main(words: Sequence[str]) -> int:
     """`vit pretrain`: `pretrain` with the options of a command line; returns the exit code."""
-    options, _ = read_with(make_parser(PretrainRecipe), words, kind=PretrainRecipe)
+    options = read_words(words, PretrainRecipe)
     run_pretraining(options)
     if options.dry_run:
         Reporter().next_command(f"vit pretrain {without_dry_run(words)}".rstrip())
@@ -173,8 +171,7 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     progress = _PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            listeners = [TrackedRows(tracker), progress, Estimate(plan, reporter)]
-            fitted, network = fit_pretraining(plan, run, listeners, resume)
+            fitted, network = fit_pretraining(plan, run, [TrackedRows(tracker), progress], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
@@ -196,13 +193,11 @@ def _draw(
     network: "Network",
     tracker: "Tracker",
 ) -> None:
-    def draw() -> None:
-        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
+    from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
+    with noticed_failure(reporter, run):
         draw_pretraining(run, plan, fitted, network, tracker)
         write_pretrain_report(run, fitted.result)
-
-    draw_or_notice(reporter, run, draw)
 
 
 def _show_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> None:
