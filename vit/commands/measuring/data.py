@@ -1,7 +1,6 @@
 """`vit data check|next|pack|index`: problems of a data set; images to label next; images in shards"""
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple, fields, replace
 from pathlib import Path
@@ -73,19 +72,26 @@ def check(
     if folder is not None:
         check_folder(folder)
 
+    from vit.data.checks.check import check as find_problems
     from vit.data.core.groups import group_notes, with_groups
     from vit.data.sources.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
     source = replace(source, notes=[*source.notes, *group_notes(source)])
     reporter = Reporter()
-    checked = _check(reporter, source)
+    reporter.notice(
+        f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
+        f"{len(source.class_names):,} {source.task.kinds}"
+    )
+    with ProgressReport(reporter, "image") as progress:
+        checked = find_problems(source, progress.update)
     _show(reporter, source, checked)
     if checked.findings or output is not None:
         _write(list_file, checked.findings)
         if words := describe_escapes(source.class_names, f"{list_file} has"):
             reporter.notice(words)
-    found = _counts(checked)
+    num_warnings = len(checked.findings) - checked.errors
+    found = f"{count_of(checked.errors, 'error')} and {count_of(num_warnings, 'warning')}"
     reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
     failed = checked.errors > 0 or (strict and bool(checked.findings))
     if page_file is not None:
@@ -113,60 +119,37 @@ def check(
 data = {"check": check, "next": next_labels, "pack": pack, "index": index}
 
 
-def _check(reporter: Reporter, source: "Source") -> "CheckResult":
-    from vit.data.checks.check import check as find_problems
-
-    reporter.notice(
-        f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
-        f"{len(source.class_names):,} {source.task.kinds}"
-    )
-    with ProgressReport(reporter, "image") as progress:
-        return find_problems(source, progress.update)
-
-
-def _counts(checked: "CheckResult") -> str:
-    errors, warnings = checked.errors, len(checked.findings) - checked.errors
-    return f"{count_of(errors, 'error')} and {count_of(warnings, 'warning')}"
-
-
 def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
     for split, counts in checked.counts.items():
-        sizes = checked.sizes[split]
-        images, present = checked.num_images[split], counts[counts > 0]
+        sizes, present = checked.sizes[split], counts[counts > 0]
         ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
+        images, readable = f"{checked.num_images[split]:,}", f"{sizes.readable:,}"
         typical = f"{sizes.median_width}x{sizes.median_height}"
-        rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
+        rows.append((split, images, readable, ratio, typical, sizes.smallest, sizes.largest))
     kind, sides = source.task.kind, ("median pixels", "least side", "greatest side")
     reporter.table(("split", "images", "readable", f"largest to smallest {kind}", *sides), rows)
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
     reporter.line(f"\nimages {source.task.of} a {kind}{title}")
-    reporter.table(
-        (kind, *checked.counts),
-        (
-            (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
-            for number in order[:SHOWN_CLASSES]
-        ),
+    of_classes = (
+        (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
+        for number in order[:SHOWN_CLASSES]
     )
-    if checked.findings:
-        _show_findings(reporter, checked.findings)
-
-
-def _show_findings(reporter: Reporter, findings: "list[Finding]") -> None:
-    counts = Counter((finding.severity, finding.kind) for finding in findings)
+    reporter.table((kind, *checked.counts), of_classes)
+    if not checked.findings:
+        return
+    by_kind: dict[tuple[str, str], list[Finding]] = {}
+    for finding in checked.findings:
+        by_kind.setdefault((finding.severity, finding.kind.replace("_", " ")), []).append(finding)
     reporter.line("\nfindings")
-    reporter.table(
-        ("severity", "kind", "count"),
-        ((severity, kind.replace("_", " "), f"{count:,}") for (severity, kind), count in counts.items()),
-    )
-    for (severity, kind), count in counts.items():
-        some = [finding for finding in findings if (finding.severity, finding.kind) == (severity, kind)]
-        reporter.line(f"\n{severity}: {kind.replace('_', ' ')}; {some[0].suggestion}")
-        for finding in some[:SHOWN_EXAMPLES]:
+    reporter.table(("severity", "kind", "count"), ((*kind, f"{len(same):,}") for kind, same in by_kind.items()))
+    for (severity, kind), same in by_kind.items():
+        reporter.line(f"\n{severity}: {kind}; {same[0].suggestion}")
+        for finding in same[:SHOWN_EXAMPLES]:
             reporter.line(f"  {_describe(finding)}")
-        if count > SHOWN_EXAMPLES:
-            reporter.line(f"  ... and {count - SHOWN_EXAMPLES:,} more")
+        if len(same) > SHOWN_EXAMPLES:
+            reporter.line(f"  ... and {len(same) - SHOWN_EXAMPLES:,} more")
 
 
 def _describe(finding: "Finding") -> str:

@@ -1,11 +1,10 @@
 """The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.training.train_plan import warn_of_seen
 from vit.console import ProgressReport, Reporter, percent
 from vit.csv_files import new_table
 from vit.data.core.dataset_names import is_far
@@ -49,15 +48,10 @@ class LabelCheck:
             samples.root is not None or all(map(is_far, samples.paths)) for samples in self.source.splits.values()
         )
 
-
-@dataclass(frozen=True)
-class _Predicted:
-    """Predictions that judge labels."""
-
-    predictions: "FoldPredictions"  # probabilities of images
-    seen_before: Sequence[str]  # sentences about images that the networks have learned before
-    # {path: content hash} of images as they were predicted. An absent hash is not known, or not needed.
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    def suspicion(self, place: int) -> tuple["CheckedImage", str, float]:
+        """An image, the class that is suggested for it, and the probability of its label."""
+        errors = self.errors
+        return self.images[place], self.class_names[errors.suggested[place]], float(errors.confidence[place])
 
 
 def check_folder(folder: Path) -> None:
@@ -86,38 +80,50 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     from vit.report.label_page import write_label_page
 
     source.check_one_class("--labels")
-    predicted = _predictions(folder, reporter)
-    _warn_of_seen(predicted.seen_before, reporter)
-    changed = _changed(source, predicted.hashes, reporter)
-    found = _compared(source, predicted.predictions, folder, changed)
+    predictions, seen_before, hashes = _predictions(folder, reporter)
+    for sentence in seen_before:
+        reporter.notice(f"WARNING: {sentence}; a network that has learned a wrong label does not doubt it")
+    found = _compared(source, predictions, folder, _changed(source, hashes, reporter) if hashes else ())
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
     page = table.with_suffix(".html")
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         _write(found, table)
-        write_label_page(
-            page, source, found.images, found.class_names, found.errors, predicted.seen_before, found.unchecked_text
-        )
+        write_label_page(page, source, found.images, found.class_names, found.errors, seen_before, found.unchecked_text)
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
-    _show(reporter, found)
-    reporter.line()
-    if not found.errors.num_suspects:
-        reporter.facts([("page", str(page)), ("table", str(table))])
-        reporter.line("there is nothing to correct")
-        return None
-    reporter.facts([("look", str(page)), ("correct", str(table))])
-    if not found.can_be_listed:
-        reporter.line(f"{source.name} has no files, so 'vit train' cannot read the corrected table")
-        return None
+    num_suspects = found.errors.num_suspects
     reporter.line(
-        "correct the column label in the first lines, remove lines of unusable images, and train on the table"
+        f"\n{num_suspects:,} of {len(found.images):,} labels are suspicious; the networks agree with "
+        f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
     )
-    return table
+    if found.unchecked_text:
+        reporter.line(found.unchecked_text)
+    rows = []
+    for rank, place in enumerate(found.errors.suspects[:SHOWN_SUSPECTS].tolist(), 1):
+        (split, index, row), suggested, confidence = found.suspicion(place)
+        rows.append((rank, source.splits[split].paths[index], row.label, suggested, percent(confidence, 1)))
+    if rows:
+        reporter.table(("rank", "image", "label", "suggested", "probability of the label"), rows)
+    reporter.line()
+    reporter.facts([("look" if rows else "page", str(page)), ("correct" if rows else "table", str(table))])
+    if not rows:
+        reporter.line("there is nothing to correct")
+    elif not found.can_be_listed:
+        reporter.line(f"{source.name} has no files, so 'vit train' cannot read the corrected table")
+    else:
+        reporter.line(
+            "correct the column label in the first lines, remove lines of unusable images, and train on the table"
+        )
+        return table
+    return None
 
 
-def _predictions(folder: Path, reporter: Reporter) -> _Predicted:
-    """The predictions of a cross-validation; or those of a run, which predicts the files as they are now."""
+def _predictions(folder: Path, reporter: Reporter) -> "tuple[FoldPredictions, Sequence[str], Mapping[str, str]]":
+    """(predictions, sentences about images that the networks learned before, {path: content hash as predicted}).
+
+    They are those of a cross-validation; or of a run, which predicts the files as they are now, so that no hash counts.
+    """
     from vit.study.crossval import CrossvalDirectory
     from vit.study.fold_table import FoldPredictions
 
@@ -125,8 +131,7 @@ def _predictions(folder: Path, reporter: Reporter) -> _Predicted:
         crossval = CrossvalDirectory.open(folder)
         if not crossval.predictions_path.is_file():
             raise crossval.unfinished()
-        predictions = FoldPredictions.read(crossval.predictions_path)
-        return _Predicted(predictions, crossval.seen_before, crossval.content_hashes())
+        return FoldPredictions.read(crossval.predictions_path), crossval.seen_before, crossval.content_hashes()
 
     from vit.checkpoints.run import RunDirectory
     from vit.commands.cli.recipe_options import read_recipe
@@ -140,29 +145,19 @@ def _predictions(folder: Path, reporter: Reporter) -> _Predicted:
     seen = run.finished_result().seen_before or []
     source, predictor = images_of_run(run, read_recipe(run.config_path)), load(folder)
     source.check_one_class(f"--labels {folder}")
-    splits = [split for split in ("validation", "test", "calibration") if split in source.splits]
-    count = sum(len(source.splits[split]) for split in splits)
+    splits = [source.splits[split] for split in ("validation", "test", "calibration") if split in source.splits]
+    count = sum(map(len, splits))
     reporter.notice(f"this run has not trained on {count:,} images: their labels are checked, and no others")
     parts = []
-    for split in splits:
-        samples = source.splits[split]
+    for samples in splits:
         scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
         assert isinstance(scored, ScoredImages)  # a run of several labels has other images
         parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
-    return _Predicted(FoldPredictions.joined(parts), seen)
-
-
-def _warn_of_seen(sentences: Sequence[str], reporter: Reporter) -> None:
-    """Warn of images that the networks have learned before, with the sentences of `seen_before`."""
-    why = "a network that has learned a wrong label does not doubt it"
-    warn_of_seen(reporter, (f"{sentence}; {why}" for sentence in sentences))
+    return FoldPredictions.joined(parts), seen, {}
 
 
 def _changed(source: "Source", hashes: Mapping[str, str], reporter: Reporter) -> set[str]:
     """The paths of images whose content is not the one that was predicted."""
-    if not hashes:
-        return set()
-
     from vit.data.checks.contents import read_contents
     from vit.data.splits.split import split_rows
 
@@ -181,12 +176,11 @@ def _compared(source: "Source", predictions: "FoldPredictions", folder: Path, ch
 
     place_of = {path: place for place, path in enumerate(predictions.paths)}
     number_of = {name: number for number, name in enumerate(predictions.class_names)}
-    images, others, chosen, labels, num_changed = [], [], [], [], 0
+    images, others, chosen, labels = [], [], [], []
     for split, listed in split_rows(source).items():
         for place, row in enumerate(listed):
-            image, predicted = CheckedImage(split, place, row), place_of.get(row.path)
-            if predicted is None or row.path in changed:
-                num_changed += predicted is not None
+            image = CheckedImage(split, place, row)
+            if row.path not in place_of or row.path in changed:
                 others.append(image)
                 continue
             if row.label not in number_of:
@@ -195,8 +189,9 @@ def _compared(source: "Source", predictions: "FoldPredictions", folder: Path, ch
                     "correct the label, or run 'vit crossval' again",
                 )
             images.append(image)
-            chosen.append(predicted)
+            chosen.append(place_of[row.path])
             labels.append(number_of[row.label])
+    num_changed = sum(image.row.path in place_of for image in others)
     if not images and num_changed:
         raise DataError(
             f"all {num_changed:,} images with predictions in {folder} have changed since, or cannot be read",
@@ -212,7 +207,6 @@ def _compared(source: "Source", predictions: "FoldPredictions", folder: Path, ch
 
 def _write(found: LabelCheck, path: Path) -> None:
     """Every image of the data set as a row that `vit train` reads, the most suspicious label first."""
-    errors = found.errors
     has_splits = len(found.source.splits) > 1
     has_groups = any(samples.groups is not None for samples in found.source.splits.values())
     columns = (*COLUMNS, *["split"] * has_splits, *["group"] * has_groups)
@@ -222,26 +216,7 @@ def _write(found: LabelCheck, path: Path) -> None:
             split, _, row = image
             table.row((row.path, row.label, *more, *[split] * has_splits, *[row.group] * has_groups))
 
-        for rank, place in enumerate(errors.ranking.tolist(), 1):
-            suggested, confidence = found.class_names[errors.suggested[place]], float(errors.confidence[place])
-            write(found.images[place], suggested, confidence, rank if rank <= errors.num_suspects else None)
+        for rank, place in enumerate(found.errors.ranking.tolist(), 1):
+            write(*found.suspicion(place), rank if rank <= found.errors.num_suspects else None)
         for image in found.others:
             write(image, None, None, None)
-
-
-def _show(reporter: Reporter, found: LabelCheck) -> None:
-    errors, total = found.errors, len(found.images)
-    reporter.line(
-        f"\n{errors.num_suspects:,} of {total:,} labels are suspicious; the networks agree with "
-        f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
-    )
-    if found.unchecked_text:
-        reporter.line(found.unchecked_text)
-    if not errors.num_suspects:
-        return
-    rows = []
-    for rank, place in enumerate(errors.suspects[:SHOWN_SUSPECTS].tolist(), 1):
-        split, index, row = found.images[place]
-        suggested, confidence = found.class_names[errors.suggested[place]], percent(float(errors.confidence[place]), 1)
-        rows.append((rank, found.source.splits[split].paths[index], row.label, suggested, confidence))
-    reporter.table(("rank", "image", "label", "suggested", "probability of the label"), rows)

@@ -1,4 +1,4 @@
-"""The images that `vit evaluate` measures: of one split, unseen in training, with the class numbers of the model"""
+"""Images of a run or of DATA: of one split, unseen in training, with the class numbers of the model"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +9,7 @@ from unicodedata import normalize
 import numpy as np
 
 from vit.checkpoints.run import RunDirectory
+from vit.commands.cli.arguments import StrPath, path_text
 from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.checks.contents import Contents, read_contents
@@ -16,7 +17,7 @@ from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import copies_note, leak_note, with_groups
 from vit.data.core.samples import Samples, Source, label_names
 from vit.data.sources.sources import columns_for, open_source
-from vit.errors import CheckpointError, DataError, UsageError, some_of
+from vit.errors import CheckpointError, DataError, UsageError, VitError, some_of
 from vit.inference.files import TABLES
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
 from vit.tasks.task import Task
@@ -56,6 +57,16 @@ def opened_source(
     if groups is not None or run is None:
         return with_groups(source, groups, "--groups")
     return in_groups_of_run(source, run, reporter)
+
+
+def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> Source | None:
+    """The images of a run for the pictures of a page; None, with a notice, where they cannot be opened."""
+    of_run = RunDirectory(run)
+    try:
+        return images_of_run(of_run, read_recipe(of_run.config_path), path_text(root))
+    except VitError as error:
+        reporter.notice(f"the page has no pictures: {error}")
+        return None
 
 
 def say_notes(source: Source, reporter: Reporter) -> None:
@@ -219,11 +230,7 @@ def unseen_images(
 ) -> tuple[Samples, SeenImages]:
     """The images of a split without those that a run was trained, validated or calibrated on, and how many it has.
 
-    Args:
-        include_seen: keep these images, with a warning.
-
-    Raises:
-        DataError: no image is left.
+    `include_seen` keeps them, with a warning. DataError where no image is left.
     """
     samples, earlier = source.splits[split], learned_from(run)
     seen = seen_in_training([run, *earlier], source, split, _contents(source, split, reporter))
@@ -254,9 +261,7 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
     """The same images with labels as the model numbers its classes; classes are matched by name.
 
     A label that a data set of several labels lacks is unknown. Where images list their labels, no image has it.
-
-    Raises:
-        DataError: the model does not know a class.
+    DataError where the model does not know a class.
     """
     names = _spelled_alike(source.class_names, class_names)
     numbers = {name: number for number, name in enumerate(class_names)}
