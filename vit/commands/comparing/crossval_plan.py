@@ -1,4 +1,4 @@
-"""A cross-validation, fully decided: its folds, its cells, and both on the terminal"""
+"""A cross-validation: its plan, fully decided, and what its folds have found, both on the terminal"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,21 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.cli.arguments import shell_command
 from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.studies.study_series import tracking_of_cells
 from vit.commands.training.reading import find_bursts, read_images
 from vit.commands.training.starting import find_start
 from vit.commands.training.tracker_plan import facts_of_cells
 from vit.commands.training.train_options import TrainOptions
 from vit.commands.training.train_plan import warn_of_seen
-from vit.console import Reporter
+from vit.console import Reporter, interval
 from vit.errors import UsageError
 from vit.launch import forget_launcher
+from vit.layout import RunLayout
 from vit.training.recipes.trackers import refuse_register
 
 if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
-    from vit.study.findings import JsonValue
+    from vit.study.findings import Interval, JsonValue
     from vit.study.grid import Cell
     from vit.study.running.runner import MachineShare
 
@@ -131,19 +134,63 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     """Show what a cross-validation will do."""
     from vit.study.running.executors import describe_share
 
-    facts = plan.facts
-    classes = facts["classes"]
-    assert isinstance(classes, list)
-    sizes = sorted({cell.num_images for cell in plan.cells})
+    facts, sizes = plan.facts, sorted({cell.num_images for cell in plan.cells})
+    assert isinstance(facts["classes"], list)
+    each = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
     reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
     reporter.facts(
         [
-            ("data", f"{facts['images']:,} images; {len(classes)} classes"),
+            ("data", f"{facts['images']:,} images; {len(facts['classes'])} classes"),
             *(("note", note) for note in plan.notes),
             ("folds", f"{facts['folds']}, {facts['division']}"),
-            ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
+            ("training", f"{each} images each"),
             ("jobs", describe_share(plan.where.executor, plan.machine)),
             *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
             ("folder", str(plan.folder.path)),
         ]
     )
+
+
+def report_crossval(reporter: Reporter, path: Path) -> None:
+    """Collect the folds, write predictions.csv, summary.json and report.html, and show accuracy and paths.
+
+    Raises:
+        UsageError: the folder is not that of a cross-validation.
+        BadInputsError: a fold is not finished.
+    """
+    from vit.checkpoints.locking import alone
+    from vit.report.studies.crossval_page import write_crossval_page
+    from vit.study.crossval import CrossvalDirectory
+
+    folder = CrossvalDirectory.open(path)
+    with alone(folder.lock_path):
+        found = folder.collect()
+        write_crossval_page(found, folder.report_path)
+    accuracy = found.accuracy
+    right, total = int(found.predictions.correct.sum()), len(found.predictions.labels)
+    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {found.judges}")
+    for sentence in found.seen_before:
+        reporter.line(f"WARNING: {sentence}")
+    if found.left_out:
+        reporter.line(found.left_out_text)
+    units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
+    whole = f"{_text(accuracy.accuracy)}; the interval respects {units}"
+    naive = f"{_text(accuracy.naive)}; it takes all images for independent, and is often too narrow"
+    reporter.facts([("accuracy", whole), ("naive", naive)])
+    folds = enumerate(zip(accuracy.num_images, accuracy.folds, found.runs, strict=True), 1)
+    rows = [(number, f"{count:,}", _text(one), run.relative_to(path)) for number, (count, one, run) in folds]
+    reporter.table(("fold", "images", "accuracy", "run"), rows)
+    if found.last_weights_warning:
+        reporter.line(f"\n{found.last_weights_warning}")
+    reporter.line()
+    reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
+    data = read_recipe(RunLayout(found.runs[0]).config_path).data
+    of_data = {name: getattr(data, name) for name in ("root", "groups", "image_column", "label_column")}
+    options = {"labels": path, **of_data}
+    reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))
+
+
+def _text(accuracy: "Interval") -> str:
+    assert accuracy.low is not None
+    assert accuracy.high is not None
+    return interval(accuracy.value, accuracy.low, accuracy.high)

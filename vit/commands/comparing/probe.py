@@ -25,15 +25,10 @@ RANDOM = "random:"
 
 @dataclass(frozen=True)
 class ProbeSummary:
-    """What `vit probe` found.
+    """What `vit probe` found."""
 
-    Attributes:
-        folder: folder of the study, which `vit.report` takes.
-        backbones: the backbones, the most accurate first.
-    """
-
-    folder: Path
-    backbones: "list[Backbone]"
+    folder: Path  # folder of the study, which `vit.report` takes
+    backbones: "list[Backbone]"  # the backbones, the most accurate first
 
 
 def probe(
@@ -115,21 +110,22 @@ def probe(
         reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
     reporter.line("\n" + conditions(found))
     reporter.table(TITLES, [one.cells() for one in found])
-    measured = [one.name for one in found]
-    reporter.line("\n" + verdict(found, [name for name in sources if name not in measured]))
+    failed = [name for name in sources if name not in {one.name for one in found}]
+    reporter.line("\n" + verdict(found, failed))
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
-    next_options = {f"data.{name}": value for name, value in of_data.items()} | {"init_from": found[0].source}
-    if image_size is not None:
-        next_options["image_size"] = str(image_size)
+    next_options = {
+        **{f"data.{name}": value for name, value in of_data.items()}, "init_from": found[0].source,
+        "image_size": None if image_size is None else str(image_size),
+    }  # fmt: skip
     reporter.next_command(shell_command("vit", "train", data, options=next_options))
     return ProbeSummary(plan.folder.path, found)
 
 
 def _sources(words: list[str], folder: Path) -> dict[str, str]:
-    """{short name: weights to start from}. Networks with random weights get a file in the folder."""
+    """{short name: weights to start from}. Networks with random weights get a file in the folder, from a fixed seed."""
     if not words:
         raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
     found: dict[str, str] = {}
@@ -137,7 +133,17 @@ def _sources(words: list[str], folder: Path) -> dict[str, str]:
         label = _label(word)
         if label in found:
             raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
-        found[label] = str(_random(word.removeprefix(RANDOM), folder)) if word.startswith(RANDOM) else word
+        found[label] = word
+        if word.startswith(RANDOM):
+            network = word.removeprefix(RANDOM)
+            check_network(network, ())
+            path = folder / "backbones" / f"{network}.ckpt"
+            if not path.is_file():
+                from vit.study.frozen.measured_backbones import write_random
+
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_random(network, path)
+            found[label] = str(path)
     return found
 
 
@@ -149,18 +155,6 @@ def _label(word: str) -> str:
     if RunLayout(path).config_path.is_file():
         return "/".join(path.resolve().parts[-2:])
     return word.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".safetensors").removesuffix(".ckpt")
-
-
-def _random(network: str, folder: Path) -> Path:
-    """A checkpoint of a network with random weights, drawn from a fixed seed."""
-    check_network(network, ())
-    path = folder / "backbones" / f"{network}.ckpt"
-    if not path.is_file():
-        from vit.study.frozen.measured_backbones import write_random
-
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_random(network, path)
-    return path
 
 
 def _write_recipes(sources: dict[str, str], folder: Path, image_size: int | None) -> dict[str, str]:
