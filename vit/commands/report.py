@@ -35,9 +35,6 @@ def report(
     Returns:
         The page.
 
-    Raises:
-        VitError: the folder is not a study or a run, or nothing in it is finished.
-
     Example:
         vit report studies/photos --target 0.95
     """
@@ -55,13 +52,10 @@ def report(
     if kind == "cross-validation":
         report_crossval(reporter, path)
         return crossval.report_path
-    if kind == "run":
-        return _report_run(reporter, path, root)
-    report_findings(reporter, path, accuracy, least)
-    return StudyLayout(path).report_path
+    if not kind:
+        report_findings(reporter, path, accuracy, least)
+        return StudyLayout(path).report_path
 
-
-def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
     from vit.checkpoints.run import RunDirectory
     from vit.commands.measuring.measured_images import images_for_pictures
     from vit.report.run.run_page import write_run_report

@@ -3,15 +3,13 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.cli.arguments import StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, interval, p_value, percent
-from vit.csv_files import new_table
-from vit.errors import ResourceError
-from vit.study.running.finished_runs import FinishedRun, read_runs
+from vit.csv_files import new_output
+from vit.study.running.finished_runs import read_runs
 
 if TYPE_CHECKING:
     from vit.study.findings import Difference, Interval
@@ -50,9 +48,6 @@ def compare(
     Returns:
         Accuracies, differences and disagreements.
 
-    Raises:
-        VitError: a run is not finished, its files are damaged, the runs have different test images, or seeds have one.
-
     Example:
         vit compare runs/photos/vit_tiny_patch16_224/20260101-120000 runs/photos/resnet18/20260101-130000
     """
@@ -76,12 +71,24 @@ def compare(
     if found.options:
         reporter.line("\nOptions that differ")
         reporter.table(("option", *(run.name for run in finished)), found.options)
-    _show_disagreements(reporter, found)
+    num_different = len(found.disagreements)
+    most = f", the {SHOWN} with the largest difference in loss" * (num_different > SHOWN)
+    differ = f"{num_different:,} images have different labels{most}"
+    reporter.line(f"\n{differ if num_different else 'The runs give every image the same label.'}")
+    guesses: list[tuple[str, ...]] = []
+    for of_runs in ([run.rows[index] for run in finished] for index in found.disagreements[:SHOWN]):
+        guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
+    if guesses:
+        reporter.table(("image", "true", *(run.name for run in finished)), guesses)
     for sentence in found.seen_before:
         reporter.line(f"\nWARNING: {sentence}")
     in_order = sorted(found.disagreements)
     if list_file is not None:
-        _write(list_file, finished, in_order)
+        columns = ("path", "label", *(f"{column} by {run.name}" for run in finished for column in _COLUMNS))
+        with new_output(list_file, columns) as table:
+            for index in in_order:
+                own = (getattr(run.rows[index], column) for run in finished for column in _COLUMNS)
+                table.row((*finished[0].rows[index][:2], *own))
         reporter.line(f"\n{count_of(len(in_order), 'row')} in {list_file}")
     if page_file is not None:
         from vit.commands.measuring.measured_images import images_for_pictures
@@ -116,14 +123,12 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
         only = f"{pair.test.only_first:,}", f"{pair.test.only_second:,}"
         rows.append((pair.other.name, _points(pair.gap), *only, p_value(pair.test.p), p_value(pair.p_adjusted)))
     reporter.table(columns, rows)
-    reporter.line(
-        "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."
-    )
+    about = "The intervals are about these trained models"
+    reporter.line(f"\n{about}; another seed gives others, and 'vit study' trains them.")
     _show_correction(reporter, "The last column is", len(found.pairs))
     if any(pair.is_between for pair in found.pairs):
-        reporter.line(
-            "Where p is above 0.05 beside an interval without 0, nothing is told apart: the test is stricter."
-        )
+        above = "Where p is above 0.05 beside an interval without 0"
+        reporter.line(f"{above}, nothing is told apart: the test is stricter.")
 
 
 def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:
@@ -170,31 +175,3 @@ def _percent(one: "Interval") -> str:
 def _points(gap: "Interval") -> str:
     around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+z.2f} to {100 * gap.high:+z.2f})"
     return f"{100 * gap.value:+z.2f}{around}"
-
-
-def _show_disagreements(reporter: Reporter, found: "RunComparison") -> None:
-    """The images with the largest differences between the losses of the runs."""
-    runs, disagreements = found.runs, found.disagreements
-    if not disagreements:
-        reporter.line("\nThe runs give every image the same label.")
-        return
-    shown = disagreements[:SHOWN]
-    most = f", the {SHOWN} with the largest difference in loss" * (len(shown) < len(disagreements))
-    reporter.line(f"\n{len(disagreements):,} images have different labels{most}")
-    rows = []
-    for of_runs in ([run.rows[index] for run in runs] for index in shown):
-        rows.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
-    reporter.table(("image", "true", *(run.name for run in runs)), rows)
-
-
-def _write(path: Path, runs: Sequence[FinishedRun], disagreements: Sequence[int]) -> None:
-    """Write a row for each image, in the order of the test images."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        columns = ("path", "label", *(f"{column} by {run.name}" for run in runs for column in _COLUMNS))
-        with new_table(path, columns, mode="x") as table:
-            for index in disagreements:
-                own = (getattr(run.rows[index], column) for run in runs for column in _COLUMNS)
-                table.row((*runs[0].rows[index][:2], *own))
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error

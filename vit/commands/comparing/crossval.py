@@ -27,11 +27,7 @@ _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
 def crossval(
-    data: StrPath | None = None,
-    *,
-    folds: int = 5,
-    config: StrPath | Sequence[StrPath] | None = None,
-    **options: object,
+    data: StrPath | None = None, *, folds: int = 5, config: StrPath | Sequence[StrPath] | None = None, **options: object
 ) -> Path:
     """Test every image once, by networks that have not trained on it: accuracy over all images, with its interval.
 
@@ -45,9 +41,6 @@ def crossval(
 
     Returns:
         The folder of the cross-validation, with predictions.csv, summary.json and report.html.
-
-    Raises:
-        VitError: an option, the data or the machine does not allow it, or a fold failed.
 
     Example:
         vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
@@ -98,8 +91,8 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
         if name in options.layers.options:
             raise UsageError(f"--{name} is for vit train: each fold {reason}", "leave it out")
     where.check(options.dry_run)
-    plan = make_crossval_plan(options, folds, where, reporter)
-    show_crossval(reporter, plan)
+    plan = make_crossval_plan(options, folds, reporter)
+    show_crossval(reporter, plan, where)
     if options.dry_run:
         return None
 

@@ -60,8 +60,7 @@ def probe(
         image_size: side of the input in pixels; null: as each backbone was trained
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
-            with a usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         out: parent folder of study folders
         name: name of the study's folder; null: the data's name with _probe
@@ -72,16 +71,23 @@ def probe(
 
     Raises:
         BadInputsError: a backbone failed.
-        VitError: an option or the data cannot be used.
 
     Example:
         vit probe photos/ --backbones timm:deit_tiny_patch16_224.fb_in1k,timm:resnet18.a1_in1k --sizes 50,200,all
     """
+    import yaml
+
     check_data(os.fspath(data))
     ExecutorOptions(**where).check()
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
-    sources = _sources(items(backbones), folder)
-    recipes = _write_recipes(sources, folder, image_size)
+    parent = folder / "backbones"
+    sources, recipes = _sources(items(backbones), parent), {}
+    parent.mkdir(parents=True, exist_ok=True)
+    for number, (label, weights) in enumerate(sources.items()):
+        model = {"init_from": weights, "freeze": "backbone", "preprocess": {"image_size": image_size}}
+        recipe = parent / f"recipe{number}.yaml"
+        recipe.write_text(yaml.safe_dump({"model": model}), encoding="utf-8")
+        recipes[label] = str(recipe)
     known = {"root": path_text(root), "groups": groups, "image_column": image_column, "label_column": label_column}
     of_data = {name: value for name, value in known.items() if value is not None}
     options = StudyOptions(
@@ -130,18 +136,17 @@ def _sources(words: list[str], folder: Path) -> dict[str, str]:
         raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
     found: dict[str, str] = {}
     for word in words:
-        label = _label(word)
+        label, network = _label(word), word.removeprefix(RANDOM)
         if label in found:
             raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
         found[label] = word
-        if word.startswith(RANDOM):
-            network = word.removeprefix(RANDOM)
+        if network != word:
             check_network(network, ())
-            path = folder / "backbones" / f"{network}.ckpt"
+            path = folder / f"{network}.ckpt"
             if not path.is_file():
                 from vit.study.frozen.measured_backbones import write_random
 
-                path.parent.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 write_random(network, path)
             found[label] = str(path)
     return found
@@ -155,18 +160,3 @@ def _label(word: str) -> str:
     if RunLayout(path).config_path.is_file():
         return "/".join(path.resolve().parts[-2:])
     return word.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".safetensors").removesuffix(".ckpt")
-
-
-def _write_recipes(sources: dict[str, str], folder: Path, image_size: int | None) -> dict[str, str]:
-    """{short name: recipe file} of linear probes."""
-    import yaml
-
-    parent = folder / "backbones"
-    parent.mkdir(parents=True, exist_ok=True)
-    recipes = {}
-    for number, (label, source) in enumerate(sources.items()):
-        model = {"init_from": source, "freeze": "backbone", "preprocess": {"image_size": image_size}}
-        path = parent / f"recipe{number}.yaml"
-        path.write_text(yaml.safe_dump({"model": model}), encoding="utf-8")
-        recipes[label] = str(path)
-    return recipes

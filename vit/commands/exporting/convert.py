@@ -19,7 +19,6 @@ from vit.models.network_names import check_network
 if TYPE_CHECKING:
     from vit.weights.pretrained import PretrainedWeights
 
-Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
 Three = tuple[float, float, float]
 _MAX_CLASSES_FILE = 16 << 20  # bytes
@@ -72,9 +71,6 @@ def convert(
     Returns:
         The checkpoint.
 
-    Raises:
-        VitError: the weights cannot be read or have no classifier, or the list of classes does not fit.
-
     Example:
         vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt
     """
@@ -92,10 +88,8 @@ def convert(
         reasons = [why for why in (READS_PRE_LOGITS, PREDICTS_NUMBERS) if why in pretrained.dropped.values()]
         reasons += ["it has one output, of which a softmax makes 1 for all images"] * pretrained.num_classes
         lack = "has no classifier" + "".join(f" that can be used: {why}" for why in reasons[:1])
-        raise CheckpointError(
-            f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
-            _how_to_train(source),
-        )
+        problem = f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with"
+        raise CheckpointError(problem, _how_to_train(source))
     options: dict[str, int | str | bool] = _given(
         num_heads=num_heads, activation=activation, patch_size=patch_size, prefix_positions=prefix_positions
     )
@@ -104,7 +98,7 @@ def convert(
         pretrained = pretrained.with_preprocess(replaced)
     source_names, whose = _class_names(pretrained, class_names)
     names = _numbered(source_names)
-    facts = _write(pretrained, path, names, image_size, options, has_own_pixels=bool(replaced))
+    facts = _write(pretrained, path, names, image_size, options, bool(replaced))
     of_classes = [("classes", f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})")]
     if repeated := [name for name, before in zip(names, source_names, strict=True) if name != before]:
         got = f"{len(repeated):,} classes got their number into their name: {some_of(repeated, 10)}"
@@ -164,21 +158,14 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
         raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
-    first: dict[str, int] = {}
-    for number, name in enumerate(names, start=1):
-        if first.setdefault(name, number) != number:
-            raise DataError(
-                f"{path} has the class name {name!r} in line {first[name]} and in line {number}",
-                "give each class a name of its own",
-            )
+    for name in (name for name, count in Counter(names).items() if count > 1):
+        lines = " and ".join(f"in line {number}" for number, one in enumerate(names, 1) if one == name)
+        raise DataError(f"{path} has the class name {name!r} {lines}", "give each class a name of its own")
     return names
 
 
 def _numbered(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names that are all different: one that several classes share gets the number of each.
-
-    ImageNet has two classes "crane", a bird and a machine. They become "crane (134)" and "crane (517)".
-    """
+    """Names that are all different: the two classes "crane" of ImageNet become "crane (134)" and "crane (517)"."""
     while repeated := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
         names = tuple(f"{name} ({number})" if name in repeated else name for number, name in enumerate(names))
     return names
@@ -191,7 +178,7 @@ def _write(
     image_size: int | None,
     options: Mapping[str, int | str | bool],
     has_own_pixels: bool,
-) -> Facts:
+) -> list[tuple[str, str]]:
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
     from vit.checkpoints.io import write_checkpoint
@@ -207,10 +194,8 @@ def _write(
         problem = f"{pretrained.source}: the weights of its classifier are 0, so that all images get one answer"
         raise CheckpointError(problem, _how_to_train(pretrained.source))
     if filled.report.initialized:
-        raise CheckpointError(
-            f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
-        )
-    license_name = None if pretrained.license == UNKNOWN else pretrained.license
+        problem = f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}"
+        raise CheckpointError(problem, "give other weights")
     is_same_size = image_size in (None, pretrained.own_network(options).image_size)
     is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
     rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
@@ -222,7 +207,7 @@ def _write(
         versions=versions(),
         validation_scores=pretrained.validation_scores if is_same else None,
         multilabel=rules,
-        license=license_name,
+        license=None if pretrained.license == UNKNOWN else pretrained.license,
         unfinished=pretrained.unfinished or None,
         made_of=pretrained.made_of,
     )
@@ -233,8 +218,7 @@ def _write(
     except FileExistsError as error:
         raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
-    words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
-    facts = [("network", words)]
+    facts = [("network", f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels")]
     if rules is not None:
         facts.append(("labels", f"several for an image, with thresholds of {range_text(rules.thresholds)}"))
     why, temperature = "fitted without the options that you give", pretrained.temperature

@@ -66,9 +66,6 @@ def export(
     Returns:
         The file or folder.
 
-    Raises:
-        VitError: the model cannot be used, the format cannot hold it, or the export differs from it.
-
     Example:
         vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test
     """

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath
+from vit.commands.cli.arguments import StrPath, new_file
 from vit.console import Reporter
 from vit.data.core.dataset_names import HUB, check_hub_name
 from vit.errors import ResourceError, UsageError
@@ -33,18 +33,13 @@ def check_card(card: StrPath | None, format: str, has_folder: bool) -> Path | No
         return None
     if has_folder:
         raise UsageError(f"--card, but --format {format} has its card in the folder, as {CARD}", "leave --card out")
-    path = Path(card).expanduser()
-    if path.exists():
-        raise UsageError(f"--card {path} exists", "give another name, or move it elsewhere")
-    return path
+    return new_file(card, "--card")
 
 
 def trained_model(model: Path, unfinished: bool) -> "LoadedModel":
     """The network of a run or checkpoint, and its description, which says what its training lacks.
 
-    Raises:
-        CheckpointError: the checkpoint cannot be used.
-        UsageError: the training is not finished, and `unfinished` is false.
+    UsageError where the training is not finished, and `unfinished` is false.
     """
     from vit.checkpoints.load import load
     from vit.checkpoints.run import check_finished, checkpoint_of
@@ -58,13 +53,7 @@ def trained_model(model: Path, unfinished: bool) -> "LoadedModel":
 def write_card(
     model: Path, trained: "LoadedModel", format: str, path: Path, card: Path | None, int8: "Int8Cost | None" = None
 ) -> Path | None:
-    """Write the card of an export: into its folder, or to a file that was asked for. Returns its path.
-
-    Args:
-        model: run folder or checkpoint.
-        path: the export.
-        card: new file for the card of a single file; None: no card.
-    """
+    """Write the card of an export: into its folder, or to the new file `card`. Returns its path; None: no card."""
     from vit.export.exporting import export_format
 
     export_kind = export_format(format)
@@ -110,10 +99,7 @@ def hub_data(data: str) -> str | None:
 
 
 def origin_of(model: Path) -> "Origin":
-    """What the run folder of a model says about its training; nothing for a bare checkpoint.
-
-    Numbers of a finished run are those of its best checkpoint. Another checkpoint has none.
-    """
+    """What the run folder of a model says about its training. Only its best checkpoint has numbers."""
     from vit.checkpoints.run import RunDirectory, checkpoint_of
     from vit.commands.cli.recipe_options import read_recipe
     from vit.export.card_facts import Origin

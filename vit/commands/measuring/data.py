@@ -1,20 +1,19 @@
 """`vit data check|next|pack|index`: problems of a data set; images to label next; images in shards"""
 
 import os
-from collections.abc import Iterable
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, new_file, path_text, shell_command
-from vit.commands.measuring.label_check import check_folder, check_labels
 from vit.commands.measuring.next_labels import next_labels
 from vit.commands.measuring.shards import index, pack
 from vit.console import ProgressReport, Reporter, count_of
-from vit.csv_files import describe_escapes, new_table
+from vit.csv_files import describe_escapes, new_output
 from vit.data.core.dataset_names import TableColumns
-from vit.errors import BadInputsError, ResourceError
+from vit.errors import BadInputsError, UsageError
 from vit.inference.files import free_name
+from vit.layout import CrossvalLayout, RunLayout
 
 if TYPE_CHECKING:
     from vit.data.checks.check import CheckResult, Finding
@@ -47,8 +46,7 @@ def check(
             all images to correct, which 'vit train' reads
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
-            with a usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
         page: new HTML page with counts, sizes, equal images side by side, and pictures of other problems; null: none
@@ -59,7 +57,6 @@ def check(
 
     Raises:
         BadInputsError: there is an error; or a warning, and `strict` is set.
-        VitError: the data set cannot be opened, or the list cannot be written.
 
     Example:
         vit data check photos/ --output photos_to_fix.csv
@@ -69,9 +66,12 @@ def check(
     name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
 
     columns = TableColumns(image_column, label_column)
-    if folder is not None:
-        check_folder(folder)
+    made = () if folder is None else (CrossvalLayout(folder).description_path, RunLayout(folder).config_path)
+    if made and not any(file.is_file() for file in made):
+        problem = f"--labels {folder} is not the folder of a cross-validation or a run"
+        raise UsageError(problem, "make one with 'vit crossval DATA', and give its folder")
 
+    from vit.data.checks.check import Finding
     from vit.data.checks.check import check as find_problems
     from vit.data.core.groups import group_notes, with_groups
     from vit.data.sources.sources import open_source
@@ -87,7 +87,9 @@ def check(
         checked = find_problems(source, progress.update)
     _show(reporter, source, checked)
     if checked.findings or output is not None:
-        _write(list_file, checked.findings)
+        with new_output(list_file, [field.name for field in fields(Finding)]) as table:
+            for finding in checked.findings:
+                table.row(astuple(finding))
         if words := describe_escapes(source.class_names, f"{list_file} has"):
             reporter.notice(words)
     num_warnings = len(checked.findings) - checked.errors
@@ -101,7 +103,11 @@ def check(
         reporter.line(f"\npage in {page_file}")
     elif any(finding.other_path for finding in checked.findings):
         reporter.line("--page FILE shows the images of each pair side by side")
-    corrected = None if folder is None else check_labels(source, folder, list_file, reporter)
+    corrected = None
+    if folder is not None:
+        from vit.commands.measuring.label_check import check_labels  # imports torch
+
+        corrected = check_labels(source, folder, list_file, reporter)
     of_data = {"root": root, "groups": groups, "image_column": image_column, "label_column": label_column}
     if failed:
         options = {"labels": folder, **of_data, "strict": strict}
@@ -159,16 +165,3 @@ def _describe(finding: "Finding") -> str:
     if finding.other_label != finding.label and there:
         there += f" ({finding.label} and {finding.other_label})"
     return f"{here}{there}: {finding.detail}" if here else finding.detail
-
-
-def _write(output: Path, findings: "Iterable[Finding]") -> None:
-    """Write the findings as a new CSV file."""
-    from vit.data.checks.check import Finding
-
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with new_table(output, [field.name for field in fields(Finding)], mode="x") as table:
-            for finding in findings:
-                table.row(astuple(finding))
-    except OSError as error:
-        raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error

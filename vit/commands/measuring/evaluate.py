@@ -20,13 +20,6 @@ from vit.commands.cli.arguments import (
     path_text,
     warn_of_unfinished,
 )
-from vit.commands.measuring.scoring import (
-    EnsembleFinding,
-    score_images,
-    scored_together,
-    show_measurement,
-    weak_groups_of,
-)
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
@@ -34,6 +27,7 @@ from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
+    from vit.commands.measuring.scoring import EnsembleFinding
     from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
@@ -60,7 +54,7 @@ class Evaluation:
     unfinished: str = ""
     # seconds of a prediction by engine, threads and batch size; () where they were not asked for
     latency: "Sequence[Latency]" = ()
-    ensemble: EnsembleFinding | None = None  # the gain of several models over their best; None: one model was given
+    ensemble: "EnsembleFinding | None" = None  # the gain of several models over their best; None: one model was given
 
 
 def evaluate(
@@ -90,10 +84,8 @@ def evaluate(
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
         root: folder of torchvision data sets
-        image_column: column of images where DATA is a parquet table, or of paths where it is a CSV; null: that of the
-            run, the only one, or the one with a usual name
-        label_column: column of labels where DATA is a parquet table or a CSV; null: that of the run, the only one, or
-            the one with a usual name
+        image_column: column of images (parquet) or of paths (CSV) of DATA; null: that of the run, or a usual one
+        label_column: column of labels (parquet, CSV) of DATA; null: that of the run, or a usual one
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
@@ -108,7 +100,6 @@ def evaluate(
         The folder of the results, and the metrics.
 
     Raises:
-        VitError: the model or the images cannot be used.
         BadInputsError: the evaluation is done, but some images cannot be read.
 
     Example:
@@ -126,11 +117,15 @@ def evaluate(
         check_engine(engine, Path(one), device)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
-    wanted = None if output is None else _own_folder(output)
+    wanted = None if output is None else Path(output).expanduser()
+    if wanted is not None and wanted.exists():  # a folder that is empty, or of an evaluation that was cut off
+        is_free = wanted.is_dir() and (not any(wanted.iterdir()) or (wanted / _LOCK).is_file())
+        if not is_free:
+            raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
 
     from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
-    from vit.commands.measuring import measured_images
+    from vit.commands.measuring import measured_images, scoring
     from vit.inference.engine import distributed
     from vit.inference.ensemble import Ensemble
     from vit.inference.metrics.weak_groups import ImageTraits
@@ -158,17 +153,17 @@ def evaluate(
         scored: Scored
         ensemble: EnsembleFinding | None = None
         if others:
-            scored, ensemble = scored_together(every, lambda one: score_images(one, words, samples, reporter), reporter)
+            scored, ensemble = scoring.score_together(every, words, samples, reporter)
         else:
-            scored = score_images(predictor, words, samples, reporter, traits)
+            scored = scoring.score_images(predictor, words, samples, reporter, traits)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
 
     class_names, rules, report = predictor.class_names, predictor.multilabel, run_page.report_of(predictor.task)
     scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
     measurement = report.measure(scored, class_names, rules, scores)
-    of_run, run, name = RunLayout.around(Path(model)), RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
-    folder = Path(f"evaluation-{name}") if others or of_run is None else of_run.evaluation_dir(name)
+    run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
+    folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)
     found = Evaluation(
         new_folder(wanted, folder) if rank == 0 else wanted or folder,
         measurement,
@@ -188,13 +183,13 @@ def evaluate(
     recipe, weak = None if run is None else read_recipe(run.config_path), None
     if traits is not None:
         table = Path(data or ("" if recipe is None else recipe.data.source)).expanduser()
-        weak = weak_groups_of(traits, scored, samples, table, source, class_names)
+        weak = scoring.weak_groups_of(traits, scored, samples, table, source, class_names)
     with _writing(found.folder):
         files = _write_metrics(found, seen.warning, class_names, weak)
         scored.write(files.predictions_path, class_names, rules)
         for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
             save(figure, path)
-        show_measurement(reporter, measurement)
+        scoring.show_measurement(reporter, measurement)
         if weak is not None:
             reporter.line(f"\nweak groups: {weak.describe()}")
             for group in weak.found:
@@ -216,10 +211,8 @@ def evaluate(
     reporter.next_command(f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}")
     if found.unreadable:
         bad, reason = next(iter(found.unreadable.items()))
-        raise BadInputsError(
-            f"{count_of(len(found.unreadable), 'image')} cannot be read or measured, such as {bad}: {reason}",
-            f"see left_out in {files.metrics_path}",
-        )
+        problem = f"{count_of(len(found.unreadable), 'image')} cannot be read or measured, such as {bad}: {reason}"
+        raise BadInputsError(problem, f"see left_out in {files.metrics_path}")
     return found
 
 
@@ -235,19 +228,10 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError("--groups is for DATA: the images of a run have the groups of its training", "leave it out")
     elif columns != TableColumns():
         option = "--label_column" if columns.label is not None else "--image_column"
-        raise UsageError(
-            f"{option} is for DATA: the images of a run have the columns of its training", "leave it out, or give DATA"
-        )
+        problem = f"{option} is for DATA: the images of a run have the columns of its training"
+        raise UsageError(problem, "leave it out, or give DATA")
     elif RunLayout.around(Path(model)) is None:
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
-
-
-def _own_folder(output: StrPath) -> Path:
-    """The folder of --output, if it is empty, or of an evaluation that was cut off."""
-    folder = Path(output).expanduser()
-    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / _LOCK).is_file())):
-        raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
-    return folder
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Images of a run or of DATA: of one split, unseen in training, with the class numbers of the model"""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,9 +125,6 @@ def images_to_measure(
         data: DATA; None: the images are those of the first model's run.
     """
 
-    def added(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
-        return {name: one.get(name, 0) + two.get(name, 0) for name in {**two, **one}}
-
     samples, seen = source.splits[split], SeenImages()
     for model in models:
         run = RunDirectory.around(Path(model))
@@ -137,8 +135,10 @@ def images_to_measure(
         else:
             part = replace(source, splits={**source.splits, split: samples})
             samples, more = unseen_images(run, part, split, include_seen, reporter)
-            counts = added(dict(seen.left_out), dict(more.left_out)), added(dict(seen.scored), dict(more.scored))
-            seen = SeenImages(*counts, seen.warning or more.warning)
+            left_out, scored = Counter(more.left_out), Counter(more.scored)
+            left_out.update(seen.left_out)  # which keeps zeros
+            scored.update(seen.scored)
+            seen = SeenImages(left_out, scored, seen.warning or more.warning)
     return samples, seen
 
 
@@ -187,11 +187,9 @@ def _check_own_labels(run: RunDirectory, source: Source, split: str) -> None:
     before = zip(samples.paths, label_names(samples, source.class_names), strict=True)
     changed = [path for path, label in before if labels.get(path, label) != label]
     if changed:
-        raise DataError(
-            f"{count_of(len(changed), f'{split} image')} of {table} got other labels since the training: "
-            f"{some_of(changed)}",
-            f"give DATA to measure the labels as they are now: vit evaluate {run.path} {table}",
-        )
+        images = f"{count_of(len(changed), f'{split} image')} of {table}"
+        fix = f"give DATA to measure the labels as they are now: vit evaluate {run.path} {table}"
+        raise DataError(f"{images} got other labels since the training: {some_of(changed)}", fix)
 
 
 def check_own_model(model: Path, predictor: "Predictor") -> None:
@@ -248,11 +246,9 @@ def unseen_images(
         reporter.notice(f"WARNING: {warning}")
         return samples, SeenImages(none, counts, warning)
     if not len(kept):
-        raise DataError(
-            f"all {len(samples):,} images of {source.name} are images that {run.path} was trained, validated or "
-            "calibrated on",
-            "give other images, or --include_seen to score these",
-        )
+        images = f"all {len(samples):,} images of {source.name}"
+        problem = f"{images} are images that {run.path} was trained, validated or calibrated on"
+        raise DataError(problem, "give other images, or --include_seen to score these")
     reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
     return samples.select(kept), SeenImages(counts, none)
 
@@ -267,11 +263,10 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [name for name in names if name not in numbers]
     if unknown:
-        raise DataError(
-            f"{source.name} has {source.task.kinds} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
-            f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
-            "rename them, or move them elsewhere",
-        )
+        problem = f"{source.name} has {source.task.kinds} that the model does not know"
+        known = f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})"
+        fix = "rename them, or move them elsewhere"
+        raise DataError(f"{problem}: {', '.join(unknown[:SHOWN_CLASSES])} {known}", fix)
     if source.task.is_exclusive:
         labels = np.array([numbers[name] for name in names], dtype=np.int64)[samples.labels]
         present = {class_names[number] for number in np.unique(labels)}

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Literal
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, Paths, PositiveInt, StrPath, new_file, path_list, shell_command
 from vit.console import Reporter, count_of, percent, tracked
-from vit.csv_files import new_table
+from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
 from vit.inference.files import free_name, list_images
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vit.checkpoints.run import RunDirectory
     from vit.data.core.image_bytes import ImageError
     from vit.data.splits.split import SplitRow
     from vit.inference.predictor import Predictor
@@ -79,17 +78,12 @@ def next_labels(
     Returns:
         The chosen images, the table and the page.
 
-    Raises:
-        VitError: the run or the pool cannot be used, or the table cannot be written.
-
     Example:
         vit data next runs/photos/vit_tiny_patch16_224/20260101-120000 unlabeled/ --count 100
     """
     name, table = os.fspath(run), free_name(Path("to_label.csv"), [".html"]) if output is None else new_file(output)
     check_model(name)
-    page = table.with_suffix(".html")
-    if page.exists():
-        raise UsageError(f"the page {page} exists", "give --output another name, or move the page elsewhere")
+    page = new_file(table.with_suffix(".html"), "the page")
     listed = list_images(path_list(pool), recursive)
     if listed.reader is not None:
         raise UsageError("POOL has images that are not files of this machine", "give folders or files")
@@ -100,6 +94,7 @@ def next_labels(
     from vit.inference.answers.next_images import choose_doubtful, choose_random
     from vit.inference.predictor import load
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
+    from vit.training.running.run_images import splits_of_run
 
     of_run = RunDirectory.around(Path(name))
     if of_run is None:
@@ -111,7 +106,13 @@ def next_labels(
     if not predictor.task.is_exclusive:
         fix = "choose by the probabilities of 'vit predict --probabilities'"
         raise UsageError("vit data next takes a run of one class for an image, and this one gives several", fix)
-    rows = _rows_of_run(of_run, reporter)
+    rows = splits_of_run(of_run)
+    if not all(row.content_hash for row in rows.get("train", ())[:1]):
+        raise DataError(f"{of_run.splits_path} has no hashes, so known images cannot be left out", "train again")
+    if aside := len(rows.get("calibration", ())):
+        reporter.notice(f"the table lacks {count_of(aside, 'image')} that the run has set aside for calibration")
+    if not all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1]):
+        reporter.notice("the images of the run are not files, so the table lists the new images alone")
     hashes = {row.content_hash for part in rows.values() for row in part}
     unknown, unreadable = _read(predictor, listed.paths, hashes, reporter)
     total, num_known = len(unknown), len(listed.paths) - len(unknown) - len(unreadable)
@@ -146,20 +147,6 @@ def next_labels(
     reporter.line(f"fill in the column label of the first {count_of(count, 'line')}, or remove the line, and train")
     reporter.next_command(shell_command("vit", "train", table, options={}))
     return NextLabels(chosen, table, page, num_known, unreadable)
-
-
-def _rows_of_run(run: "RunDirectory", reporter: Reporter) -> "dict[str, list[SplitRow]]":
-    """The images of a run by split; a table cannot hold those that were set aside for calibration."""
-    from vit.training.running.run_images import splits_of_run
-
-    rows = splits_of_run(run)
-    if not all(row.content_hash for row in rows.get("train", ())[:1]):
-        raise DataError(f"{run.splits_path} has no hashes, so known images cannot be left out", "train again")
-    if aside := len(rows.get("calibration", ())):
-        reporter.notice(f"the table lacks {count_of(aside, 'image')} that the run has set aside for calibration")
-    if not all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1]):
-        reporter.notice("the images of the run are not files, so the table lists the new images alone")
-    return rows
 
 
 def _read(
@@ -201,11 +188,9 @@ def _read(
             seen.add(own)
             unknown[str(Path(path).resolve())] = answer
     if not unknown:
-        raise DataError(
-            f"the pool has no image to label: the run knows {len(paths) - len(unreadable):,} of {len(paths):,} files, "
-            f"and {len(unreadable):,} cannot be read",
-            "give other images",
-        )
+        known_ones = f"the run knows {len(paths) - len(unreadable):,} of {len(paths):,} files"
+        problem = f"the pool has no image to label: {known_ones}, and {len(unreadable):,} cannot be read"
+        raise DataError(problem, "give other images")
     return unknown, unreadable
 
 
@@ -215,8 +200,7 @@ def _write(path: Path, chosen: Sequence[ImageToLabel], rows: "dict[str, list[Spl
     files = {Path(row.path).name for row in listed}
     has_groups = any(row.group and Path(row.group).name not in files for row in listed)  # bursts are named by a file
     columns = ("path", "label", "suggested", "probability", "split", *["group"] * has_groups)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with new_table(path, columns, digits=6, mode="x") as table:
+    with new_output(path, columns, digits=6) as table:
         for one in chosen:
             table.row((one.path, None, one.suggested, one.probability, "train", *[None] * has_groups))
         for split, part in rows.items():

@@ -4,38 +4,37 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
 
 from vit.commands.cli.arguments import in_points
 from vit.console import Reporter, interval, percent
+from vit.data.core.batch import Batch
+from vit.data.core.samples import Samples, Source
+from vit.data.loading.loader import EVALUATION_BATCH_SIZE, labeled_images
+from vit.data.sources.image_csv import other_columns
+from vit.inference.answers.selective import fewest_images
+from vit.inference.engine import compile_for, score
 from vit.inference.files import TABLES
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from vit.data.core.batch import Batch
-    from vit.data.core.samples import Samples, Source
-    from vit.inference.metrics.measured_answers import MeasuredAnswers
-    from vit.inference.metrics.metrics import Measurement
-    from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
-    from vit.inference.metrics.weak_groups import ImageTraits, WeakGroups
-    from vit.inference.predictor import Predictor
-    from vit.inference.scores.intervals import Metric
-    from vit.inference.scores.scored_images import Floats, Scored, ScoredImages
-    from vit.study.findings import Interval
+from vit.inference.metrics.measured_answers import MeasuredAnswers
+from vit.inference.metrics.metrics import Measurement
+from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
+from vit.inference.metrics.weak_groups import FEWEST, ImageTraits, WeakGroups
+from vit.inference.predictor import Predictor
+from vit.inference.scores.image_groups import count_text, in_groups
+from vit.inference.scores.intervals import Interval, Metric
+from vit.inference.scores.scored_images import Floats, Scored, ScoredImages
+from vit.study.statistics.paired import paired_gap
 
 SHOWN_ROWS = 20  # of classes or labels
 _NOT_GUARANTEED = "cannot be guaranteed"
 
 
 def score_images(
-    predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter, traits: "ImageTraits | None" = None
-) -> "Scored":
+    predictor: Predictor, words: str, samples: Samples, reporter: Reporter, traits: ImageTraits | None = None
+) -> Scored:
     """The scores of images. Traits of those that this process scores are gathered, if they are asked for."""
-    from vit.data.loading.loader import EVALUATION_BATCH_SIZE, labeled_images
-    from vit.inference.engine import compile_for, score
-    from vit.inference.scores.image_groups import in_groups
-
     engine = predictor.engine
     compiled = ", compiled" * compile_for(engine, len(samples), EVALUATION_BATCH_SIZE)
     where = f"{engine.device.type}, {engine.precision}, {engine.name}{compiled}"
@@ -51,21 +50,12 @@ def score_images(
 
 
 def weak_groups_of(
-    traits: "ImageTraits",
-    scored: "Scored",
-    samples: "Samples",
-    data: Path,
-    source: "Source",
-    class_names: Sequence[str],
-) -> "WeakGroups | None":
+    traits: ImageTraits, scored: Scored, samples: Samples, data: Path, source: Source, class_names: Sequence[str]
+) -> WeakGroups | None:
     """Groups of images with more errors than others, also by further columns of DATA where it is a CSV.
 
     None where images are few, or scored by several processes.
     """
-    from vit.data.sources.image_csv import other_columns
-    from vit.inference.metrics.weak_groups import FEWEST
-    from vit.inference.scores.scored_images import ScoredImages
-
     if not isinstance(scored, ScoredImages) or traits.num_images != len(scored.paths):
         return None
     units = len(scored.paths) if scored.groups is None else len(set(scored.groups.tolist()))
@@ -82,27 +72,22 @@ class EnsembleFinding:
     accuracies: Mapping[str, float]  # accuracy of each model
     seconds: Mapping[str, float]  # seconds in which each scored the images
     best: str  # the model with the highest accuracy on these images, the first of equal ones
-    gain: "Interval"  # accuracy of the ensemble minus that of `best`, with the paired 95 % interval over the images
+    gain: Interval  # accuracy of the ensemble minus that of `best`, with the paired 95 % interval over the images
 
     def to_plain(self) -> dict[str, object]:
         """Plain values for metrics.json."""
         return {**vars(self), "gain": {"value": self.gain.value, "low": self.gain.low, "high": self.gain.high}}
 
 
-def scored_together(
-    predictors: "Mapping[str, Predictor]", score: "Callable[[Predictor], Scored]", reporter: Reporter
-) -> "tuple[ScoredImages, EnsembleFinding]":
+def score_together(
+    predictors: Mapping[str, Predictor], words: str, samples: Samples, reporter: Reporter
+) -> tuple[ScoredImages, EnsembleFinding]:
     """The scores of an ensemble on some images, and its gain over the best of its models, in a table."""
-    import numpy as np
-
-    from vit.inference.scores.scored_images import ScoredImages
-    from vit.study.statistics.paired import paired_gap
-
     every: dict[str, ScoredImages] = {}
     seconds = {}
     for name, predictor in predictors.items():
         began = time.perf_counter()
-        scored = score(predictor)
+        scored = score_images(predictor, words, samples, reporter)
         assert isinstance(scored, ScoredImages)
         every[name], seconds[name] = scored, time.perf_counter() - began
     first = next(iter(every.values()))
@@ -122,13 +107,11 @@ def scored_together(
     return ensemble, EnsembleFinding(accuracies, seconds, best, gain)
 
 
-def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelMeasurement") -> None:
+def show_measurement(reporter: Reporter, measurement: Measurement | MultilabelMeasurement) -> None:
     """Metrics with their intervals, the worst classes or labels, and what thresholds and prediction sets do."""
-    from vit.inference.metrics import metrics
-
     reporter.line(f"{measurement.describe_images()}; 95 % intervals")
     reporter.facts([*measurement.metrics.facts(), *measurement.temperature_fact()])
-    if isinstance(measurement, metrics.Measurement) and measurement.levels:
+    if isinstance(measurement, Measurement) and measurement.levels:
         reporter.line("\naccuracy by level of the class names")
         levels = [(level.text, _proportion(level.accuracy)) for level in reversed(measurement.levels)]
         reporter.table(("level", "accuracy"), levels)
@@ -141,11 +124,8 @@ def show_measurement(reporter: Reporter, measurement: "Measurement | MultilabelM
         show_answers(reporter, measurement.answers)
 
 
-def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
+def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
-    from vit.inference.answers.selective import fewest_images
-    from vit.inference.scores.image_groups import count_text
-
     known = count_text(answers.num_validation, answers.num_groups)
     reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
     if any(row.kept is not None for row in answers.thresholds):
@@ -183,5 +163,5 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
         reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")
 
 
-def _proportion(found: "Metric | None", lack: str = _NOT_GUARANTEED) -> str:
+def _proportion(found: Metric | None, lack: str = _NOT_GUARANTEED) -> str:
     return lack if found is None else interval(found.value, found.low, found.high)

@@ -51,18 +51,12 @@ def pack(
         out: new folder for the shards and index.parquet
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
-            with a usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         shard_mb: size of a shard in megabytes; the last image may exceed it
 
     Returns:
         The index, and counts of images and shards.
-
-    Raises:
-        UsageError: OUT exists.
-        DataError: the data set cannot be opened, or no image can be read.
-        ResourceError: OUT cannot be written.
 
     Example:
         vit data pack photos/ photos_shards/
@@ -111,10 +105,6 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
 
     Returns:
         The index, and counts of images and shards.
-
-    Raises:
-        UsageError: the index exists, or would lie elsewhere.
-        DataError: there are no shards, a shard is damaged, or only some shards name a split or images have labels.
 
     Example:
         vit data index imagenet_shards/
