@@ -15,7 +15,7 @@ from vit.commands.measuring.measured_images import (
     check_own_images,
     choose_split,
     describe_images,
-    measured_by,
+    images_to_measure,
     of_same_task,
     opened_source,
     shown_split,
@@ -78,7 +78,7 @@ def labeled_samples(
     if data is None and run is not None:
         check_own_images(run, source, split, reporter)
     else:
-        samples, _ = measured_by(str(model), data, source, split, False, reporter)
+        samples, _ = images_to_measure([str(model)], data, source, split, False, reporter)
     if len(samples) > MOST_MEASURED:
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))

@@ -5,8 +5,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from vit.commands.cli.arguments import ModelOrExport, PositiveInt, trusted_hosts
-from vit.commands.predicting.answer_options import AnswerOptions
-from vit.commands.predicting.prediction_setup import PredictionSetup
+from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.console import Reporter
 from vit.errors import UsageError, install
 from vit.inference.engines.engine_names import EngineName
