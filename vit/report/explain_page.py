@@ -7,8 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from vit.checkpoints.run import unfinished_text
-from vit.explain.explainer import Explanation
-from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
+from vit.explain.explainer import RANDOM_ORDERS, STEPS, Explanation, Faithfulness, MethodScore, score_method
 from vit.report.page.overlay import enlarged, overlay
 from vit.report.page.page import inline, write_page
 from vit.report.page.thumbnails import encoded

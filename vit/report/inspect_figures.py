@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit.explain.cost import CostAtSize
-from vit.explain.distance import AttentionSpread
+from vit.explain.inspection import AttentionSpread
 from vit.report.page.image_grid import image_grid
 from vit.report.page.style import look
 

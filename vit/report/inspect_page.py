@@ -4,8 +4,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vit.explain.distance import AttentionSpread
-from vit.explain.inspection import Inspection
+from vit.explain.inspection import AttentionSpread, Inspection
 from vit.layout import InspectionLayout
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
 from vit.report.page.page import write_page

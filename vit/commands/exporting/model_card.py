@@ -12,7 +12,7 @@ from vit.errors import ResourceError, UsageError
 from vit.weights.license import CARD
 
 if TYPE_CHECKING:
-    from vit.export.card_facts import Int8Cost, Origin
+    from vit.export.card import Int8Cost, Origin
     from vit.export.format import Classify
     from vit.export.verify import ExportDifference, Structure
     from vit.inference.deployment import LoadedModel
@@ -65,7 +65,7 @@ def show_size_and_speed(
         name: format and precision.
         exported: the export; None where it cannot be computed here.
     """
-    from vit.export.speed import measured_speed, size_of
+    from vit.export.latency import measured_speed, size_of
 
     weights = sum(value.nbytes for value in trained.network.state_dict().values())
     sizes = f"{weights / 1e6:.1f} MB of weights", f"{size_of(path) / 1e6:.1f} MB"
@@ -154,7 +154,7 @@ def write_converted_card(trained: "LoadedModel", source: str, path: Path, card: 
         path: the checkpoint.
         card: new file for the card.
     """
-    from vit.export.card_facts import Origin
+    from vit.export.card import Origin
 
     use = 'for row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
     code = f"import vit\npredictor = vit.load({path.name!r})\n{use}"
@@ -166,8 +166,7 @@ def card_of(
     trained: "LoadedModel", library: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
 ) -> str:
     """The text of a card."""
-    from vit.export.card import card_text
-    from vit.export.card_facts import CardFacts
+    from vit.export.card import CardFacts, card_text
 
     parameters = sum(parameter.numel() for parameter in trained.network.parameters())
     return card_text(CardFacts(title, trained.description, parameters, library, code, origin, int8))
@@ -185,7 +184,7 @@ def origin_of(model: Path) -> "Origin":
     """
     from vit.checkpoints.run import RunDirectory, checkpoint_of
     from vit.commands.cli.recipe_options import read_recipe
-    from vit.export.card_facts import Origin
+    from vit.export.card import Origin
 
     run = RunDirectory.around(model)
     if run is None:

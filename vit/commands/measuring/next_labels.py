@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.core.image_bytes import ImageError
     from vit.data.splits.split import SplitRow
-    from vit.inference.answers.next_images import Floats
+    from vit.inference.answers.nearest import Floats
     from vit.inference.predictor import Predictor
 
 SHOWN = 10
@@ -107,7 +107,7 @@ def next_labels(
         raise UsageError("POOL has images that are not files of this machine", "give folders or files")
 
     from vit.checkpoints.run import RunDirectory
-    from vit.inference.answers.next_images import choose_doubtful, choose_random
+    from vit.inference.answers.nearest import choose_doubtful, choose_random
     from vit.inference.predictor import load
 
     of_run = RunDirectory.around(Path(name))
@@ -164,8 +164,7 @@ def _read(predictor: "Predictor", paths: Sequence[str], known: set[str], reporte
     import torch
 
     from vit.inference.engine import Engine
-    from vit.inference.pipeline import rows_of
-    from vit.inference.prediction import read_hashed
+    from vit.inference.prediction import read_hashed, rows_of
 
     engine = predictor.engine
     if not isinstance(engine, Engine) or not engine.keep_features():

@@ -9,8 +9,7 @@ from vit.console import Reporter, percent
 from vit.errors import UsageError
 
 if TYPE_CHECKING:
-    from vit.inference.answers.answers import AnswerRule
-    from vit.inference.answers.prediction_sets import SetMethod
+    from vit.inference.answers.answers import AnswerRule, SetMethod
     from vit.inference.predictor import Predictor
 
 SHOWN_CLASSES = 10

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from vit.data.core.samples import Samples
     from vit.data.pixels.preprocess import Preprocess
-    from vit.explain.distance import AttentionSpread
-    from vit.explain.inspection import Inspection
+    from vit.explain.inspection import AttentionSpread, Inspection
     from vit.models.spec import NetworkSpec
     from vit.models.vision_transformer import VisionTransformer
 

@@ -18,7 +18,7 @@ from vit.layout import PartsLayout
 from vit.study.running.executors import Alive, cluster_of
 
 if TYPE_CHECKING:
-    from vit.inference.manifest import Manifest
+    from vit.inference.parts import Manifest
 
 _POLL = 1.0  # seconds between two looks at the files
 _GRACE = 20.0  # seconds in which the last files of a task may still appear on a shared file system

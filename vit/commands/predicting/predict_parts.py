@@ -20,7 +20,7 @@ from vit.layout import PartsLayout
 
 if TYPE_CHECKING:
     from vit.data.core.image_bytes import ImageReader
-    from vit.inference.manifest import Manifest, RowsAsked
+    from vit.inference.parts import Manifest, RowsAsked
     from vit.inference.prediction import Prediction
     from vit.inference.rows import ParquetWriter
 
@@ -53,7 +53,7 @@ class PartsJob:
             list_paths: function that lists the images. It is called where there is no manifest, or where no other
                 process that runs now has compared the manifest with the images.
         """
-        from vit.inference.manifest import open_manifest
+        from vit.inference.parts import open_manifest
 
         return open_manifest(PartsLayout(self.folder), _asked(self), list_paths)
 
@@ -149,8 +149,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
 
     from pyarrow.parquet import read_schema
 
-    from vit.inference.manifest import Manifest
-    from vit.inference.parts import check_parts, tables
+    from vit.inference.parts import Manifest, check_parts, tables
     from vit.inference.rows import PROBABILITIES, write_tables
 
     manifest = Manifest(files.manifest_path)
@@ -188,7 +187,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
 
 
 def _asked(job: PartsJob) -> "RowsAsked":
-    from vit.inference.manifest import RowsAsked
+    from vit.inference.parts import RowsAsked
 
     setup = job.setup
     names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in job.images]

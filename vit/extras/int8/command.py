@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vit.console import ProgressReport, Reporter, count_of, interval
-from vit.export.card_facts import Int8Cost, MeasuredImages
+from vit.export.card import Int8Cost, MeasuredImages
 from vit.export.format import Quantized
 from vit.extras.int8.export import Int8Answers, export_int8
 from vit.extras.int8.formats import format_of

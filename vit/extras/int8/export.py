@@ -23,8 +23,7 @@ from vit.extras.int8.formats import format_of
 from vit.inference.answers.calibration import fit_temperature
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies, trained_engine
-from vit.inference.scores.scored_images import Scored, ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import Scored, ScoredImages, ScoredLabels
 from vit.tasks.label_text import PRESENT
 
 MAX_LOSS = 0.05  # of the accuracy, and of the micro F1 of several labels; a file that loses more is not kept

@@ -31,7 +31,7 @@ from vit.data.loading.loader import labeled_images
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.sources import columns_for, open_source
 from vit.errors import DataError, UsageError
-from vit.export.card_facts import MeasuredImages
+from vit.export.card import MeasuredImages
 from vit.inference.engine import Classifies, score
 from vit.inference.files import list_images
 from vit.inference.prediction import read_input

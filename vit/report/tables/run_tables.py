@@ -14,8 +14,7 @@ from vit.console import count_of
 from vit.data.core.samples import Labels
 from vit.inference.metrics.metrics import f1_order, per_class
 from vit.inference.scores.intervals import Metric, recalls
-from vit.inference.scores.scored_images import Floats
-from vit.inference.scores.scored_rows import ScoredRow
+from vit.inference.scores.scored_images import Floats, ScoredRow
 from vit.study.answer.wording import Cell
 from vit.weights.license import license_text
 
@@ -136,7 +135,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
                 taken_for=[(class_names[other], other, count) for other, count in wrong.most_common(2)],
             )
         )
-    return sorted(rows, key=f1_order)
+    return sorted(rows, key=lambda row: f1_order(row.f1))
 
 
 def facts(result: RunResult) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.errors import DataError, UsageError
-from vit.inference.scores.scored_rows import ScoredRow, read_scored
+from vit.inference.scores.scored_images import ScoredRow, read_scored
 from vit.plain_files import parse_yaml, read_text
 
 if TYPE_CHECKING:

@@ -17,17 +17,17 @@ from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
 from vit.checkpoints.validation_scores import ValidationScores, fitted_split
 from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
-from vit.inference.answers.calibration import Temperature, fit_temperature
-from vit.inference.answers.label_fit import (
+from vit.inference.answers.calibration import (
     LabelTemperatures,
     LabelThresholds,
+    Temperature,
     fit_label_temperatures,
     fit_label_thresholds,
+    fit_temperature,
 )
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.scores.image_groups import in_groups
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 from vit.training.distributed.rendezvous import readable_by_all
 from vit.training.planning.plan import Plan
 

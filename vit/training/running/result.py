@@ -11,7 +11,7 @@ import torch
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.core.samples import Samples
 from vit.data.loading.module import ImageDataModule
-from vit.inference.matrix_peak import matrix_peak, mfu
+from vit.inference.devices import matrix_peak, mfu
 from vit.inference.metrics.measured_answers import measure_answers
 from vit.inference.metrics.metrics import by_level, uncalibrated, with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics, uncalibrated_labels
