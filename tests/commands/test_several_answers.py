@@ -17,7 +17,7 @@ from vit.checkpoints.label_rules import NEVER
 from vit.errors import UsageError
 from vit.extras.demo.command import _caption
 from vit.inference.answers.answers import AnswerRule
-from vit.inference.scores.scored_labels import read_scored_labels
+from vit.inference.scores.scored_images import read_scored_labels
 
 NAMES = ("bright", "left", "top")
 pytestmark = pytest.mark.usefixtures("here")

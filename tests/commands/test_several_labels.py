@@ -20,7 +20,7 @@ from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
 from vit.commands.training import train_progress
 from vit.data.sources.sources import open_source
-from vit.inference.scores.scored_labels import read_scored_labels
+from vit.inference.scores.scored_images import read_scored_labels
 from vit.report.run import run_figures
 from vit.report.run.run_page import write_run_report
 from vit.study.running import runner

@@ -32,7 +32,7 @@ from vit.data.core.draws import seed_of
 from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
-from vit.tasks.loss import Loss
+from vit.tasks.losses import Loss
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.checkpoints import CheckpointContent, DurableCheckpointIO, LastCheckpoint
 from vit.training.callbacks.checks import ConsistencyCheck, NonFinite, facts_to_compare

@@ -24,8 +24,7 @@ from vit.inference.files import list_files
 from vit.layout import ExplanationsLayout
 
 if TYPE_CHECKING:
-    from vit.explain.explainer import Explainer
-    from vit.explain.faithfulness import MethodScore
+    from vit.explain.explainer import Explainer, MethodScore
     from vit.report.explain_page import ExplainPage
 
 COLUMNS = (

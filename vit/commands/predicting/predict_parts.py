@@ -30,7 +30,7 @@ from vit.study.running.cluster import Alive, cluster_of
 
 if TYPE_CHECKING:
     from vit.data.core.image_bytes import ImageReader
-    from vit.inference.manifest import Manifest
+    from vit.inference.parts import Manifest
     from vit.inference.prediction import Prediction
     from vit.inference.rows import ParquetWriter
 
@@ -65,7 +65,7 @@ class PartsJob:
         """
         from vit.checkpoints.io import file_hash
         from vit.checkpoints.run import checkpoint_of
-        from vit.inference.manifest import RowsAsked, open_manifest
+        from vit.inference.parts import RowsAsked, open_manifest
 
         setup, file = self.setup, checkpoint_of(Path(self.setup.model))
         names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in self.images]
@@ -194,8 +194,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
 
     from pyarrow.parquet import read_schema
 
-    from vit.inference.manifest import Manifest
-    from vit.inference.parts import check_parts, tables
+    from vit.inference.parts import Manifest, check_parts, tables
     from vit.inference.rows import PROBABILITIES, write_tables
 
     manifest = Manifest(files.manifest_path)

@@ -100,7 +100,7 @@ def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
     """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
-    from vit.tasks.multi_label_loss import frequencies_of
+    from vit.tasks.losses import frequencies_of
 
     optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
     known, frequencies = rows >= 0, frequencies_of(rows)

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from vit.errors import CheckpointError, UsageError, first_line
 from vit.export.format import Classify, Format, check_pictures, description_text, quiet
-from vit.inference.deployment import LoadedModel, describe_input, notes
-from vit.inference.scores.activation import probabilities_of
+from vit.inference.deployment import LoadedModel, describe_input, notes, probabilities_of
 
 if TYPE_CHECKING:
     from coremltools.models import MLModel

@@ -14,10 +14,8 @@ from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.format import Peer, PeerFormat, check_pictures, closing_code
-from vit.export.timm_file import is_in_timm
-from vit.export.weights import calibrated_weights, folded_metadata, save_weights
-from vit.inference.deployment import LoadedModel
-from vit.inference.scores.activation import calibrated_probabilities
+from vit.export.weights import calibrated_weights, folded_metadata, is_in_timm, save_weights
+from vit.inference.deployment import LoadedModel, calibrated_probabilities
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
 

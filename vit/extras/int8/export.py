@@ -20,7 +20,7 @@ from vit.console import ProgressReport, Reporter, count_of, interval
 from vit.data.core.samples import Labels
 from vit.data.loading.loader import labeled_images
 from vit.errors import CheckpointError, DataError
-from vit.export.card_facts import Int8Cost
+from vit.export.card import Int8Cost
 from vit.export.exporting import new_output
 from vit.export.format import Progress, Quantized
 from vit.extras.int8.formats import installed_format
@@ -30,8 +30,7 @@ from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies, score, trained_engine
 from vit.inference.scores.image_groups import in_groups, number_of
 from vit.inference.scores.intervals import Metric
-from vit.inference.scores.scored_images import Scored, ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import Scored, ScoredImages, ScoredLabels
 from vit.study.statistics.paired import mcnemar, paired_gap
 from vit.tasks.label_text import PRESENT
 

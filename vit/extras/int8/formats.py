@@ -21,8 +21,7 @@ from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import without_telemetry
 from vit.inference.engines.onnx_engine import INPUT, OnnxEngine
-from vit.inference.engines.openvino_engine import OpenVinoEngine
-from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
+from vit.inference.engines.openvino_engine import OpenVinoEngine, OpenVinoModel, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:

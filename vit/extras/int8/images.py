@@ -28,7 +28,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.loading.loader import labeled_images
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError, UsageError
-from vit.export.card_facts import MeasuredImages
+from vit.export.card import MeasuredImages
 from vit.inference.files import list_images
 from vit.inference.prediction import read_input
 from vit.training.running.run_images import images_of_run

@@ -30,8 +30,7 @@ from vit.errors import UsageError
 from vit.inference.engine import Engine
 from vit.layout import FeaturesLayout
 from vit.models.network import Network
-from vit.tasks.loss import Loss
-from vit.tasks.multi_label_loss import LossName
+from vit.tasks.losses import Loss, LossName
 from vit.training.class_balance import ClassBalance
 from vit.training.planning.plan import Plan
 from vit.weights.adapt import head_names
