@@ -33,10 +33,10 @@ def unpatchify(pixels: Tensor, size: int) -> Tensor:
 class Pair(nn.Module):
     """An encoder, and everything besides it."""
 
-    def __init__(self, config: ViTConfig = SMALL, mask_ratio: float = 0.75) -> None:
+    def __init__(self, config: ViTConfig = SMALL) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.network, self.decoder = VisionTransformer(config), MaskedAutoencoder(config, mask_ratio)
+        self.network, self.decoder = VisionTransformer(config), MaskedAutoencoder(config)
 
     def tokens(self, images: Tensor, order: Tensor) -> Tensor:
         return self.decoder.encode(self.network, images, order)
@@ -61,18 +61,11 @@ def test_patches_are_the_squares_of_the_image_and_return_to_it() -> None:
     assert torch.equal(unpatchify(patches, 4), images)
 
 
-@pytest.mark.parametrize(("mask_ratio", "visible"), [(0.75, 4), (0.5, 8), (0.7, 4), (0.9, 1)])
-def test_the_encoder_computes_the_visible_patches_alone(mask_ratio: float, visible: int) -> None:
+def test_the_encoder_computes_the_visible_patches_alone() -> None:
     images, order = images_and_order()
-    pair = Pair(mask_ratio=mask_ratio)
-    assert pair.tokens(images, order).shape == (3, 1 + visible, 32)
+    pair = Pair()
+    assert pair.tokens(images, order).shape == (3, 1 + 4, 32)
     assert pair.prediction(images, order).shape == (3, 16, 48)
-
-
-@pytest.mark.parametrize("mask_ratio", [0.0, 0.99, 1.0])
-def test_a_ratio_that_leaves_none_or_all_patches_is_refused(mask_ratio: float) -> None:
-    with pytest.raises(ValueError, match="of 16 patches visible"):
-        Pair(mask_ratio=mask_ratio)
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
@@ -141,7 +134,7 @@ def test_networks_that_cannot_see_visible_patches_alone_are_refused(option: dict
 
 @pytest.mark.parametrize("width", [32, 64, 96, 192, 768])
 def test_the_decoder_has_whole_heads_of_half_the_width_or_more(width: int) -> None:
-    config = decoder_config(replace(SMALL, embed_dim=width), 2)
+    config = decoder_config(replace(SMALL, embed_dim=width))
     assert config.embed_dim == 32 * config.num_heads
     assert width / 2 <= config.embed_dim < width / 2 + 32
 
