@@ -11,9 +11,8 @@ import numpy as np
 from vit.data.core.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet, table_source
 from vit.data.core.image_files import describe_skipped, how_to_convert_skipped, image_files, is_image, subfolders
 from vit.data.core.samples import Samples, Source
-from vit.data.sources.csv_splits import split_of
+from vit.data.sources.csv_cells import ListedFiles, split_of
 from vit.data.sources.image_csv import columns_of, given_columns, read_image_csv
-from vit.data.sources.listed_files import ListedFiles
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
 
