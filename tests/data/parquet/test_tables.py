@@ -17,7 +17,7 @@ from vit.data.splits.split import with_fold
 from vit.errors import DataError
 from vit.extras.parquet import rows as row_parts
 from vit.extras.parquet.open import list_images
-from vit.extras.pretrain.unlabeled import open_images
+from vit.extras.pretrain.images import open_images
 
 NAMES = ("blue", "green", "red")
 
