@@ -77,7 +77,9 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
                     (data.data.transpose(0, 2, 3, 1), data.labels) if is_first else (data.data, data.targets)
                 )
                 paths = [f"{name}/{split}/{index:05d}" for index in range(len(arrays))]
-                splits[split] = Samples(paths, np.asarray(labels, dtype=np.int64), arrays=np.asarray(arrays))
+                splits[split] = Samples(
+                    paths, np.asarray(labels, dtype=np.int64), arrays=np.asarray(arrays, dtype=np.uint8)
+                )
             else:  # our decoder opens them later, with its limits
                 files = dataset.files(data)
                 labels = np.fromiter((label for _, label in files), dtype=np.int64, count=len(files))
