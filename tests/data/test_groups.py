@@ -221,6 +221,18 @@ def test_a_fold_needs_the_groups_of_all_splits(tmp_path):
         with_fold(replace(source, splits={**source.splits, "test": test}), "1/5", 0)
 
 
+@pytest.mark.parametrize("unlabeled", [0, 5])
+def test_groups_of_images_with_several_labels_are_cut(unlabeled):
+    """Also where each image has a label: the images without one are a class of their own, here of none."""
+    labels = (np.random.default_rng(0).random((60, 3)) < 0.5).astype(np.int8)
+    labels[labels.sum(axis=1) == 0, 0] = 1
+    labels[:unlabeled] = 0
+    groups = [f"g{place // 2}" for place in range(60)]
+    parts = stratified(labels, [0.1, 0.2], 0, groups)
+    assert [len(part) > 0 for part in parts] == [True] * 3 and sum(map(len, parts)) == 60
+    assert not {groups[row] for row in parts[0]} & {groups[row] for row in parts[2]}
+
+
 @pytest.mark.faults("D63")
 @pytest.mark.parametrize("num_groups", [8, 30, 200])
 def test_another_seed_cuts_groups_of_unequal_size_in_another_way(num_groups):

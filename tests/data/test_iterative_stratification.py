@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from vit.data.core.samples import Samples, Source
-from vit.data.splits.iterative_stratification import iteratively_stratified, nested_rows
 from vit.data.splits.split import with_all_splits
-from vit.data.splits.subset import subset, subset_kind
+from vit.data.splits.stratified import iteratively_stratified
+from vit.data.splits.subset import nested_rows, subset, subset_kind
 from vit.errors import DataError, UsageError
 
 RATES = np.array([0.01, 0.02, 0.05, 0.1, 0.3, 0.6])

@@ -71,12 +71,14 @@ def check(
         problem = f"--labels {folder} is not the folder of a cross-validation or a run"
         raise UsageError(problem, "make one with 'vit crossval DATA', and give its folder")
 
-    from vit.data.checks.check import Finding
-    from vit.data.checks.check import check as find_problems
     from vit.data.core.groups import group_notes, with_groups
     from vit.data.sources.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
+
+    from vit.data.checks.check import Finding  # imports torch, which a wrong DATA does not need
+    from vit.data.checks.check import check as find_problems
+
     source = replace(source, notes=[*source.notes, *group_notes(source)])
     reporter = Reporter()
     reporter.notice(

@@ -13,10 +13,11 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +27,17 @@ from vit.data.core.groups import UNDO
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.samples import Samples, Source
 
+if TYPE_CHECKING:
+    from vit.data.checks.contents import Progress
+
 MIN_SIDE = 32  # pixels of the shorter side
 WHOLE_CLASS = 10  # images: a cluster with as many and with half of a class is one look of the class, not a burst
 _CHANCE = 1.0  # expected number of pairs of the whole data set that are as close by chance
 _CACHED_FROM = 2000  # images: less take no time
 _found: dict[str, list[list[int]]] = {}  # clusters by `_key`: a plan is made several times
 
-Progress = Callable[[int, int], None]  # takes the number of compared images, and that of all images
 
-
-def with_bursts(source: Source, progress: Progress | None = None) -> Source:
+def with_bursts(source: Source, progress: "Progress | None" = None) -> Source:
     """The source, whose images with equal contents, or nearly equal ones, are one group. Other images stand alone.
 
     Groups that the images have are kept whole, and are joined where they share a file.
@@ -71,7 +73,7 @@ def with_bursts(source: Source, progress: Progress | None = None) -> Source:
 
 
 def clusters_of(
-    source: Source, progress: Progress | None = None, known: list[list[int]] | None = None
+    source: Source, progress: "Progress | None" = None, known: list[list[int]] | None = None
 ) -> list[list[int]] | None:
     """Places, in one list of all images, of those that belong together; None where only some splits have groups.
 
@@ -154,7 +156,7 @@ def _key(samples: Sequence[Samples], is_near: bool) -> str:
     return digest.hexdigest()
 
 
-def _search(source: Source, is_near: bool, progress: Progress | None) -> list[list[int]]:
+def _search(source: Source, is_near: bool, progress: "Progress | None") -> list[list[int]]:
     """The clusters: connected components of pairs of images that are equal, or nearly the same."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -179,7 +181,7 @@ def _search(source: Source, is_near: bool, progress: Progress | None) -> list[li
     return sorted(part.tolist() for part in np.split(members, ends) if len(part))
 
 
-def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.NDArray[np.int64]:
+def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.NDArray[np.int64]:
     """(m, 2) pairs of images that are nearly the same. Their content hashes are kept."""
     from vit.data.checks.contents import KnownHashes, read_in_parts
     from vit.data.checks.duplicates import alike_pairs

@@ -77,14 +77,11 @@ def hash_image(image: Tensor) -> ImageFacts:
 
 
 def small_square(samples: Samples, index: int, data: bytes, min_side: int) -> Squares | None:
-    """The picture (3, 32, 32) that is hashed, with no more of a file decoded than it needs.
+    """The picture (3, 32, 32) that is hashed, with no more of its bytes decoded than it needs.
 
     A JPEG is decoded at an eighth or more of its size, at 64 pixels or more. The hashes differ from those of the whole
     picture by 2 bits at most for 97 of 100 photographs. None for an image that cannot be read, that has other channels
     than gray or colors, or a shorter side than `min_side`.
-
-    Args:
-        data: its encoded bytes; of an array b"".
     """
     try:
         if samples.arrays is not None:

@@ -24,11 +24,7 @@ _COPIES = "are copies of images in other splits"
 
 
 def with_groups(source: Source, pattern: str | None, option: str = "data.groups") -> Source:
-    """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
-
-    Args:
-        pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
-        option: where the pattern was given, for errors.
+    """The source with the groups that a regular expression finds in the paths, by its first group; None: as they are.
 
     Raises:
         UsageError: the pattern is not a regular expression, or has no group.

@@ -158,15 +158,9 @@ def label_files(
     groups: Sequence[str] | None = None,
     reader: ImageReader | None = None,
 ) -> Samples:
-    """Files and class names -> samples.
+    """Paths with class names, and the classes of the training images in order -> samples.
 
-    Args:
-        rows: path and class name of each file.
-        class_names: classes of the training images, in the order of their numbers.
-        where: folder or table that an error names.
-
-    Raises:
-        DataError: a row has a class that the training images lack.
+    DataError, which names the folder or table, where a row has a class that the training images lack.
     """
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = sorted({name for _, name in rows} - numbers.keys())

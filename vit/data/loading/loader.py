@@ -71,13 +71,12 @@ def _fetch(wanted: "SimpleQueue[list[Key] | None]", ended: threading.Event, samp
 def batch_loader(
     dataset: ImageDataset, sampler: TrainSampler | EvaluationSampler, num_workers: int | None, keep_workers: bool
 ) -> Loader[Batch]:
-    """The batches of a sampler.
+    """The batches of a sampler, from workers that may stay for the next epoch.
 
     Args:
         num_workers: number of processes that decode and recolor. None: one per core and at most `MOST_WORKERS`; 0 for
             images in memory that need no work before a GPU has them. RandAugment takes about 50 microseconds for a
             small image, as long as a GPU trains on two of them. A training on the same cores gains nothing.
-        keep_workers: whether the workers stay for the next epoch.
     """
     workers, augment = num_workers, None if dataset.augment is None else dataset.augment.augment
     is_recolored = augment is not None and (augment.randaugment > 0 or augment.own is not None)

@@ -55,14 +55,9 @@ class LoaderOptions:
 
 
 class ImageDataModule(LightningDataModule):
-    """Loaders over the splits of a source.
+    """Loaders over the splits of a source. Without augmentation, training sees images as evaluation does.
 
-    Args:
-        augment: augmentation of training images; None: training sees them as evaluation does.
-        seed: seed of the order of training images and of their augmentation.
-
-    Attributes:
-        consumed: number of training batches that are finished. The order of images needs no other state.
+    The seed is that of the order of training images and of their augmentation.
     """
 
     def __init__(
@@ -76,7 +71,7 @@ class ImageDataModule(LightningDataModule):
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
         self.augment = augment
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
-        self.consumed = 0
+        self.consumed = 0  # training batches that are finished; the order of images needs no other state
         self._train_sampler: TrainSampler | None = None
         self._train_loader: Loader[Batch] | None = None
         self._datasets: dict[str, ImageDataset] = {}

@@ -68,8 +68,11 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
         if len(values) == 1 and len(window) == 2 * COLORS:
             values = values.repeat(COLORS, axis=0)
         pairs = window if len(window) == 2 * len(values) else window[:2] * len(values)  # who reads refuses others
-        planes_of = [seen_through(plane, pairs[2 * at : 2 * at + 2]) for at, plane in enumerate(values)]
-        levels = np.stack(planes_of).astype(np.uint8)
+        levels = np.empty(values.shape, dtype=np.uint8)
+        for plane, low, high, level in zip(values, pairs[::2], pairs[1::2], levels, strict=True):
+            if plane.dtype.kind == "f" and not np.isfinite(plane).all():
+                raise ValuesError("pixels that are not finite numbers")
+            level[:] = np.rint(np.clip((plane.astype(np.float64) - low) / (high - low), 0, 1) * 255)
     else:
         levels = without_window(values).astype(np.uint8)
     levels = np.ascontiguousarray(255 - levels if planes.is_inverted else levels)
@@ -87,14 +90,6 @@ def without_window(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if 0 < values.max() < DARKEST:
         raise ValuesError(f"16-bit values up to {values.max():,} of 65,535 would be almost black without a window")
     return values >> 8
-
-
-def seen_through(values: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
-    """Values from 0 to 255: those of a window (low, high), in equal steps."""
-    low, high = window
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValuesError("pixels that are not finite numbers")
-    return np.rint(np.clip((values.astype(np.float64) - low) / (high - low), 0, 1) * 255)
 
 
 def with_channels(pixels: Tensor, channels: int, path: str | os.PathLike[str]) -> Tensor:

@@ -16,9 +16,8 @@ import numpy as np
 from vit.data.core.dataset_names import TableColumns, is_far
 from vit.data.core.image_bytes import address_reader
 from vit.data.core.samples import Samples, Source, label_files
-from vit.data.sources.csv_splits import split_of
+from vit.data.sources.csv_cells import ListedFiles, split_of
 from vit.data.sources.image_csv import CsvTable, columns_of, given_columns, read_image_csv
-from vit.data.sources.listed_files import ListedFiles
 from vit.errors import DataError, some_of
 from vit.tasks.label_text import (
     ABSENT,

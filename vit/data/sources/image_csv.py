@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from vit.csv_files import is_of_vit, unescape
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.formats import begins_as_image, has_image_extension
-from vit.data.sources.csv_splits import MOST_SPLITS, add_splits, any_split, is_index, plain_name, refuse_numbers
+from vit.data.sources.csv_cells import MOST_SPLITS, add_splits, any_split, is_index, plain_name, refuse_numbers
 from vit.errors import DataError, UsageError, nearest, some_of
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def read_image_csv(
     """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 
     Args:
-        needed: columns that must be there, by our names.
-        optional: columns to read where they are there. Beside "split" any other column may hold the splits.
+        needed, optional: our names of columns that must be there, and of others to read where they are there. Beside
+            "split" any other column may hold the splits.
         given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
         others: read the columns that have none of our names, too.
 

@@ -72,7 +72,14 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
         try:
             data = dataset.open(root=root, download=download, **arguments)
             if dataset.files is None:
-                splits[split] = _array_samples(data, f"{name}/{split}")
+                is_first = isinstance(data, datasets.SVHN | datasets.STL10)  # channels come first
+                arrays, labels = (
+                    (data.data.transpose(0, 2, 3, 1), data.labels) if is_first else (data.data, data.targets)
+                )
+                paths = [f"{name}/{split}/{index:05d}" for index in range(len(arrays))]
+                splits[split] = Samples(
+                    paths, np.asarray(labels, dtype=np.int64), arrays=np.asarray(arrays, dtype=np.uint8)
+                )
             else:  # our decoder opens them later, with its limits
                 files = dataset.files(data)
                 labels = np.fromiter((label for _, label in files), dtype=np.int64, count=len(files))
@@ -86,13 +93,3 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
             numbers = range(int(splits[split].labels.max()) + 1)
             class_names = tuple(map(str, getattr(data, "classes", None) or numbers))
     return Source(name, class_names, splits)
-
-
-def _array_samples(data: VisionDataset, name: str) -> Samples:
-    """All images of a data set that holds them as small arrays."""
-    if isinstance(data, datasets.SVHN | datasets.STL10):
-        arrays, labels = data.data.transpose(0, 2, 3, 1), data.labels
-    else:
-        arrays, labels = np.asarray(data.data), data.targets
-    paths = [f"{name}/{index:05d}" for index in range(len(arrays))]
-    return Samples(paths, np.asarray(labels, dtype=np.int64), arrays=arrays)

@@ -15,8 +15,7 @@ from vit.csv_files import new_table, read_table
 from vit.data.core.draws import uniform
 from vit.data.core.groups import UNDO
 from vit.data.core.samples import Labels, Samples, Source, label_names
-from vit.data.splits.iterative_stratification import iteratively_stratified
-from vit.data.splits.stratified import describe_division, group_folds, stratified
+from vit.data.splits.stratified import describe_division, group_folds, iteratively_stratified, stratified
 from vit.errors import DataError, UsageError
 from vit.tasks.task import MULTI_LABEL, Task, task_of_columns
 

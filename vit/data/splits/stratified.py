@@ -18,12 +18,13 @@ import scipy.sparse
 
 from vit.data.core.draws import uniform
 from vit.data.core.samples import Labels, Samples
-from vit.tasks.label_text import PRESENT
+from vit.tasks.label_text import PRESENT, LabelRows
 
 Floats = npt.NDArray[np.float64]
 
 _STARTS, _MOVES = 48, 2000  # random assignments of groups that are compared; at most so many groups are placed in all
 _PASSES = 5  # over all groups, to improve an assignment
+TIE = 0.3  # images of the rarest label by which parts may differ and still count as equal
 _TOLERANCE = 3e-4  # of the sum over parts of (fraction in a part - wanted)^2 / wanted: 0.3 points for a part of a tenth
 
 
@@ -141,7 +142,8 @@ def _largest_remainders(numbers: Floats, limit: Labels, order: Labels) -> Labels
 
 def _most_outside(totals: Labels, outside: float) -> Labels:
     """How many images (C,) of each class the last part may lack: half, or the fraction of the other parts."""
-    return np.maximum(totals // 2, np.floor(totals * outside + 1e-9).astype(np.int64)).clip(max=totals - 1)
+    most = np.maximum(totals // 2, np.floor(totals * outside + 1e-9).astype(np.int64))
+    return np.minimum(most, np.maximum(totals - 1, 0))
 
 
 def _counts(labels: Labels, numbers: Labels) -> scipy.sparse.csr_array:
@@ -238,3 +240,45 @@ def _give_back(part: Labels, counts: scipy.sparse.csr_array, totals: Floats, wan
         outside = part[groups] != last
         groups, numbers = groups[outside], numbers[outside]
         part[groups[np.lexsort((numbers, numbers < excess[label]))[0]]] = last
+
+
+def iteratively_stratified(labels: LabelRows, fractions: Sequence[float], seed: int) -> list[Labels]:
+    """Rows of each part, then the remaining rows, with every label divided in about the same proportions.
+
+    Sechidis, Tsoumakas and Vlahavas 2011, "On the Stratification of Multi-Label Data" (ECML PKDD, algorithm 1): the
+    label with the fewest images that are left comes first. Each of its images goes to the part that lacks most images
+    of this label. So a rare label is divided while all parts still have room. Of parts that lack about equally many,
+    we take the one that lacks most of all labels of the image, where the paper takes the one with most room. With 40
+    common labels this halves the deviation from the wanted proportions. An unknown label counts as absent.
+
+    Args:
+        labels: (n, K) labels: 1 present, 0 absent, -1 unknown.
+        seed: seed of the choice between equally good parts, and of the order of a label's images.
+    """
+    present = labels == PRESENT
+    shares = np.array([*fractions, 1.0 - sum(fractions)])
+    draws = uniform(1 + len(shares), seed, np.arange(len(labels)))
+    order = np.argsort(draws[:, 0], kind="stable")
+    wanted = shares[:, None] * present.sum(axis=0)  # (parts, K) images that a part still lacks
+    room = shares * len(labels)  # (parts,)
+    part_of = np.full(len(labels), -1, dtype=np.int64)
+    left = present.sum(axis=0)  # (K,) images without a part
+
+    def place(row: int, lacking: Floats) -> None:
+        """Give a row to the part that lacks most of one label. Of equal parts `ranks` decides, the last one first."""
+        of_all = wanted[:, present[row]].sum(axis=1)
+        # without the rounding errors of floats, so that equal numbers are equal
+        ranks = (draws[row, 1:], room.round(9), of_all.round(9), lacking >= lacking.max() - TIE)
+        part = np.lexsort(ranks)[-1]
+        part_of[row] = part
+        wanted[part] -= present[row]
+        room[part] -= 1.0
+
+    while left.any():
+        rarest = int(np.where(left > 0, left, len(labels) + 1).argmin())
+        for row in order[present[order, rarest] & (part_of[order] < 0)].tolist():
+            place(row, wanted[:, rarest])
+            left -= present[row]
+    for row in order[part_of[order] < 0].tolist():  # images without labels
+        place(row, room)
+    return [np.flatnonzero(part_of == part) for part in range(len(shares))]

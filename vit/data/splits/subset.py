@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from vit.data.core.draws import uniform
 from vit.data.core.samples import Labels, Samples
-from vit.data.splits.iterative_stratification import nested_rows
-from vit.data.splits.stratified import class_turns
+from vit.data.splits.stratified import class_turns, iteratively_stratified
 from vit.errors import DataError, UsageError
+from vit.tasks.label_text import LabelRows
 
 SubsetKind = Literal["balanced", "natural"]
 
@@ -70,6 +70,30 @@ def natural_order(labels: Labels, seed: int, wanted: int | None = None) -> Label
         if taken[label] < sizes[label]:
             heapq.heappush(waiting, (taken[label] * num_images // sizes[label], label))
     return np.array(order, dtype=np.int64)
+
+
+def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
+    """The rows of a subset in which every label has about its proportion; a smaller one lies inside each larger one.
+
+    All rows are halved by iterative stratification, and each half again. The subset is the first `num_images` rows in
+    the order of these halves, so only the halves at its end are computed.
+    """
+    chosen: list[Labels] = []
+    rows, depth = np.arange(len(labels)), 0
+    while len(rows) > num_images > 0:
+        first, second = (rows[half] for half in iteratively_stratified(labels[rows], [0.5], seed * 64 + depth))
+        if not (len(first) and len(second)):  # a pair of which both went to one half
+            first, second = rows[:1], rows[1:]
+        if num_images >= len(first):
+            chosen.append(first)
+            num_images -= len(first)
+            rows = second
+        else:
+            rows = first
+        depth += 1
+    if num_images:
+        chosen.append(rows)
+    return np.sort(np.concatenate(chosen))
 
 
 def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Samples:

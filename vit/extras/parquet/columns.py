@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vit.data.core.dataset_names import TableColumns
-from vit.data.sources.csv_splits import is_index, plain_name
+from vit.data.sources.csv_cells import is_index, plain_name
 from vit.data.sources.image_csv import NAMES
 from vit.errors import DataError, UsageError, nearest, some_of
 from vit.tasks.label_text import LIST, SEPARATOR

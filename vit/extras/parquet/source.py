@@ -9,7 +9,7 @@ import numpy as np
 
 from vit.data.core.dataset_names import PARQUET, SPLIT_OF_NAME, TableColumns
 from vit.data.core.samples import Samples, Source, label_files
-from vit.data.sources.csv_splits import MOST_SPLITS, plain_name, splits_in
+from vit.data.sources.csv_cells import MOST_SPLITS, plain_name, splits_in
 from vit.errors import DataError, nearest
 from vit.extras.parquet.columns import ChosenColumns, choose_columns, column_notes
 from vit.extras.parquet.files import TableFile, chunks_of

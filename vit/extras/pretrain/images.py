@@ -22,9 +22,8 @@ from vit.data.core.samples import Labels, Samples, Source
 from vit.data.loading.module import ImageDataModule, LoaderOptions
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
-from vit.data.sources.csv_splits import split_of
+from vit.data.sources.csv_cells import ListedFiles, split_of
 from vit.data.sources.image_csv import columns_of, given_columns, read_image_csv
-from vit.data.sources.listed_files import ListedFiles
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
 
