@@ -76,7 +76,6 @@ class TableWriter:
         self._writer.writerow([self._text(cell) for cell in cells])
 
     def flush(self) -> None:
-        """Pass all rows to the operating system."""
         self._file.flush()
 
     def _text(self, cell: CsvValue) -> str:

@@ -38,7 +38,7 @@ def collect_seldom() -> None:
 
 
 def _freeze() -> None:
-    """Leave all objects out of the collection at exit, but triton's (3.9), which prints 36 lines of leaks then."""
+    """Leave all objects out of the collection at exit. Triton 3.9 prints 36 lines of leaks where its objects stay."""
     if "triton._C.libtriton" not in sys.modules:
         gc.freeze()
 

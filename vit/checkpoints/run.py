@@ -34,7 +34,6 @@ class RunDirectory(RunLayout):
 
     @property
     def how_to_resume(self) -> str:
-        """The command that continues this run."""
         return f"vit {'pretrain' if self.is_pretraining else 'train'} --resume {shlex.quote(str(self.path))}"
 
     def read_result(self) -> RunResult | None:

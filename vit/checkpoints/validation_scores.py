@@ -40,8 +40,7 @@ class ValidationScores:
     own: Floats32  # (n,) probabilities of the true classes
     above: Floats32  # (n,) sums of the probabilities that are larger than that of the true class
     highest: Floats32  # (n,) largest probabilities
-    # (n,) number of each image's group, which are independent; None: all images are
-    groups: npt.NDArray[np.int64] | None = None
+    groups: npt.NDArray[np.int64] | None = None  # (n,) number of each image's group; None: images are independent
     split: str | None = None  # split of the images, "calibration" or "validation"; None: not known
     levels: "tuple[ValidationScores, ...]" = ()  # of the groups of classes at each level of `levels_of`
 

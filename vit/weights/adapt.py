@@ -32,7 +32,6 @@ class LoadReport:
     new_rows: tuple[str, ...] = ()  # names of the other classes of this head, whose rows are 0
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values for the terminal."""
         facts = [("matched", f"{len(self.matched)} tensors")]
         facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
         for what, reasons in (("initialized", self.initialized), ("dropped", self.dropped)):
@@ -217,7 +216,7 @@ def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Te
 
 
 def middle_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for a smaller grid: the middle of the old one, so neighbors stay so."""
+    """Learned positions (1, num_prefix + N, D) for a smaller grid: its middle, where neighbors stay neighbors."""
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
     start = (old - grid_size) // 2

@@ -29,8 +29,7 @@ _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # l
 class Stated:
     """What a file of weights states beside them."""
 
-    # plain values of the training by name, as timm's train.py keeps them under "args"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # plain values of the training, as in timm's "args"
     class_names: tuple[str, ...] | None = None  # names of the classes; None: the file has none
 
     @property

@@ -72,7 +72,7 @@ def networks_for(
         UsageError: the published weights are not available, or two files are for one network.
     """
     from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
-    from vit.weights.hub_cache import fetch
+    from vit.weights.hubs import fetch
 
     name, both = recipe.data.source, compares_both(options)
     if options.init_from:
@@ -106,7 +106,7 @@ def check_start(options: StudyOptions, recipe: Recipe, listed: "Source | None") 
     if listed is None or not is_open(options) or options.init_from or options.init == "random":
         return
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
-    from vit.weights.hub_cache import sure_obstacle
+    from vit.weights.hubs import sure_obstacle
 
     if recipe.data.source in KNOWN:
         return

@@ -111,7 +111,7 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
         UsageError: the weights are not available, or do not fit the options of the network.
     """
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
-    from vit.weights.hub_cache import fetch, published, repository_of
+    from vit.weights.hubs import fetch, published, repository_of
 
     name = str(recipe.model.network.get("name", "auto"))
     name = FOR_PHOTOGRAPHS if name == "auto" else name

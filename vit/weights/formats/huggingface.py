@@ -60,7 +60,8 @@ def convert(weights: Weights, config: Config) -> Converted:
     elif "reg_token" in weights:
         weights = with_position_in_class_token(weights)
         options["prefix_positions"] = False
-    if "blocks.0.mlp.fc1.weight" in weights and _is_swiglu(weights):
+    layers = [weights.get(f"blocks.0.mlp.{name}.weight") for name in ("fc1", "fc2")]
+    if layers[0] is not None and layers[1] is not None and len(layers[0]) == 2 * layers[1].shape[-1]:  # SwiGLU
         options.pop("activation", None)
     return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic" if is_dino else "bilinear"})
 
@@ -80,15 +81,10 @@ def options_of_config(config: Config, norm_eps: float) -> dict[str, Value]:
     return options
 
 
-def _is_swiglu(weights: Weights) -> bool:
-    return weights["blocks.0.mlp.fc1.weight"].shape[0] == 2 * weights["blocks.0.mlp.fc2.weight"].shape[-1]
-
-
 def with_position_in_class_token(weights: Weights) -> Weights:
     """Positions (1, 1 + N, D) of class token and patches -> of patches alone; the class token has its own added."""
     positions = weights["pos_embed"]
-    own = {"cls_token": weights["cls_token"] + positions[:, :1], "pos_embed": positions[:, 1:]}
-    return {**weights, **own}
+    return {**weights, "cls_token": weights["cls_token"] + positions[:, :1], "pos_embed": positions[:, 1:]}
 
 
 FORMAT = WeightFormat("Hugging Face", matches, convert)
