@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Self
+from typing import Self, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,6 +20,7 @@ LOG_WIDTH = 160  # characters
 LEAST_WIDTH = 20  # of the text beside a name, in a narrow terminal
 PATH_INDENT = 4  # of a path that is too long beside its name
 HEAD_EVERY = 20  # rows between two heads of a table that grows
+T = TypeVar("T")
 _SILENT = ContextVar("silent", default=False)
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
@@ -241,6 +242,15 @@ class ProgressReport:
             self._task = self._bar.add_task(self.verb, total=1.0, count="", words="", ends=None)
         assert self._task is not None
         self._bar.update(self._task, completed=share, count=count, words=words, ends=ends)
+
+
+def tracked(rows: Iterable[T], total: int, reporter: Reporter, verb: str) -> Iterator[T]:
+    """The same rows, with progress."""
+    with ProgressReport(reporter, verb) as progress:
+        progress.update(0, total)
+        for done, row in enumerate(rows, start=1):
+            yield row
+            progress.update(done, total)
 
 
 def duration(seconds: float) -> str:

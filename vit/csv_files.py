@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from vit.errors import ResourceError
 from vit.plain_files import check_regular
 
 CsvValue = str | int | float | None
@@ -94,6 +95,21 @@ def new_table(path: Path, columns: Sequence[str], digits: int | None = None, mod
     """A new table with a header, closed after the block. Mode "x" never overwrites a file."""
     with create(path, mode) as file:
         yield TableWriter(file, columns, digits)
+
+
+@contextmanager
+def new_output(path: Path, columns: Sequence[str], digits: int | None = None) -> Iterator[TableWriter]:
+    """A new table that a user asked for, also in a new folder; no file is overwritten.
+
+    Raises:
+        ResourceError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_table(path, columns, digits, "x") as table:
+            yield table
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
 
 
 def read_table(path: Path) -> tuple[list[str], list[list[str]]]:

@@ -24,11 +24,11 @@ from definitions import EVIDENCE, MADE, ROOT, Row, read_evidence
 from kept import MACHINES, compact, expected_cells
 from machine import machine
 from pages import write_pages
-from vit.weights.hashing import weights_hash
 
 from vit.atomic_files import write_json
 from vit.study.cells import ListedCell
 from vit.study.folder import StudyDirectory
+from vit.weights.open import weights_hash
 
 HERE = Path(__file__).parent
 POLL = 20.0  # seconds

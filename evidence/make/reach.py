@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
 from vit.data.loading.loader import labeled_images
-from vit.explain.distance import attention_spread
+from vit.explain.inspection import attention_spread
 from vit.inference.engine import Engine
 from vit.inference.predictor import load
 from vit.models.timm_network import SmallImageResNet

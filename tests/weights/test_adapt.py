@@ -7,7 +7,7 @@ from timm.models.volo import VOLO
 
 from vit.models.spec import create_network
 from vit.models.timm_network import TimmConfig, TimmNetwork
-from vit.training.network.linear_head import last_layer
+from vit.training.network.features import last_layer
 from vit.weights.adapt import Classes, fill, head_names, resample_patch_kernel, resample_positions
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}

@@ -18,7 +18,7 @@ def check_local(path: Path) -> None:
 
 
 def check_model(name: str, unfinished: bool = True) -> None:
-    """Raise CheckpointError if RUN|CKPT|EXPORT is not there, UsageError if it must be finished, and is not."""
+    """Raise CheckpointError if RUN|CKPT|EXPORT is missing; UsageError if its training must be finished and is not."""
     path = _existing(name)
     if path.is_file() and path.suffix not in _EXPORTS:
         kind = kind_of(path)

@@ -16,9 +16,6 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
         pattern: a shell pattern; null: the catalog
         limit: largest number of lines
 
-    Raises:
-        UsageError: no network matches the pattern.
-
     Example:
         vit models 'convnext*'
     """

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 5.0  # seconds until the hub must have answered
 _FILE = "model.safetensors"
-_NO_ANSWER = "no answer within"
 _HF_FILES = ("*.json", CARD, "model*.safetensors", "open_clip_model.safetensors")
 _HF_FILES_PICKLED = ("*.json", CARD, "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
@@ -89,7 +88,7 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
         return ""
     from huggingface_hub import constants, hf_hub_download
 
-    size, obstacle = _asked(repository, PATIENCE)
+    size, obstacle = _asked(repository)
     if obstacle:
         return obstacle
     host = urlsplit(constants.ENDPOINT).hostname
@@ -101,14 +100,6 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
     return ""
 
 
-def sure_obstacle(name: str) -> str:
-    """Why weights of timm on the hub (timm/NAME) are surely not available, found in a second without timm; or ""."""
-    if _cached(f"timm/{name}") is not None:
-        return ""
-    _, obstacle = _asked(f"timm/{name}", patience=1.0)
-    return "" if _NO_ANSWER in obstacle else obstacle
-
-
 def _cached(repository: str) -> str | None:
     """The file of weights in the cache; None: the cache has none."""
     from huggingface_hub import try_to_load_from_cache
@@ -117,8 +108,8 @@ def _cached(repository: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _asked(repository: str, patience: float) -> tuple[int | None, str]:
-    """(bytes of the file, obstacle) as the hub says within `patience` seconds; an empty obstacle: the file is there."""
+def _asked(repository: str) -> tuple[int | None, str]:
+    """(bytes of the file, obstacle) as the hub says within seconds; an empty obstacle: the file is there."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     if constants.HF_HUB_OFFLINE:
@@ -127,11 +118,11 @@ def _asked(repository: str, patience: float) -> tuple[int | None, str]:
 
     def ask() -> None:
         try:
-            answers.append((get_hf_file_metadata(hf_hub_url(repository, _FILE), timeout=patience).size, ""))
+            answers.append((get_hf_file_metadata(hf_hub_url(repository, _FILE), timeout=PATIENCE).size, ""))
         except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
             answers.append((None, f"{host}: {first_line(error)}"))
 
     thread = threading.Thread(target=ask, daemon=True)  # looking up a name ignores the timeout
     thread.start()
-    thread.join(patience)
-    return answers[0] if answers else (None, f"{host}: {_NO_ANSWER} {patience:.0f} seconds")
+    thread.join(PATIENCE)
+    return answers[0] if answers else (None, f"{host}: no answer within {PATIENCE:.0f} seconds")

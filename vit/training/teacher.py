@@ -26,12 +26,11 @@ class Teacher:
     """A trained network as its file describes it."""
 
     path: Path  # run folder, checkpoint or exported file, as the recipe names it
-    description: Description  # classes, network, preprocessing, calibration and metrics
+    description: Description
     content_hash: str  # hash of the file
 
     @property
     def cost(self) -> Cost:
-        """Parameters and FLOPs of an image."""
         return self.description.spec.cost(self.description.preprocess.image_size)
 
     @property
@@ -55,9 +54,7 @@ class Teacher:
     def check_input(self, preprocess: Preprocess, train: Samples) -> None:
         """Raise UsageError unless pixels made for another network are those that the teacher was trained on.
 
-        Args:
-            preprocess: preprocessing of the other network.
-            train: training images. Of 8 bits they have no window, whatever both networks would do with more.
+        Training images of 8 bits have no window, whatever both networks would do with more.
         """
         own, channels = self.description.preprocess, preprocess.channels
         if own.channels != channels:
@@ -78,19 +75,19 @@ class Teacher:
 def find_teacher(config: DistillConfig, source: Source) -> Teacher | None:
     """The teacher that a recipe names; None where it names none.
 
-    Args:
-        source: images of the training.
-
-    Raises:
-        CheckpointError: the file is missing or damaged, or is not the one that the recipe's hash means.
-        UsageError: the file is for OpenVINO, or the teacher or the images have several labels for an image.
-        DataError: the teacher has other classes.
+    CheckpointError: the file is missing or damaged, or is not the one that the recipe's hash means.
+    UsageError: the file is for OpenVINO, or the teacher or the images have several labels for an image.
+    DataError: the teacher has other classes.
     """
     if config.teacher is None:
         return None
     path = Path(config.teacher).expanduser()
     source.check_one_class("--teacher")
-    teacher = Teacher(path, _read_description(path), weights_hash(str(path)))
+    if path.suffix == OPENVINO:
+        raise UsageError(f"--teacher {path} is a file for OpenVINO", "give the run, its checkpoint or an .onnx file")
+    is_onnx = path.suffix == ONNX
+    description = OnnxEngine(path).description if is_onnx else read_described(checkpoint_of(path))[0]
+    teacher = Teacher(path, description, weights_hash(str(path)))
     if teacher.description.multilabel is not None:
         raise UsageError(
             f"--teacher {path} gives an image several labels, and {source.name} has one class for each",
@@ -110,33 +107,9 @@ def with_teacher(recipe: Recipe, teacher: Teacher | None) -> Recipe:
     """The recipe with every choice about its teacher filled in, and with none where it has no teacher."""
     if teacher is None:
         return replace(recipe, distill=DistillConfig())
-    config = recipe.distill
-    return replace(
-        recipe,
-        distill=replace(
-            config,
-            teacher=str(teacher.path.absolute()),
-            weight=config.weight or (SOFT_WEIGHT if config.kind == "soft" else HARD_WEIGHT),
-            teacher_hash=teacher.content_hash,
-        ),
-    )
-
-
-def can_remember(num_images: int, num_classes: int, images_drawn: int) -> bool:
-    """Whether it pays, and fits, to compute each image once.
-
-    Args:
-        images_drawn: number of images that the whole training draws.
-    """
-    return images_drawn >= num_images and 4 * num_images * num_classes <= REMEMBERED_BYTES
-
-
-def _read_description(path: Path) -> Description:
-    if path.suffix == ONNX:
-        return OnnxEngine(path).description
-    if path.suffix == OPENVINO:
-        raise UsageError(f"--teacher {path} is a file for OpenVINO", "give the run, its checkpoint or an .onnx file")
-    return read_described(checkpoint_of(path))[0]
+    weight = recipe.distill.weight or (SOFT_WEIGHT if recipe.distill.kind == "soft" else HARD_WEIGHT)
+    path, content_hash = str(teacher.path.absolute()), teacher.content_hash
+    return replace(recipe, distill=replace(recipe.distill, teacher=path, weight=weight, teacher_hash=content_hash))
 
 
 def _by_channel(window: Window | None, channels: int) -> Window | None:

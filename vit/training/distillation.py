@@ -1,9 +1,15 @@
-"""The teacher's logits for the images of a batch: the same crop, mirror image and mixture that the network sees
+"""Distillation: the loss of a network that learns from labels and from a teacher, and the teacher's logits
 
-Beyer et al. 2022 (arXiv 2106.05237) find that this consistency is what makes distillation work.
+The teacher sees the same crop, mirror image and mixture as the network. Beyer et al. 2022 (arXiv 2106.05237) find that
+this consistency is what makes distillation work.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Self
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
@@ -16,7 +22,10 @@ from vit.data.pixels.preprocess import Preprocess, to_device
 from vit.inference.engine import Engine
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.predictor import load
-from vit.training.distillation.teacher import Teacher
+from vit.models.heads import token_logits
+from vit.models.network import Network
+from vit.models.vision_transformer import VisionTransformer
+from vit.training.teacher import Teacher
 
 
 class TeacherLogits:
@@ -24,16 +33,7 @@ class TeacherLogits:
 
     The input is brought back to pixels from 0 to 255, resized to the teacher's image size, and normalized by the
     teacher's mean and std. The teacher is an `Engine` of predictions, so that it is in evaluation mode, without
-    gradients, and no part of a module: neither checkpoints nor optimizers see it.
-
-    Args:
-        preprocess: preprocessing of the other network.
-        class_names: classes of the other network.
-        device: device of the training; an exported file is computed on the CPU.
-        precision: precision of the training.
-
-    Attributes:
-        remembered: {path: row of the remembered logits} of images that look the same in every epoch.
+    gradients, and no part of a module: neither checkpoints nor optimizers see it. The CPU computes an exported file.
     """
 
     def __init__(
@@ -93,3 +93,53 @@ class TeacherLogits:
             values.append(self.of_pixels(batch.image.to(self.device)).cpu())
         self._values = torch.cat(values)
         self.remembered = {path: row for row, path in enumerate(paths)}
+
+
+@dataclass(frozen=True)
+class TeachingLoss:
+    """The loss of a batch against its teacher, and its share in the whole loss.
+
+    soft: T^2 KL(softmax(v / T) || softmax(z / T)) for the teacher's logits v and the network's logits z (Hinton et al.
+    2015, arXiv 1503.02531, section 2; Touvron et al. 2021, arXiv 2012.12877, equation 2). The gradient of the KL
+    divergence falls with 1 / T^2. The factor T^2 keeps the shares of teacher and labels at any temperature.
+    hard: cross-entropy of the teacher's most probable class, without label smoothing (Touvron et al. 2021, equation 3
+    and section 4).
+    """
+
+    kind: Literal["soft", "hard"]  # what the teacher gives
+    temperature: float  # T, with soft
+    weight: float  # fraction of the teacher in the whole loss
+
+    def of(self, logits: Tensor, teacher_logits: Tensor) -> Tensor:
+        """The mean loss of logits (B, C) against the teacher's (B, C), which may lack a constant for each image."""
+        if self.kind == "hard":
+            return F.cross_entropy(logits, teacher_logits.argmax(dim=1))
+        own = (logits / self.temperature).log_softmax(dim=1)
+        wanted = (teacher_logits / self.temperature).log_softmax(dim=1)
+        return F.kl_div(own, wanted, reduction="batchmean", log_target=True) * self.temperature**2
+
+    def whole(self, label_loss: Tensor, teacher_loss: Tensor) -> Tensor:
+        return torch.lerp(label_loss, teacher_loss, self.weight)
+
+
+class Distillation:
+    """Labels and a teacher together. It is not a module: no checkpoint, optimizer or average has the teacher's weights.
+
+    A network with a distillation token learns the labels with the head of its class token, and the teacher with the
+    head of the distillation token (Touvron et al. 2021, section 4). Its prediction is the mean of both. Any other
+    network learns both with its one head.
+    """
+
+    def __init__(self, teacher: TeacherLogits, loss: TeachingLoss) -> None:
+        self.teacher, self.loss = teacher, loss
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """The same object: the averaged weights are a copy of the whole classifier, and need no second teacher."""
+        return self
+
+    def of(self, network: Network, batch: Batch, label_loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        if isinstance(network, VisionTransformer) and network.head_dist is not None:  # of a distillation token
+            labeled, taught = (logits.float() for logits in token_logits(network, batch.image))
+        else:
+            labeled = taught = network(batch.image).float()
+        return self.loss.whole(label_loss(labeled, batch.label), self.loss.of(taught, self.teacher.of(batch)))
