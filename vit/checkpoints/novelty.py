@@ -72,9 +72,8 @@ class Novelty:
         return cls(training, rising.astype(np.float32))
 
     def of_distances(self, distances: Floats) -> Floats:
-        """Distances (B,) -> novelties (B,) from 0 to 1: the fraction of validation images that are nearer.
-
-        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010).
+        """Distances (B,) -> novelties (B,): fractions of nearer validation images, 1 - conformal p (Laxhammar and
+        Falkman 2010).
         """
         num_nearer = np.searchsorted(self.validation, distances, side="left")
         return (num_nearer / (len(self.validation) + 1)).astype(np.float32)

@@ -105,10 +105,7 @@ def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
 
 
 def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
-    """The model of timm that a program builds with these arguments; None where timm does not have the name.
-
-    CheckpointError: an argument makes another network of it, whose tensors may have the same shapes.
-    """
+    """The model of timm built with arguments; None: timm lacks it. CheckpointError: they make another network of it."""
     size, pool = arguments.get("img_size"), arguments.get("global_pool")
     if isinstance(size, list | tuple) and len(size) == 2 and size[0] == size[1]:
         size = size[0]
@@ -193,10 +190,7 @@ def published_file(file_name: str) -> tuple[str, int | None, StatedFacts] | None
 
 
 def from_torchvision(name: str) -> tuple[Weights, StatedFacts]:
-    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1).
-
-    UsageError: torchvision has none of that name; ResourceError: they cannot be fetched.
-    """
+    """Weights of torchvision by a model's name (vit_b_16) or a set's (ViT_B_16_Weights.IMAGENET1K_V1)."""
     from torchvision import models
 
     model_name, _, set_name = name.partition(".")

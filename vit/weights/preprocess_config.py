@@ -103,10 +103,7 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
 
 
 def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
-    """A preprocessor_config.json of transformers; `model_type` tells the class of old files of ViTs.
-
-    ValueError: a scale of pixels or a padding that is not supported, or a value that only the class knows.
-    """
+    """A preprocessor_config.json of transformers; `model_type` tells the class of old files. ValueError: others."""
     if config.get("do_rescale", True) and not math.isclose(
         config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
     ):

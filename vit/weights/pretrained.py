@@ -134,10 +134,7 @@ class PretrainedWeights:
         return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
-        """The network that these weights are for; options that the user has `given` stand above shapes and configs.
-
-        CheckpointError: they do not say enough, or are not a ViT's.
-        """
+        """The network that these weights are for, with options that the user has `given`. CheckpointError: unknown."""
         given = given or {}
         if self.network is not None:
             return OwnNetwork(self.network.name, self.network.image_size, {**self.network.options, **given})

@@ -39,10 +39,7 @@ _POOLING = {_TOWER + r"head\..*": "the pooling by attention, which transformers'
 
 
 def from_transformers(weights: Weights, config: Config) -> Converted:
-    """SigLIP pools by attention, but a classifier on it reads the mean of the patches.
-
-    ValueError: a classifier on CLIP, which reads patches before the last norm.
-    """
+    """SigLIP pools by attention, but its classifier reads the mean. ValueError: a classifier on CLIP's patches."""
     config = config.get("vision_config", config)
     left_out = {**_LEFT_OUT, **_POOLING} if "classifier.weight" in weights else _LEFT_OUT
     weights, dropped = without(weights, left_out)

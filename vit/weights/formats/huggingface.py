@@ -118,10 +118,7 @@ _ACCEPTED: Mapping[str, tuple[Value, ...]] = {  # options of ours that transform
 
 
 def to_huggingface(weights: Weights, config: ViTConfig) -> tuple[Weights, dict[str, Value]]:
-    """Our weights for transformers' ViTForImageClassification: (state dict in its files' names, values of its config).
-
-    `weights` has the buffer `pos_embed` of fixed positions put in. ValueError: transformers does not have such a ViT.
-    """
+    """(state dict, config) of transformers' ViTForImageClassification; ValueError: it has no such ViT."""
     for name, accepted in _ACCEPTED.items():
         if getattr(config, name) not in accepted:
             raise ValueError(f"transformers' ViT does not have {name} {getattr(config, name)!r}")

@@ -91,10 +91,7 @@ def arguments_of_timm(config: ViTConfig) -> dict[str, Any]:
 
 
 def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
-    """Weights of a rotary ViT of ours for timm's class `Eva`, as `to_timm` of timm.py; ValueError where timm has none.
-
-    The attention is timm's kind "rope", whose keys have a bias, as ours do after a training.
-    """
+    """As `to_timm` of timm.py; the attention is timm's kind "rope", whose keys have a bias, as ours after training."""
     if config.pool not in _POOLS or config.activation not in ("gelu", "swiglu"):
         raise ValueError(f"timm does not have a rotary ViT with pool {config.pool!r} and {config.activation!r}")
     is_gated = config.activation == "swiglu"
