@@ -86,14 +86,10 @@ def adapt(
     dropped: Mapping[str, str] | None = None,
     classes: Classes | None = None,
 ) -> tuple[dict[str, Tensor], LoadReport]:
-    """(weights that `fill` puts into a network, the report). The network may be on the meta device.
+    """(weights in a network's names that `fill` puts into it, the report). The network may be on the meta device.
 
-    Args:
-        weights: tensors in the network's own names, for any image and patch size.
-        dropped: names that were left out before, for the report.
-        classes: names of both classes; None: heads are compared by their number of classes alone.
-
-    ValueError: names are missing or unexpected, or shapes differ; the text lists them.
+    `dropped` is for the report. Without `classes`, heads are compared by their number of classes alone. ValueError:
+    names are missing or unexpected, or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
     heads, changes = sorted(head_names(network)), Changes(list)

@@ -164,15 +164,10 @@ class PretrainedWeights:
             raise CheckpointError(f"{self.source}: {first_line(error)}", "give the weights of a plain ViT") from error
 
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
-        """The network that these weights are for, filled with them.
+        """The network that these weights are for, filled with them, for images of its own or another size.
 
-        Args:
-            num_classes: number of classes; a head for another number stays as it was initialized.
-            image_size: side of its images in pixels; None: as the weights were trained.
-            given: as in `own_network`.
-
-        CheckpointError: the weights do not say enough, or do not fit. UsageError: the network has no such option, or
-        cannot be built for this image size.
+        CheckpointError: the weights do not say enough, or do not fit. UsageError: the network has no such option or
+        size.
         """
         own = self.own_network(given)
         preprocess = Preprocess(image_size or own.image_size, **self.preprocess)
@@ -181,10 +176,8 @@ class PretrainedWeights:
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 
     def fill(self, network: Network, class_names: Sequence[str] | None = None, keeps_rows: bool = False) -> LoadReport:
-        """Fill a network; a head for other classes stays as it was initialized. CheckpointError: other tensors do not
-        fit.
-
-        `keeps_rows`: a head for other classes keeps the rows of those that a training of ours knows by name.
+        """Fill a network but a head for other classes, which may keep rows of classes that a training of ours knows by
+        name.
         """
         with self._fitting(network):
             return fill(network, self.weights, self.dropped, self._classes(class_names, keeps_rows))
