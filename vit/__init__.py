@@ -44,39 +44,16 @@ if TYPE_CHECKING:
     from vit.models.spec import create_network
 
 __all__ = [
-    "compare",
-    "convert",
-    "create_network",
-    "crossval",
-    "embed",
-    "evaluate",
-    "explain",
-    "export",
-    "inspect",
-    "load",
-    "predict",
-    "pretrain",
-    "probe",
-    "push",
-    "read_table",
-    "report",
-    "similar",
-    "soup",
-    "study",
-    "train",
-    "unescape",
-]
-
-_COMMANDS = (
-    "compare", "convert", "crossval", "embed", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
-    "probe", "push", "report", "similar", "soup", "study", "train",
-)  # fmt: skip
+    "compare", "convert", "create_network", "crossval", "embed", "evaluate", "explain", "export", "inspect", "load",
+    "predict", "pretrain", "probe", "push", "read_table", "report", "similar", "soup", "study", "train", "unescape",
+]  # fmt: skip
 _HOMES = {
     "create_network": "vit.models.spec",
     "load": "vit.inference.predictor",
     "read_table": "vit.csv_files",
     "unescape": "vit.csv_files",
 }
+_COMMANDS = frozenset(__all__) - _HOMES.keys()
 
 
 def __getattr__(name: str) -> Any:

@@ -191,10 +191,7 @@ class _TimeLeft(ProgressColumn):
 
 
 class ProgressReport:
-    """Progress of a long task: a bar on a terminal, a plain line every 15 seconds in a log.
-
-    The first update gives the start. The time left is estimated from the progress since then. A `with` block closes it.
-    """
+    """Progress of a long task since its first update: a bar on a terminal, a line every 15 seconds in a log."""
 
     def __init__(self, reporter: Reporter, verb: str) -> None:
         self.reporter = reporter
@@ -225,7 +222,6 @@ class ProgressReport:
             self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, remaining))))
 
     def close(self) -> None:
-        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -60,10 +60,7 @@ def is_of_vit(header: Sequence[str]) -> bool:
 
 
 class TableWriter:
-    """Writes rows to a file opened by `create`. Text is escaped. Numbers are not: a spreadsheet computes -0.5 to -0.5.
-
-    No `columns`: the file has a header. `digits` is the number of digits of a float after the point; None: all digits.
-    """
+    """Writes rows to a file of `create`; text is escaped, numbers are not. `digits` of a float; None: all."""
 
     def __init__(self, file: IO[str], columns: Sequence[str] = (), digits: int | None = None) -> None:
         self._file = file
@@ -77,7 +74,6 @@ class TableWriter:
         self._writer.writerow([self._text(cell) for cell in cells])
 
     def flush(self) -> None:
-        """Pass all rows to the operating system."""
         self._file.flush()
 
     def _text(self, cell: CsvValue) -> str:

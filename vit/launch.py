@@ -48,7 +48,10 @@ def srun_as_torchrun(given: Mapping[str, str]) -> dict[str, str]:
     The numbers of the step come first, because `srun --ntasks=2` in an allocation of 8 tasks starts 2. A batch script
     and a shell in an allocation also have SLURM_NTASKS. They are not a step, so they train in one process.
     """
-    if "RANK" in given or "SLURM_PROCID" not in given or not _is_step(given):
+    if "RANK" in given or "SLURM_PROCID" not in given:
+        return {}
+    is_step = any(name in given for name in _STEP) or int(given["SLURM_PROCID"]) > 0
+    if not is_step and ("SLURM_JOB_ID" in given or given.get("SLURM_JOB_NAME") in _SHELLS):
         return {}
     machines = _number(given, 1, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
     each = _number(given, 1, "SLURM_NTASKS_PER_NODE")
@@ -57,6 +60,9 @@ def srun_as_torchrun(given: Mapping[str, str]) -> dict[str, str]:
         return {}
     rank, machine = int(given["SLURM_PROCID"]), _number(given, 0, "SLURM_NODEID")
     local_tasks = _tasks_of_machine(given, machine) or (each if each > 1 else -(-tasks // machines))
+    names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")  # lists such as node[07-09,12],big1
+    nodes = (given.get(name) for name in names)
+    first = re.sub(r"\[(\d+)[^\]]*\]", r"\1", next(filter(None, nodes), "127.0.0.1")).split(",")[0]
     job, step = _number(given, 0, "SLURM_JOB_ID", "SLURM_JOBID"), _number(given, 0, *_STEP[:2])
     return {
         "RANK": str(rank),
@@ -64,7 +70,7 @@ def srun_as_torchrun(given: Mapping[str, str]) -> dict[str, str]:
         "LOCAL_RANK": given.get("SLURM_LOCALID", str(rank % local_tasks)),
         "LOCAL_WORLD_SIZE": str(local_tasks),
         "GROUP_RANK": str(machine),
-        "MASTER_ADDR": "127.0.0.1" if machines == 1 else _first_machine(given),
+        "MASTER_ADDR": "127.0.0.1" if machines == 1 else first,
         "MASTER_PORT": str(15000 + (job + step) % 10000),  # equal in all tasks of a step, different in the next job
     }
 
@@ -98,12 +104,6 @@ def forget_launcher(variables: MutableMapping[str, str] = os.environ) -> None:
     variables.pop("SLURM_PROCID", None)
 
 
-def _is_step(given: Mapping[str, str]) -> bool:
-    if any(name in given for name in _STEP) or int(given["SLURM_PROCID"]) > 0:
-        return True
-    return "SLURM_JOB_ID" not in given and given.get("SLURM_JOB_NAME") not in _SHELLS
-
-
 def _tasks_of_machine(given: Mapping[str, str], machine: int) -> int:
     """Number of tasks on one machine of the step, from a list such as 4(x2),1; 0 if SLURM does not say."""
     counts: list[int] = []
@@ -111,13 +111,6 @@ def _tasks_of_machine(given: Mapping[str, str], machine: int) -> int:
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", words):
         counts += [int(count)] * int(times or 1)
     return counts[machine] if machine < len(counts) else 0
-
-
-def _first_machine(given: Mapping[str, str]) -> str:
-    """The first machine of a list such as node[07-09,12],big1."""
-    names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
-    words = next((given[name] for name in names if given.get(name)), "127.0.0.1")
-    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", words).split(",")[0]
 
 
 def _number(given: Mapping[str, str], otherwise: int, *names: str) -> int:

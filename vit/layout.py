@@ -73,11 +73,9 @@ class RunLayout(Folder):
         return self.path / f"{split}_classes.json"
 
     def figure_path(self, name: str) -> Path:
-        """A figure, such as `curves`."""
         return self.figures_dir / f"{name}.png"
 
     def evaluation_dir(self, name: str) -> Path:
-        """Folder of one `vit evaluate` of this run."""
         return self.path / "evaluations" / name
 
 
@@ -151,7 +149,6 @@ class FeaturesLayout:
 
     @property
     def lock_path(self) -> Path:
-        """Lock of the process that computes features."""
         return self.folder / f"{self.backbone}-{self.machine}.lock"
 
 
@@ -177,7 +174,6 @@ class PartsLayout(Folder):
         return self.path / f"part-{number:05}.parquet"
 
     def part_lock_path(self, number: int) -> Path:
-        """Lock of the process that computes a part."""
         return self.path / f"part-{number:05}.lock"
 
     def finished(self) -> set[str]:

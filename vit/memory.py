@@ -15,11 +15,10 @@ _SELDOM = 1000  # collections of the middle generation before Python looks at al
 
 
 def keep_freed_memory() -> bool:
-    """Let malloc keep freed blocks below 1 GiB for the next tensors; returns whether it does.
+    """Let malloc keep freed blocks below 1 GiB for the next tensors; returns whether it does. Only glibc can.
 
     Without this, each tensor of more than 32 MiB is new memory, which the kernel fills with zeros page by page. The
-    process keeps the memory of its peak until it ends. Only glibc has these settings. Users who chose them in the
-    environment keep their own.
+    process keeps the memory of its peak until it ends.
     """
     return _set_thresholds(BLOCK, 2**31 - 1)
 
@@ -38,16 +37,14 @@ def collect_seldom() -> None:
 
 
 def _freeze() -> None:
-    """Leave all objects out of the collection at exit, but triton's (3.9), which prints 36 lines of leaks then."""
+    """Leave all objects out of the collection at exit. Triton 3.9 prints 36 lines of leaks where its objects stay."""
     if "triton._C.libtriton" not in sys.modules:
         gc.freeze()
 
 
 def return_freed_memory() -> bool:
-    """Let malloc return freed blocks at once, as it begins: memory ran out, and room matters more than time.
-
-    Otherwise the heap of a failed step keeps all room below a limit of the process. Kernels of oneDNN, whose code lies
-    outside the heap, then find none for the next step, however small it is. Returns whether malloc does.
+    """Let malloc return freed blocks at once, as it begins: kernels of oneDNN need room outside the heap after a failed
+    step.
     """
     return _set_thresholds(_USUAL, _USUAL)
 

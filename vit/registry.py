@@ -37,25 +37,17 @@ def command_module(name: str) -> ModuleType:
     """The module of a command, imported."""
     if name in COMMANDS:
         return COMMANDS[name].import_module()
-    return import_module(".".join(filter(None, ("vit.commands", _FOLDERS.get(name), name))))
+    folder = next((f".{folder}" for folder, commands in _FOLDERS.items() if name in commands), "")
+    return import_module(f"vit.commands{folder}.{name}")
 
 
-_FOLDERS = {  # of `vit.commands`, by command
-    "train": "training",
-    "study": "studies",
-    "crossval": "comparing",
-    "compare": "comparing",
-    "probe": "comparing",
-    "predict": "predicting",
-    "embed": "predicting",
-    "similar": "predicting",
-    "explain": "predicting",
-    "inspect": "predicting",
-    "evaluate": "measuring",
-    "data": "measuring",
-    "export": "exporting",
-    "convert": "exporting",
-    "soup": "exporting",
+_FOLDERS = {  # of `vit.commands`, with the commands in them
+    "training": ("train",),
+    "studies": ("study",),
+    "comparing": ("crossval", "compare", "probe"),
+    "predicting": ("predict", "embed", "similar", "explain", "inspect"),
+    "measuring": ("evaluate", "data"),
+    "exporting": ("export", "convert", "soup"),
 }
 COMMANDS = {
     "demo": Entry("demo", "command", "demo"),

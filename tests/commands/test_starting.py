@@ -15,7 +15,7 @@ from tests.forked import run
 from tests.processes import TWO, environment
 from tests.runs import run_folder
 from vit.commands.training.train_options import PUBLISHED
-from vit.weights.hub_cache import PATIENCE
+from vit.weights.hubs import PATIENCE
 
 NAME = PUBLISHED.removeprefix("timm:")
 QUICK = ("--image_size", "32", "--epochs", "1", "--augment", "none", "--precision", "32-true", "--wandb", "off")
@@ -132,7 +132,7 @@ def test_options_of_a_network_keep_the_weights_where_these_fit(train, hub, photo
 
 ASKED = """
 import sys, time, huggingface_hub, timm
-from vit.weights.hub_cache import fetch
+from vit.weights.hubs import fetch
 began = time.monotonic()
 print(fetch(sys.argv[1], print))
 print(time.monotonic() - began)

@@ -225,7 +225,7 @@ def test_a_choice_about_networks_is_kept(words, expected):
 
 def test_two_pairs_are_two_vits_and_two_cnns_from_published_weights(photographs, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("vit.weights.hub_cache.fetch", lambda model, notice: asked.append(model) or "")
+    monkeypatch.setattr("vit.weights.hubs.fetch", lambda model, notice: asked.append(model) or "")
     words = [str(photographs), "--pairs", "2", "--wandb", "off", "--out", str(tmp_path)]
     options = read_words(words)
     recipe = next(iter(next(iter(series_of(options).values())).values()))

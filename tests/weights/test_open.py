@@ -152,7 +152,7 @@ def test_what_libraries_fetch(monkeypatch, tmp_path):
 
 def test_a_cnn_of_timm(monkeypatch):
     state = timm.create_model("resnet18").state_dict()
-    monkeypatch.setattr(hubs, "_fetch", lambda source, fetch: state)
+    monkeypatch.setattr(hubs, "fetched", lambda source, fetch: state)
     found = open_pretrained("timm:resnet18.a1_in1k")
     assert found.own_network() == OwnNetwork("resnet18", 224) and "model.fc.weight" in found.weights
     assert found.preprocess["crop_fraction"] == 224 / 235 and len(found.class_names) == 1000

@@ -7,9 +7,9 @@ import torch
 from torchvision import models
 
 from vit.errors import CheckpointError
-from vit.weights import torchvision_networks
+from vit.weights import named_model
+from vit.weights.named_model import timm_name, timm_weights
 from vit.weights.open import open_pretrained
-from vit.weights.torchvision_networks import timm_name, timm_weights
 
 SLOWER = (
     "regnet_x_400mf",
@@ -110,7 +110,7 @@ def test_tensors_of_another_network_are_refused(tmp_path):
 
 
 def test_a_network_that_timm_computes_in_another_way_is_refused(monkeypatch):
-    monkeypatch.setattr(torchvision_networks, "_epsilon", lambda network: 0.0)  # of the batch norms
+    monkeypatch.setattr(named_model, "_epsilon", lambda network: 0.0)  # of the batch norms
     with pytest.raises(CheckpointError, match="other outputs"):
         timm_weights("mobilenet_v3_small", drawn("mobilenet_v3_small").state_dict(), 128)
 

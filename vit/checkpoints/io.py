@@ -82,10 +82,7 @@ def store_calibration(
     rules: LabelRules | None = None,
     keep_state: bool = False,
 ) -> None:
-    """Write what was fitted to validation images into a finished checkpoint.
-
-    `keep_state` keeps the state of the training, which the weights alone do not need.
-    """
+    """Write what was fitted into a finished checkpoint; `keep_state`: also what only a resumed training needs."""
     content = read_checkpoint(path)
     content[KEY].pop("unfinished", None)
     content[KEY]["temperature"] = temperature

@@ -54,7 +54,6 @@ class LabelRules:
         return cls(np.ones(num_labels), np.full(num_labels, 0.5))
 
     def to_plain(self) -> dict[str, list[float]]:
-        """Plain lists of numbers."""
         return {"temperatures": self.temperatures.tolist(), "thresholds": self.thresholds.tolist()}
 
     @classmethod

@@ -19,10 +19,7 @@ from vit.models.network import Network, misfits
 
 
 def load(path: Path) -> tuple[Network, Description]:
-    """The network of a checkpoint, in evaluation mode on the CPU, and its description.
-
-    CheckpointError: it is damaged, not ours, newer, or its weights do not fit. UsageError: it is of a pretraining.
-    """
+    """The network of a checkpoint, in evaluation mode on the CPU, and its description; CheckpointError, UsageError."""
     return _load(read_checkpoint(path), path)
 
 

@@ -20,10 +20,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems witho
 
 
 def hold(lock: Path, wait: bool) -> IO[str] | None:
-    """The open file of a lock that this process holds now; None when another one holds it, and `wait` is false.
-
-    Another thread of this process counts as another process.
-    """
+    """The open file of a lock that this process holds now; None: another process or thread has it, without `wait`."""
     while True:
         if _is_own(lock):
             if not wait:

@@ -20,7 +20,7 @@ from vit.errors import CheckpointError
 
 MOST_FEATURES = 5_000  # training images of which features are kept: 2 MB of a ViT-Ti
 MOST_IMAGES = 20_000  # validation images of which distances are kept, as for `ValidationScores`
-NEIGHBOR = 1
+NEIGHBOR = 1  # the k-th nearest training image gives the distance
 UNLIKE = 0.95  # novelty from which an image counts as unlike the training images
 FEWEST_IMAGES = 19  # validation images: with fewer no image can reach 0.95
 
@@ -33,21 +33,15 @@ def is_unlike(novelty: float | Floats, least: float = UNLIKE) -> npt.NDArray[np.
 
 
 class TrainingFeatures:
-    """Features (n, D) of the last layer of up to 5,000 training images; the `neighbor`-th nearest is the distance."""
+    """Features (n, D) of the last layer of up to 5,000 training images, as unit vectors in float16."""
 
-    def __init__(self, features: Tensor, neighbor: int = NEIGHBOR) -> None:
-        self.features = F.normalize(features.float(), dim=1).to(torch.float16)  # unit vectors
-        self.neighbor = min(neighbor, len(features))
+    def __init__(self, features: Tensor) -> None:
+        self.features = F.normalize(features.float(), dim=1).to(torch.float16)
 
     @classmethod
     def chosen(cls, features: Tensor, seed: int) -> "TrainingFeatures":
         """Up to 5,000 of the features (n, D) of all training images, chosen by a seed."""
         return cls(features[np.random.default_rng(seed).permutation(len(features))[:MOST_FEATURES]].cpu())
-
-    @property
-    def width(self) -> int:
-        """Length of a feature vector, D."""
-        return self.features.shape[1]
 
     @cached_property
     def _columns(self) -> Tensor:
@@ -55,15 +49,10 @@ class TrainingFeatures:
 
     def distances(self, features: Tensor) -> Floats:
         """Features (B, D) of images on the CPU -> distances (B,), from 0 to 2. CheckpointError for another D."""
-        if features.shape[1] != self.width:
-            raise CheckpointError(
-                f"the checkpoint's training features ({self.width} values) do not fit its network "
-                f"({features.shape[1]} values)",
-                "train again",
-            )
-        cosines = F.normalize(features.float(), dim=1) @ self._columns
-        nearest = cosines.amax(dim=1) if self.neighbor == 1 else cosines.topk(self.neighbor, dim=1).values[:, -1]
-        distances: Floats = (1 - nearest).numpy()
+        if features.shape[1] != self.features.shape[1]:
+            widths = f"({self.features.shape[1]} values) do not fit its network ({features.shape[1]} values)"
+            raise CheckpointError(f"the checkpoint's training features {widths}", "train again")
+        distances: Floats = (1 - (F.normalize(features.float(), dim=1) @ self._columns).amax(dim=1)).numpy()
         return distances
 
 
@@ -83,22 +72,19 @@ class Novelty:
         return cls(training, rising.astype(np.float32))
 
     def of_distances(self, distances: Floats) -> Floats:
-        """Distances (B,) -> novelties (B,) from 0 to 1: the fraction of validation images that are nearer.
-
-        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010).
+        """Distances (B,) -> novelties (B,): fractions of nearer validation images, 1 - conformal p (Laxhammar and
+        Falkman 2010).
         """
-        return (np.searchsorted(self.validation, distances, side="left") / (len(self.validation) + 1)).astype(
-            np.float32
-        )
+        num_nearer = np.searchsorted(self.validation, distances, side="left")
+        return (num_nearer / (len(self.validation) + 1)).astype(np.float32)
 
     def of_features(self, features: Tensor) -> Floats:
         """Features (B, D) of images -> novelties (B,)."""
         return self.of_distances(self.training.distances(features))
 
     def to_plain(self) -> dict[str, Tensor | int]:
-        """Tensors and numbers, for a checkpoint."""
         validation = torch.from_numpy(self.validation)
-        return {"features": self.training.features, "neighbor": self.training.neighbor, "validation": validation}
+        return {"features": self.training.features, "neighbor": NEIGHBOR, "validation": validation}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Novelty":
@@ -106,14 +92,13 @@ class Novelty:
         features, validation = plain["features"], plain["validation"]
         _check(features, torch.float16, 2, MOST_FEATURES)
         _check(validation, torch.float32, 1, MOST_IMAGES)
-        neighbor = plain["neighbor"]
-        if type(neighbor) is not int or not 1 <= neighbor <= len(features):
-            raise ValueError(f"the neighbor is {neighbor!r} of {len(features)}")
+        if type(plain["neighbor"]) is not int or plain["neighbor"] != NEIGHBOR:
+            raise ValueError(f"the neighbor is {plain['neighbor']!r}, not {NEIGHBOR}")
         if not (features.float().norm(dim=1) < 1.01).all():  # 0 where a network gave zeros alone; NaN is not
             raise ValueError("the training features are not unit vectors")
         if not ((validation >= -0.01) & (validation <= 2.01)).all() or not (validation.diff() >= 0).all():
             raise ValueError("the distances of validation images are out of range or order")
-        return cls(TrainingFeatures(features, neighbor), validation.numpy())
+        return cls(TrainingFeatures(features), validation.numpy())
 
 
 def _check(found: object, dtype: torch.dtype, ndim: int, most: int) -> None:

@@ -57,8 +57,7 @@ class RunResult:
     device: str  # device that trained
     precision: str  # precision of the training
     best_epoch: int  # validation that the best checkpoint was chosen at, counted from 0
-    # validation metrics of the best checkpoint during training, at temperature 1; thresholds of several labels are 0.5
-    validation: dict[str, float]
+    validation: dict[str, float]  # metrics of the best checkpoint during training, at temperature 1 and threshold 0.5
     metrics: dict[str, dict[str, float]]  # test metrics of the best checkpoint: {name: {value, low, high}} at 95 %
     versions: dict[str, str]  # version of each package that decides a number
     best_metric: str = "loss"  # `optim.best_metric`, the validation metric that chose the best checkpoint
@@ -77,14 +76,12 @@ class RunResult:
     multilabel: dict[str, list[float]] | None = None
     license: str | None = None  # of the weights that the training started from; None: random, or not stated
     teacher: str | None = None  # network and file of the teacher; None where the labels alone taught
-    # sentences about measured images that the teacher or the first weights know already: `metrics` are too good
-    seen_before: list[str] | None = None
+    seen_before: list[str] | None = None  # sentences about measured images that the teacher or first weights know
     method: str | None = None  # of a pretraining, which has no classes and no test; None: trained on labels
     rounds: int | None = None  # number of validations; None: not known
     test_groups: int | None = None  # groups of test images that are independent; None: all images are
     tested_classes: int | None = None  # classes or labels with test images, which metrics are about; None: all
-    # fraction of the time of the training steps in which the first process waited for images or made them
-    image_wait: float | None = None
+    image_wait: float | None = None  # fraction of the time of the steps that waited for images or made them
     validation_name: str = "epoch"  # what precedes a validation: "epoch", "validation", or "penalty" of a linear probe
 
     @property
@@ -113,7 +110,6 @@ class RunResult:
 
     @property
     def accuracy_metric(self) -> str:
-        """The name of the accuracy among the metrics."""
         return self.task.accuracy_metric
 
     @property

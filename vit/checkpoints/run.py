@@ -34,7 +34,6 @@ class RunDirectory(RunLayout):
 
     @property
     def how_to_resume(self) -> str:
-        """The command that continues this run."""
         return f"vit {'pretrain' if self.is_pretraining else 'train'} --resume {shlex.quote(str(self.path))}"
 
     def read_result(self) -> RunResult | None:
@@ -90,10 +89,7 @@ class RunDirectory(RunLayout):
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
-        """Keep other processes from training into this folder, and remove partial files of a killed process.
-
-        Without `wait`, a folder that another process holds is a ResourceError.
-        """
+        """Keep other processes from training here, remove partial files; ResourceError: one does, without `wait`."""
         file = hold(self.lock_path, wait)
         if file is None:
             raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")

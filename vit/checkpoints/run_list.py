@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -87,19 +87,13 @@ def summarized(run: RunDirectory) -> RunSummary:
         state: State = "finished" if result is not None else "training" if run.is_held() else "stopped"
     except (VitError, OSError, ValueError) as error:
         return RunSummary(run.path, "damaged", started, data, network, problem=first_line(error))
+    summary = RunSummary(run.path, state, started, data, network)
     if result is None:
-        return RunSummary(run.path, state, started, data, network)
-    accuracy = result.metrics.get(result.accuracy_metric)
-    test_images = result.fingerprints.get("test")
-    return RunSummary(
-        run.path,
-        state,
-        started,
-        result.data,
-        result.spec.name,
-        result.num_images.get("train"),
-        None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
-        result.seconds,
-        task=result.task,
+        return summary
+    accuracy, test_images = result.metrics.get(result.accuracy_metric), result.fingerprints.get("test")
+    return replace(
+        summary, data=result.data, network=result.spec.name, images=result.num_images.get("train"),
+        accuracy=None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
+        seconds=result.seconds, task=result.task,
         test_images="" if test_images is None else f"{test_images} {result.test_groups}",
-    )
+    )  # fmt: skip

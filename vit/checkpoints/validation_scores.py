@@ -40,8 +40,7 @@ class ValidationScores:
     own: Floats32  # (n,) probabilities of the true classes
     above: Floats32  # (n,) sums of the probabilities that are larger than that of the true class
     highest: Floats32  # (n,) largest probabilities
-    # (n,) number of each image's group, which are independent; None: all images are
-    groups: npt.NDArray[np.int64] | None = None
+    groups: npt.NDArray[np.int64] | None = None  # (n,) number of each image's group; None: images are independent
     split: str | None = None  # split of the images, "calibration" or "validation"; None: not known
     levels: "tuple[ValidationScores, ...]" = ()  # of the groups of classes at each level of `levels_of`
 
@@ -62,14 +61,9 @@ class ValidationScores:
         split: str | None = None,
         class_names: Sequence[str] = (),
     ) -> "ValidationScores":
-        """The scores of n images. Of more than 20,000 a random choice is kept, the same every time.
+        """The scores of n images; of more than 20,000 a random choice is kept, the same every time.
 
-        Args:
-            labels: (n,) true class numbers.
-            probabilities: (n, C) calibrated probabilities.
-            groups: (n,) number of each image's group; None: all images are independent.
-            split: split of the images; None: not known.
-            class_names: names of the C classes, which may have levels.
+        `labels` and `groups` are (n,), `probabilities` (n, C) calibrated. The names of the C classes may have levels.
         """
         if len(labels) > MOST_IMAGES:
             chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))

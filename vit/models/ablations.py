@@ -19,18 +19,12 @@ Norms = Literal["pre", "post", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class AblatedConfig(ViTConfig):
-    """Sizes of a ViT, and the parts that it has; ValueError also for options of later papers that are not computed
-    here.
+    """Sizes of a ViT, and the parts that it has; ValueError also for options that this network does not compute."""
 
-    Attributes:
-        scaled: whether the products of queries and keys are divided by sqrt(D / H) (eq. 6).
-        residuals: whether each branch is added to its input (eq. 2, 3), or replaces it.
-        norms: place of the norms: "pre", before each branch (the paper), "post", after each sum (Vaswani et al. 2017),
-            or "none", also before the head. It stands in place of `norm_placement`.
-    """
-
-    scaled: bool = True
-    residuals: bool = True
+    scaled: bool = True  # whether the products of queries and keys are divided by sqrt(D / H) (eq. 6)
+    residuals: bool = True  # whether each branch is added to its input (eq. 2, 3), or replaces it
+    # place of the norms, for `norm_placement`: "pre", before each branch (the paper), "post", after each sum (Vaswani
+    # et al. 2017), or "none", also before the head
     norms: Norms = "pre"
 
     def __post_init__(self) -> None:

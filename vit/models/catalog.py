@@ -34,7 +34,6 @@ class CatalogEntry:
 
     @property
     def network(self) -> "type[Network]":
-        """The class, imported."""
         module, _, name = self.place.partition(":")
         return typing.cast("type[Network]", getattr(import_module(module), name))
 
@@ -123,9 +122,7 @@ def _own_entry(path: str) -> CatalogEntry:
 
 
 def check_network(name: str, recipes: Iterable[str] = ()) -> None:
-    """Raise UsageError, with a suggestion, unless a name is of a network of ours or timm's, an import path or of
-    `recipes`.
-    """
+    """Raise UsageError, with a suggestion, unless a name is of ours, of timm's, an import path, or one of `recipes`."""
     own = (*recipes, *CATALOG)
     if name in own or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():
         return

@@ -45,10 +45,8 @@ class _LogitsAndFeatures(nn.Module):
 
 
 def with_features(module: nn.Module, classifiers: tuple[str, ...]) -> nn.Module:
-    """A copy of a module with the same weights in memory: images (B, 3, S, S) -> logits and features (B, C + D).
-
-    Features of several `classifier_names` are averaged, as their logits are. They leave in the output, not through a
-    hook, because several threads compute with one module.
+    """A copy of a module with the same weights: images (B, 3, S, S) -> logits and features (B, C + D), averaged where
+    the logits of several classifiers are. They leave in the output, not through a hook: several threads use one module.
     """
     plain = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
     shared: dict[int, Any] = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers(), plain)}

@@ -12,29 +12,19 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """The values that a network is built from. Subclasses add fields of plain types, each with a default.
+    """The values that a network is built from. Subclasses add fields of plain types, each with a default."""
 
-    Attributes:
-        image_size: side of an image in pixels, S.
-        num_classes: number of classes, C.
-        in_chans: number of channels of an image, K: 3 for red, green and blue.
-    """
-
-    image_size: int
-    num_classes: int
-    in_chans: int = 3
+    image_size: int  # side of an image in pixels, S
+    num_classes: int  # number of classes, C
+    in_chans: int = 3  # number of channels of an image, K: 3 for red, green and blue
 
 
 class Network(nn.Module, ABC):
-    """Maps normalized images (B, K, S, S) to logits (B, C). It knows nothing of files, losses or training.
-
-    Attributes:
-        memory_format: layout of the weights, and of the images that the first layer reads.
-        keeps_batch_stats: whether batch norms compute with their running statistics in training too, without a change.
-    """
+    """Maps normalized images (B, K, S, S) to logits (B, C). It knows nothing of files, losses or training."""
 
     config_class: ClassVar[type[NetworkConfig]]
-    memory_format: torch.memory_format = torch.contiguous_format
+    memory_format: torch.memory_format = torch.contiguous_format  # of the weights, and of the first layer's images
+    keeps_batch_stats = False  # whether batch norms compute with their running statistics in training too, unchanged
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -42,7 +32,6 @@ class Network(nn.Module, ABC):
         self.image_size = config.image_size
         self.num_classes = config.num_classes
         self.in_chans = config.in_chans
-        self.keeps_batch_stats = False
 
     def train(self, mode: bool = True) -> Self:
         """As nn.Module's; batch norms stay as in evaluation where the network keeps their statistics."""

@@ -61,18 +61,13 @@ def _checked(key: str, value: object, kind: object) -> Value:
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{key} is {value!r}", f"give a value of type {kind.__name__}")
     plain: Value = kind(value)
-    _check_range(key, plain)
-    return plain
-
-
-def _check_range(key: str, value: Value) -> None:
-    zero = key.endswith(_ZERO_MEANS_NONE)
-    if type(value) is int and value < 1 - zero:
-        raise UsageError(f"{key} is {value!r}", f"give {1 - zero} or more")
-    if type(value) is float:
+    least = 0 if key.endswith(_ZERO_MEANS_NONE) else 1
+    if type(plain) is int and plain < least:
+        raise UsageError(f"{key} is {plain!r}", f"give {least} or more")
+    if type(plain) is float:
         is_rate = key.endswith("_rate")
-        low, high = (0.0, 1.0) if is_rate else (0.0 if zero else math.ulp(0.0), math.inf)
-        if not low <= value < high:
-            raise UsageError(
-                f"{key} is {value!r}", "give a number from 0 to below 1" if is_rate else "give a number above 0"
-            )
+        low, high = (0.0, 1.0) if is_rate else (math.ulp(0.0) if least else 0.0, math.inf)
+        if not low <= plain < high:
+            fix = "give a number from 0 to below 1" if is_rate else "give a number above 0"
+            raise UsageError(f"{key} is {plain!r}", fix)
+    return plain

@@ -30,8 +30,7 @@ class NetworkSpec:
 
     name: str  # name in the catalog or in timm
     num_classes: int  # number of classes, C
-    # value of each option that the catalog or the user sets: patch_size, depth, pool, ..
-    options: Options = field(default_factory=dict)
+    options: Options = field(default_factory=dict)  # those that the catalog or the user sets: patch_size, depth, ...
     in_chans: int = 3  # number of channels of its images, as in `Preprocess`
 
     @classmethod
@@ -80,7 +79,6 @@ class NetworkSpec:
             return self.build(image_size)
 
     def cost(self, image_size: int) -> Cost:
-        """Parameters and FLOPs, counted without allocating the network."""
         return count(self.build_empty(image_size))
 
     @contextmanager

@@ -148,8 +148,7 @@ class SmallImageResNetConfig(NetworkConfig):
 
     image_size: int = 32  # side of an image in pixels, S
     num_classes: int = 10  # number of classes, C
-    # number of basic blocks in each of the four stages, of which each of the last three halves the side
-    layers: tuple[int, int, int, int] = (2, 2, 2, 2)
+    layers: tuple[int, int, int, int] = (2, 2, 2, 2)  # number of basic blocks in each stage; all but one halve the side
     widths: tuple[int, int, int, int] = (64, 128, 256, 512)  # number of channels of each stage
     zero_init_last: bool = False  # whether the scale of the last norm in a branch starts at 0 instead of 1
     drop_rate: float = 0.0  # dropout before the head

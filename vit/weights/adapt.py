@@ -32,7 +32,6 @@ class LoadReport:
     new_rows: tuple[str, ...] = ()  # names of the other classes of this head, whose rows are 0
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values for the terminal."""
         facts = [("matched", f"{len(self.matched)} tensors")]
         facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
         for what, reasons in (("initialized", self.initialized), ("dropped", self.dropped)):
@@ -87,14 +86,10 @@ def adapt(
     dropped: Mapping[str, str] | None = None,
     classes: Classes | None = None,
 ) -> tuple[dict[str, Tensor], LoadReport]:
-    """(weights that `fill` puts into a network, the report). The network may be on the meta device.
+    """(weights in a network's names that `fill` puts into it, the report). The network may be on the meta device.
 
-    Args:
-        weights: tensors in the network's own names, for any image and patch size.
-        dropped: names that were left out before, for the report.
-        classes: names of both classes; None: heads are compared by their number of classes alone.
-
-    ValueError: names are missing or unexpected, or shapes differ; the text lists them.
+    `dropped` is for the report. Without `classes`, heads are compared by their number of classes alone. ValueError:
+    names are missing or unexpected, or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
     heads, changes = sorted(head_names(network)), Changes(list)
@@ -217,7 +212,7 @@ def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Te
 
 
 def middle_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for a smaller grid: the middle of the old one, so neighbors stay so."""
+    """Learned positions (1, num_prefix + N, D) for a smaller grid: its middle, where neighbors stay neighbors."""
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
     start = (old - grid_size) // 2

@@ -27,6 +27,7 @@ from vit.checkpoints.format import KEY, Description
 from vit.checkpoints.io import are_weights, load_plain
 from vit.checkpoints.model_path import stand_in
 from vit.errors import CheckpointError, first_line
+from vit.plain_files import MAX_BYTES, read_json
 from vit.weights.formats.weight_format import Weights
 from vit.weights.preprocess_config import Config
 from vit.weights.trainer_file import State, Stated, describe_choice, one_set, stated_of
@@ -34,7 +35,6 @@ from vit.weights.trainer_file import State, Stated, describe_choice, one_set, st
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # of weights in several files
 MAX_TENSORS = 50_000  # a ViT of 100 blocks has 2,000
-_MAX_JSON = 64 << 20
 _MAX_EXPANSION = 2  # numbers of trained weights do not compress
 _FIX = "give a .safetensors, .pth or .npz file of a network, or a folder with config.json and model.safetensors"
 _RUNS_CODE = "in the program that wrote it, save the numbers alone: torch.save(model.state_dict(), 'weights.pth')"
@@ -71,8 +71,11 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
     if not path.is_file():
         raise CheckpointError(f"there is no file {path}", _FIX)
     try:
-        if path.suffix in (".safetensors", ".npz"):
-            found = WeightsFile(_safetensors(path) if path.suffix == ".safetensors" else _npz(path))
+        if path.suffix == ".npz":
+            found = WeightsFile(_npz(path))
+        elif path.suffix == ".safetensors":
+            _check_header(path)
+            found = WeightsFile(load_file(path))
         else:
             found = _pytorch(path, state)
     except Exception as error:  # parsers of untrusted bytes raise whatever they meet: TokenError, struct.error, ...
@@ -122,12 +125,10 @@ def read_config(path: Path) -> Config:
     """The JSON object of a file, or {} without a file; CheckpointError when the file holds something else."""
     if not path.is_file():
         return {}
-    if path.stat().st_size > _MAX_JSON:
-        raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes", "fix it, or move it elsewhere")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {first_line(error)}", "download it again") from error
+        content = read_json(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{first_line(error)}", f"download {path} again") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} does not hold a JSON object", "download it again")
     return content
@@ -145,16 +146,11 @@ def _parts(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names)]
 
 
-def _safetensors(path: Path) -> Weights:
-    _check_header(path)
-    return load_file(path)
-
-
 def _check_header(path: Path) -> None:
     """Raise ValueError where a header has more bytes or tensors than any network: each tensor costs time and memory."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        if size > min(_MAX_JSON, path.stat().st_size):
+        if size > min(MAX_BYTES, path.stat().st_size):
             raise ValueError(f"its header has {size:,} bytes")
         _check_count(file.read(size).count(b'"data_offsets"'))
 
@@ -170,7 +166,11 @@ def _pytorch(path: Path, state: State | None) -> WeightsFile:
         start = file.read(2)
     if start == b"\x80\x02":
         raise ValueError("it is in PyTorch's format from before version 1.6; save it again with torch.save")
-    content = load_foreign(path)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _check_count(len(archive.infolist()))
+    with torch.serialization.safe_globals(_PLAIN):
+        content = load_plain(path)
     found, place, others = one_set(content, state)
     if isinstance(found, dict):  # OpenAI's CLIP has numbers beside its weights
         found = {name: value for name, value in found.items() if isinstance(value, Tensor)}
@@ -181,9 +181,7 @@ def _pytorch(path: Path, state: State | None) -> WeightsFile:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether torch.save wrote a checkpoint of this program, by its content; a damaged one, by its ending. Reads no
-    tensor.
-    """
+    """Whether torch.save wrote a checkpoint of this program, by its content; a damaged one, by its ending."""
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # as `load_plain`
     try:
         with torch.serialization.safe_globals(_PLAIN):
@@ -193,15 +191,6 @@ def is_ours(path: Path) -> bool:
         return path.suffix == ".ckpt" and not runs_code
     about = content.get(KEY) if isinstance(content, dict) else None  # some program's network may be called so, too
     return about is not None and not (isinstance(about, dict) and any(isinstance(v, Tensor) for v in about.values()))
-
-
-def load_foreign(path: Path) -> Any:
-    """As `load_plain`, with plain settings of any training program; ValueError also where it has too many tensors."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            _check_count(len(archive.infolist()))
-    with torch.serialization.safe_globals(_PLAIN):
-        return load_plain(path)
 
 
 def _npz(path: Path) -> Weights:

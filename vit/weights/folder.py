@@ -1,22 +1,33 @@
 """What stands beside weights: configs in a folder, as transformers, timm and OpenCLIP write them; settings in a file"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vit.checkpoints.format import MAX_SIDE
 from vit.data.pixels.preprocess import COLORS
-from vit.errors import CheckpointError
+from vit.errors import CheckpointError, UsageError, nearest
+from vit.models.network_names import import_timm
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import WeightsFile, read_config
-from vit.weights.formats.weight_format import TimmModel
+from vit.weights.formats.weight_format import TimmModel, Weights
+from vit.weights.hubs import fetched
 from vit.weights.license import UNKNOWN, license_of_card
-from vit.weights.named_model import is_of_timm, is_published, named_model, published_file, stem_of
+from vit.weights.named_model import (
+    is_of_timm,
+    is_of_torchvision_alone,
+    is_published,
+    named_model,
+    stem_of,
+    timm_name,
+    timm_weights,
+)
 from vit.weights.preprocess_config import (
     TIMM_PROGRAM,
     TIMM_SETTINGS,
     Config,
+    PreprocessValues,
     StatedPreprocess,
     from_hugging_face_config,
     from_open_clip_config,
@@ -24,10 +35,10 @@ from vit.weights.preprocess_config import (
     from_timm_config,
 )
 from vit.weights.pretrained import are_numbers
-from vit.weights.torchvision_networks import is_of_torchvision_alone, timm_name
 from vit.weights.trainer_file import listed_names
 
 _FIX = "give the weights of a model as timm builds it"
+_TORCHVISION, _SWAG = "bsd-3-clause", "cc-by-nc-4.0"  # licenses of torchvision's weights, and of those of SWAG
 _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # of timm; one size is used here
 
 
@@ -41,8 +52,7 @@ class StatedFacts:
     is_exact: bool = False  # whether these are published weights, by the name in a library or by a tag
     preprocess: StatedPreprocess | None = None  # preprocessing that is stated; None: none is
     class_names: tuple[str, ...] | None = None  # names of the classes; None: unknown
-    # whether the classifier gives an image one class or several labels, as transformers states it
-    task: Task = SINGLE_LABEL
+    task: Task = SINGLE_LABEL  # whether the classifier gives an image one class, or several labels
     license: str = UNKNOWN  # license that the card states; "not stated" where it is unknown
     has_size: bool = False  # whether the image size is stated, which a network without positions does not show
 
@@ -79,7 +89,6 @@ def read_folder(folder: Path) -> StatedFacts:
 
 
 def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
-    """The model of timm that a folder names, if it names one."""
     try:
         tower = open_clip.get("model_cfg", {}).get("vision_cfg", {}).get("timm_model_name")
         size = (config.get("pretrained_cfg") or {}).get("input_size")
@@ -96,10 +105,7 @@ def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
 
 
 def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
-    """The model of timm that a program builds with these arguments; None where timm does not have the name.
-
-    CheckpointError: an argument makes another network of it, whose tensors may have the same shapes.
-    """
+    """The model of timm built with arguments; None: timm lacks it. CheckpointError: they make another network of it."""
     size, pool = arguments.get("img_size"), arguments.get("global_pool")
     if isinstance(size, list | tuple) and len(size) == 2 and size[0] == size[1]:
         size = size[0]
@@ -132,19 +138,18 @@ def arguments_of(settings: Config) -> dict[str, Any]:
 
 def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedFacts:
     """What a file, its name and the user say of its weights."""
-    published, stated = published_file(path.name), file.stated
-    candidates = [(published.model, "")] if published is not None else []
-    candidates += [(network, "--network")] if network else []
-    candidates += [*((name, "the file") for name in stated.networks), (stem_of(path.name), "")]
-    known = [(timm_name(name) or name, named_by) for name, named_by in candidates]
+    stated = file.stated
+    published, size, facts = published_file(path.name) or ("", None, StatedFacts())
+    stem = stem_of(path.name)
+    candidates = [(published, ""), (network or "", "--network"), *((one, "the file") for one in stated.networks)]
+    candidates = [(one, named_by) for one, named_by in (*candidates, (stem, "")) if one]
+    known = [(timm_name(one) or one, named_by) for one, named_by in candidates]
     name, named_by = next((one for one in known if is_of_timm(one[0])), ("", ""))
     if not name and (lacking := next((one for one, _ in candidates if is_of_torchvision_alone(one)), "")):
         fix = f"give --init_from weights of another network; torchvision itself computes {lacking}"
         raise CheckpointError(f"{path}: timm has no network that computes what torchvision's {lacking} does", fix)
     try:
-        arguments = arguments_of(stated.settings)
-        if published is not None and published.image_size:
-            arguments["img_size"] = published.image_size
+        arguments = arguments_of(stated.settings) | ({"img_size": size} if size else {})
         model = model_with(str(path), name, arguments) if name else None
         values, program = from_settings(stated.settings, {} if model is None else model.config)
     except CheckpointError:
@@ -152,18 +157,74 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
     except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
     by_name = model is not None and not named_by and is_published(model, name, file.weights)
-    preprocess = StatedPreprocess(values, f"{program or 'settings'} in the file") if values else None
-    if preprocess is None and published is not None and published.preprocess:
-        preprocess = StatedPreprocess(published.preprocess, "torchvision's weights")
-    names = stated.class_names or (None if published is None else published.class_names)
-    return StatedFacts(
+    return replace(
+        facts,
         model=model,
         named_by=named_by,
-        is_exact=published is not None or by_name,
-        preprocess=preprocess,
-        class_names=names,
-        license=UNKNOWN if published is None else published.license,
+        is_exact=facts.is_exact or by_name,
+        preprocess=StatedPreprocess(values, f"{program or 'settings'} in the file") if values else facts.preprocess,
+        class_names=stated.class_names or facts.class_names,
         has_size="img_size" in arguments or program == TIMM_PROGRAM,
+    )
+
+
+def published_file(file_name: str) -> tuple[str, int | None, StatedFacts] | None:
+    """(name of the model, side of its images, facts) of weights that a library publishes in a file of this name.
+
+    The name tells more than that of a network: a ResNet-50 of torchvision and one of timm have other preprocessing.
+    A side of None: timm's configuration has it. None: no table of addresses has the name.
+    """
+    from torchvision import models
+
+    stem = file_name.partition(".")[0] if file_name.count(".") == 1 else file_name.rpartition(".")[0]
+    for model in models.list_models(module=models):
+        for weights in models.get_model_weights(model):
+            if weights.url.rpartition("/")[2].rpartition(".")[0] == stem:
+                return model, *_of_torchvision(weights)
+    timm = import_timm()
+    for name in timm.list_pretrained():
+        config = timm.models.get_pretrained_cfg(name)
+        if config is not None and config.url and config.url.rpartition("/")[2].rpartition(".")[0] == stem:
+            return name, None, StatedFacts(is_exact=True)
+    return None
+
+
+def from_torchvision(name: str) -> tuple[Weights, StatedFacts]:
+    """Weights of torchvision by a model's name (vit_b_16) or a set's (ViT_B_16_Weights.IMAGENET1K_V1)."""
+    from torchvision import models
+
+    model_name, _, set_name = name.partition(".")
+    known = [model for model in models.list_models(module=models) if model.startswith("vit") or timm_name(model)]
+    model_name = {models.get_model_weights(model).__name__: model for model in known}.get(model_name, model_name)
+    if model_name not in known:
+        lacks = f"timm has no network that computes what torchvision's {name} does"
+        problem = lacks if name in models.list_models(module=models) else f"torchvision has no network {name!r}"
+        raise UsageError(problem, nearest(name, known))
+    sets = models.get_model_weights(model_name)
+    if set_name and set_name not in sets.__members__:
+        raise UsageError(f"torchvision's {model_name} has no weights {set_name!r}", nearest(set_name, sets.__members__))
+    weights = sets[set_name] if set_name else sets.DEFAULT
+    state = dict(fetched(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True)))
+    size, facts = _of_torchvision(weights)
+    if not timm_name(model_name):
+        return state, facts
+    return timm_weights(model_name, state, size), replace(facts, model=named_model(timm_name(model_name), size))
+
+
+def _of_torchvision(weights: Any) -> tuple[int, StatedFacts]:
+    """(side of the images, facts) of a set of torchvision's weights."""
+    seen = weights.transforms()
+    values: PreprocessValues = {
+        "mean": tuple(seen.mean),
+        "std": tuple(seen.std),
+        "interpolation": seen.interpolation.value,
+        "crop_fraction": seen.crop_size[0] / seen.resize_size[0],
+    }
+    return seen.crop_size[0], StatedFacts(
+        is_exact=True,
+        preprocess=StatedPreprocess(values, "torchvision's weights"),
+        class_names=tuple(weights.meta["categories"]),
+        license=_SWAG if "license" in weights.meta else _TORCHVISION,  # those with one of their own are all of SWAG
     )
 
 

@@ -1,69 +1,43 @@
-"""Pretrained weights by name, fetched by timm, torchvision or the Hugging Face hub"""
+"""Pretrained weights by name, fetched by timm or the Hugging Face hub, or found in its cache
 
+Imports no torch: that weights are not available is an error before torch is imported.
+"""
+
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from vit.data.hub_errors import advice, why_not
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError, UsageError, first_line, nearest
 from vit.models.network_names import import_timm
-from vit.weights.folder import StatedFacts
-from vit.weights.hub_cache import cached_file
 from vit.weights.license import CARD
-from vit.weights.named_model import license_of_torchvision, named_model, of_torchvision
-from vit.weights.preprocess_config import StatedPreprocess
-from vit.weights.torchvision_networks import timm_name, timm_weights
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PATIENCE = 5.0  # seconds until the hub must have answered
+_FILE = "model.safetensors"
 _HF_FILES = ("*.json", CARD, "model*.safetensors", "open_clip_model.safetensors")
 _HF_FILES_PICKLED = ("*.json", CARD, "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
 T = TypeVar("T")
 
 
-def from_timm(name: str) -> dict[str, Tensor]:
+def from_timm(name: str) -> "dict[str, Tensor]":
     """Weights of timm. UsageError: timm has none of that name; ResourceError: they cannot be fetched."""
     timm = import_timm()
     if not timm.is_model(name):
         raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
     if not timm.models.is_model_pretrained(name):
         raise UsageError(f"timm has no weights for {name!r}", nearest(name, timm.list_models(pretrained=True)))
-    file = cached_file(name)  # the hub is not asked for a file that is there
-    overlay = None if file is None else {"file": str(file)}
-
-    def fetch() -> dict[str, Tensor]:
-        return dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict())
-
-    return _fetch(f"timm:{name}", fetch)
-
-
-def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
-    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1)."""
-    from torchvision import models
-
-    model_name, _, chosen = name.partition(".")
-    known = [model for model in models.list_models(module=models) if model.startswith("vit") or timm_name(model)]
-    model_name = {models.get_model_weights(model).__name__: model for model in known}.get(model_name, model_name)
-    if model_name not in known:
-        lacks = f"timm has no network that computes what torchvision's {name} does"
-        problem = lacks if name in models.list_models(module=models) else f"torchvision has no network {name!r}"
-        raise UsageError(problem, nearest(name, known))
-    choices = models.get_model_weights(model_name)
-    if chosen and chosen not in choices.__members__:
-        raise UsageError(f"torchvision's {model_name} has no weights {chosen!r}", nearest(chosen, choices.__members__))
-    weights = choices[chosen] if chosen else choices.DEFAULT
-    state = dict(_fetch(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True)))
-    (image_size,) = weights.transforms().crop_size
-    model = None
-    if timm_name(model_name):
-        state, model = timm_weights(model_name, state, image_size), named_model(timm_name(model_name), image_size)
-    return state, StatedFacts(
-        model=model,
-        is_exact=True,
-        preprocess=StatedPreprocess(of_torchvision(weights), "torchvision's weights"),
-        class_names=tuple(weights.meta["categories"]),
-        license=license_of_torchvision(weights),
+    file = _cached(repository_of(name))  # the hub is not asked for a file that is there
+    overlay = None if file is None else {"file": file}
+    return fetched(
+        f"timm:{name}",
+        lambda: dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict()),
     )
 
 
@@ -72,20 +46,83 @@ def from_hugging_face(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
-    fetch: Callable[[tuple[str, ...]], str] = lambda files: snapshot_download(  # noqa: E731
-        repository, revision=revision or None, allow_patterns=list(files)
-    )
-    folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES)))
-    if not any(folder.glob("*.safetensors")):
-        folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES_PICKLED)))
+    folder = Path()
+    for files in (_HF_FILES, _HF_FILES_PICKLED):
+        download = partial(snapshot_download, repository, revision=revision or None, allow_patterns=list(files))
+        folder = Path(fetched(f"hf:{name}", download))
+        if any(folder.glob("*.safetensors")):
+            break
     return folder
 
 
-def _fetch(source: str, fetch: Callable[[], T]) -> T:
-    """The result of `fetch`. ResourceError stands for the many errors of networks and hubs."""
+def fetched(source: str, fetch_now: Callable[[], T]) -> T:
+    """The result of `fetch_now`. ResourceError stands for the many errors of networks and hubs."""
     try:
-        return fetch()
+        return fetch_now()
     except Exception as error:
         fix = "check the name and the network connection, or download the weights and give the file"
         problem = f"{source} cannot be fetched: {why_not(error, 'model')}"
         raise ResourceError(problem, advice(error, "model", fix)) from error
+
+
+def repository_of(name: str) -> str:
+    """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
+    config = import_timm().get_pretrained_cfg(name)
+    return str(config.hf_hub_id) if config is not None and config.hf_hub_id and not config.custom_load else ""
+
+
+def published(network: str) -> str:
+    """The weights that timm takes for a network by default, as "timm:NAME"; empty: timm publishes none on the hub."""
+    config = import_timm().get_pretrained_cfg(network)
+    name = "" if config is None else ".".join(filter(None, (config.architecture, config.tag)))
+    return f"timm:{name}" if name and repository_of(name) else ""
+
+
+def fetch(name: str, notice: Callable[[str], None]) -> str:
+    """Have the weights of a model of timm in the cache. Returns why that is not possible, or an empty text.
+
+    A hub that does not answer costs `PATIENCE` seconds; huggingface_hub itself tries for about a minute.
+    """
+    repository = repository_of(name)
+    if _cached(repository) is not None:
+        return ""
+    from huggingface_hub import constants, hf_hub_download
+
+    size, obstacle = _asked(repository)
+    if obstacle:
+        return obstacle
+    host = urlsplit(constants.ENDPOINT).hostname
+    notice(f"Fetching {repository} from {host}" + (f" ({size / 1e6:.0f} MB)" if size else ""))
+    try:
+        hf_hub_download(repository, _FILE)
+    except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
+        return f"{host}: {first_line(error)}"
+    return ""
+
+
+def _cached(repository: str) -> str | None:
+    """The file of weights in the cache; None: the cache has none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repository, _FILE) if repository else None
+    return found if isinstance(found, str) else None
+
+
+def _asked(repository: str) -> tuple[int | None, str]:
+    """(bytes of the file, obstacle) as the hub says within seconds; an empty obstacle: the file is there."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+
+    if constants.HF_HUB_OFFLINE:
+        return None, "they are not in the cache, and HF_HUB_OFFLINE is set"
+    host, answers = urlsplit(constants.ENDPOINT).hostname, list[tuple[int | None, str]]()
+
+    def ask() -> None:
+        try:
+            answers.append((get_hf_file_metadata(hf_hub_url(repository, _FILE), timeout=PATIENCE).size, ""))
+        except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
+            answers.append((None, f"{host}: {first_line(error)}"))
+
+    thread = threading.Thread(target=ask, daemon=True)  # looking up a name ignores the timeout
+    thread.start()
+    thread.join(PATIENCE)
+    return answers[0] if answers else (None, f"{host}: no answer within {PATIENCE:.0f} seconds")

@@ -13,21 +13,20 @@ from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import check_finished, start_of
 from vit.data.pixels.preprocess import COLORS
-from vit.errors import CheckpointError, first_line
+from vit.errors import CheckpointError, first_line, some_of
 from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
-from vit.weights.folder import StatedFacts, facts_of_file, read_folder
+from vit.weights.folder import StatedFacts, facts_of_file, from_torchvision, read_folder
 from vit.weights.formats import rotary
-from vit.weights.formats.detect import NetworkOfTimmError, convert_weights, describe_names
+from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, TimmModel, Weights, without
-from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
+from vit.weights.hubs import from_hugging_face, from_timm
 from vit.weights.license import UNKNOWN, license_of
-from vit.weights.named_model import named_model, usual_networks
+from vit.weights.named_model import named_model, read_as_torchvision, usual_networks
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, PretrainedWeights, imagenet_classes
-from vit.weights.torchvision_networks import read_as_torchvision
 from vit.weights.trainer_file import State, check_state, describe_choice
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
@@ -168,9 +167,9 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     if matched is None:
         fitting = usual_networks(file.weights)
         likely = f"; {' and '.join(fitting)} of timm would fit" if fitting else ""
+        names = f"its {len(file.weights):,} names ({some_of(sorted(file.weights), 4)})"
         raise CheckpointError(
-            f"{source}: {describe_names(file.weights)} are of no ViT that is known, and nothing names another "
-            f"network{likely}",
+            f"{source}: {names} are of no ViT that is known, and nothing names another network{likely}",
             f"name it: --network {fitting[0] if fitting else 'NAME'} of 'vit train' or 'vit convert' ('vit models' "
             "lists all), or rename the file as timm names the network, such as resnet50.pth",
         )
@@ -252,9 +251,7 @@ def _of_timm(
 def _preprocess(
     facts: StatedFacts, model: TimmModel | None, usual: StatedPreprocess | None
 ) -> tuple[StatedPreprocess, tuple[str, ...]]:
-    """(the preprocessing: stated, else of timm's `model`, else `usual` for a format; names of its values that are
-    guesses).
-    """
+    """(preprocessing: stated, else of timm's `model`, else `usual` for a format; names of values that are guesses)."""
     stated = facts.preprocess
     if stated is not None and stated.values.keys() >= set(PREPROCESSING):
         return stated, ()

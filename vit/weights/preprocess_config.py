@@ -103,33 +103,34 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
 
 
 def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
-    """A preprocessor_config.json of transformers; `model_type` tells the class of old files of ViTs.
-
-    ValueError: a scale of pixels or a padding that is not supported, or a value that the class of the processor
-    decides.
-    """
+    """A preprocessor_config.json of transformers; `model_type` tells the class of old files. ValueError: others."""
     if config.get("do_rescale", True) and not math.isclose(
         config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
     ):
         raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
     if not config.get("do_rescale", True):
         raise ValueError("do_rescale is false, and only pixels from 0 to 1 are supported")
-    kind = _kind(config) or ("ViT" if model_type == "vit" else "")
+    stated = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+    kind = stated or ("ViT" if model_type == "vit" else "")
     if _SUFFIX.sub("", kind) not in _PROCESSORS or any(config.get(key) for key in _UNSUPPORTED):
         raise ValueError(f"{kind or 'the processor'} resizes, pads or normalizes in a way that is not supported")
-    normalized = config.get("do_normalize", True)
-    size = _stated(config, "size") if config.get("do_resize", True) else config.get("size")
+    normalized, resizes = config.get("do_normalize", True), config.get("do_resize", True)
+    size = _stated(config, "size") if resizes else config.get("size")
     resized = size.get("shortest_edge") or size.get("height") if isinstance(size, Mapping) else size
-    crop = _stated(config, "crop_size") if _crops(config) else None
+    crops = bool(config.get("do_center_crop", "crop_size" in config))
+    crop = _stated(config, "crop_size") if crops else None
     side = crop.get("height") if isinstance(crop, Mapping) else crop
-    crop_fraction, mode = _fraction(side / resized) if side and resized else 1.0, _transformers_mode(config)
+    crop_fraction, mode = _fraction(side / resized) if side and resized else 1.0, _resize_mode(config, stated, crops)
     if kind.startswith(_CONVNEXT) and resized:
         cropped = _floored_crop(resized, config.get("crop_pct") or _CONVNEXT_CROP)
         crop_fraction, mode = (cropped, "shortest") if resized < _CONVNEXT_SQUASHED else (1.0, "squash")
+    resample = 2 if _SUFFIX.sub("", kind) in _BILINEAR else 3  # numbers of Pillow's filters; classes differ
+    if config.get("resample") is not None or _SUFFIX.sub("", kind) in _EITHER:
+        resample = _stated(config, "resample") if resizes else 2
     return {
         "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
         "std": _deviations(_stated(config, "image_std")) if normalized else (1.0, 1.0, 1.0),
-        "interpolation": _interpolation(_resample(config, _SUFFIX.sub("", kind))),
+        "interpolation": _interpolation(resample),
         "crop_fraction": crop_fraction,
         "resize_mode": mode,
     }
@@ -145,23 +146,7 @@ def _stated(config: Config, key: str) -> Any:
     return config[key]
 
 
-def _resample(config: Config, kind: str) -> Any:
-    """The number of Pillow's filter. Each class of processors has its own default."""
-    if config.get("resample") is not None or kind in _EITHER:
-        return _stated(config, "resample") if config.get("do_resize", True) else 2
-    return 2 if kind in _BILINEAR else 3
-
-
-def _kind(config: Config) -> str:
-    """The class of a processor of transformers; "" where the config does not tell."""
-    return str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
-
-
-def _crops(config: Config) -> bool:
-    return bool(config.get("do_center_crop", "crop_size" in config))
-
-
-def _transformers_mode(config: Config) -> ResizeMode:
+def _resize_mode(config: Config, kind: str, crops: bool) -> ResizeMode:
     """Whether a processor resizes both sides or the shorter one. A single number means either, by the type."""
     size = config.get("size")
     if isinstance(size, Mapping):
@@ -171,8 +156,7 @@ def _transformers_mode(config: Config) -> ResizeMode:
             raise ValueError(f"size is {size!r}, not a square")
         squashes = "shortest_edge" not in size
     else:
-        kind = _kind(config)
-        squashes = not kind.startswith(_SHORTEST) if kind else not _crops(config)
+        squashes = not kind.startswith(_SHORTEST) if kind else not crops
     return "squash" if squashes and config.get("do_resize", True) else "shortest"
 
 

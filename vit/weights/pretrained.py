@@ -60,15 +60,12 @@ class PretrainedWeights:
     class_names: tuple[str, ...] | None  # names of the classes; None: unknown
     preprocess: PreprocessValues  # values of `Preprocess` that are known
     preprocess_from: str  # who states them
-    # foreign names that have no place in our networks, each with the reason
-    dropped: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)  # names that have no place in our networks, and the reason
     network: OwnNetwork | None = None  # the network that the weights are for; None: shapes and `options` show it
     options: Options = field(default_factory=dict)  # options of the network that shapes do not show
-    # side of their images in pixels, as timm states it, for weights whose positions do not show it
-    image_size: int | None = None
+    image_size: int | None = None  # side of their images in pixels, as timm states it, where no positions show it
     undecided: tuple[str, ...] = ()  # options that nothing shows, and that published networks choose differently
-    # rules of the labels if the classifier gives an image several; None: one class for an image
-    multilabel: LabelRules | None = None
+    multilabel: LabelRules | None = None  # rules of several labels for an image; None: one class for an image
     temperature: float = 1.0  # divisor of the logits, fitted to the network that the weights are for
     validation_scores: ValidationScores | None = None  # what that network gave its validation images; None: unknown
     license: str = UNKNOWN  # license of the weights; "not stated" where it is unknown
@@ -91,9 +88,7 @@ class PretrainedWeights:
         return "; ".join(words)
 
     def guesses(self, given: Set[str] = frozenset()) -> str:
-        """What is guessed, in words, but what is `given`: names such as "num_heads", "mean", "class_names"; "" for
-        nothing.
-        """
+        """What is guessed, in words, without what is `given` ("num_heads", "class_names", ...); "" for nothing."""
         guesses: list[str] = []
         if self.network is None and "num_heads" not in given:
             with suppress(CheckpointError):
@@ -125,9 +120,7 @@ class PretrainedWeights:
         return replace(self, preprocess=values, preprocess_from=source, guessed=guessed)
 
     def facts(self, used: Preprocess | None = None) -> list[tuple[str, str]]:
-        """Names and values for the terminal; `used` is the preprocessing of a training, where the user may have given
-        values.
-        """
+        """Names and values for the terminal; `used` is the preprocessing of a training, with the user's values."""
         stated = {name: _short(value) for name, value in self.preprocess.items()}
         shown = stated if used is None else {name: _short(getattr(used, name)) for name in stated}
         given = " and ".join(name for name in shown if shown[name] != stated[name])
@@ -141,16 +134,20 @@ class PretrainedWeights:
         return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
-        """The network that these weights are for; options that the user has `given` stand above shapes and configs.
-
-        CheckpointError: they do not say enough, or are not a ViT's.
-        """
+        """The network that these weights are for, with options that the user has `given`. CheckpointError: unknown."""
         given = given or {}
         if self.network is not None:
             return OwnNetwork(self.network.name, self.network.image_size, {**self.network.options, **given})
         shown = self._shown(given)
         stated = None if "pos_embed" in self.weights else self.image_size
-        return OwnNetwork(_catalog_name(shown.options), stated or shown.image_size, shown.options)
+        same = (  # of the same size
+            name
+            for name, entry in CATALOG.items()
+            if entry.network is VisionTransformer
+            and all(shown.options.get(key) == own for key, own in entry.options.items())
+        )
+        name = next((name for name in same if name != "vit"), "vit")
+        return OwnNetwork(name, stated or shown.image_size, shown.options)
 
     def _shown(self, given: Options) -> ShownNetwork:
         """The ViT that shapes, config and user show. CheckpointError: they do not show enough."""
@@ -167,15 +164,10 @@ class PretrainedWeights:
             raise CheckpointError(f"{self.source}: {first_line(error)}", "give the weights of a plain ViT") from error
 
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
-        """The network that these weights are for, filled with them.
+        """The network that these weights are for, filled with them, for images of its own or another size.
 
-        Args:
-            num_classes: number of classes; a head for another number stays as it was initialized.
-            image_size: side of its images in pixels; None: as the weights were trained.
-            given: as in `own_network`.
-
-        CheckpointError: the weights do not say enough, or do not fit. UsageError: the network has no such option, or
-        cannot be built for this image size.
+        CheckpointError: the weights do not say enough, or do not fit. UsageError: the network has no such option or
+        size.
         """
         own = self.own_network(given)
         preprocess = Preprocess(image_size or own.image_size, **self.preprocess)
@@ -184,10 +176,8 @@ class PretrainedWeights:
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 
     def fill(self, network: Network, class_names: Sequence[str] | None = None, keeps_rows: bool = False) -> LoadReport:
-        """Fill a network; a head for other classes stays as it was initialized. CheckpointError: other tensors do not
-        fit.
-
-        `keeps_rows`: a head for other classes keeps the rows of those that a training of ours knows by name.
+        """Fill a network but a head for other classes, which may keep rows of classes that a training of ours knows by
+        name.
         """
         with self._fitting(network):
             return fill(network, self.weights, self.dropped, self._classes(class_names, keeps_rows))
@@ -214,16 +204,14 @@ class PretrainedWeights:
         with self._fitting(network):
             _, report = adapt(network, self.weights, classes=self._classes(class_names, keeps_rows))
             if isinstance(network, VisionTransformer):
-                self._check_computation(network.config, given or {})
+                stated = self.options
+                if self.network is not None:
+                    stated = {**{name: getattr(ViTConfig, name) for name in _COMPUTED}, **self.network.options}
+                for name in _COMPUTED:
+                    own = getattr(network.config, name)
+                    if name in stated and name not in (given or {}) and stated[name] != own:
+                        raise ValueError(f"its {name} is {stated[name]}, the network's {own}")
         return report
-
-    def _check_computation(self, config: ViTConfig, given: Options) -> None:
-        stated = self.options
-        if self.network is not None:
-            stated = {**{name: getattr(ViTConfig, name) for name in _COMPUTED}, **self.network.options}
-        for name in _COMPUTED:
-            if name in stated and name not in given and stated[name] != getattr(config, name):
-                raise ValueError(f"its {name} is {stated[name]}, the network's {getattr(config, name)}")
 
     @contextmanager
     def _fitting(self, network: Network) -> Iterator[None]:
@@ -263,16 +251,6 @@ def imagenet_classes(num_classes: int) -> tuple[str, ...] | None:
     from torchvision.models import ViT_B_16_Weights
 
     return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
-
-
-def _catalog_name(options: Mapping[str, object]) -> str:
-    """The ViT of the catalog that has the same size, else "vit"."""
-    same = (
-        name
-        for name, entry in CATALOG.items()
-        if entry.network is VisionTransformer and all(options.get(key) == own for key, own in entry.options.items())
-    )
-    return next((name for name in same if name != "vit"), "vit")
 
 
 def _short(value: Any) -> str:

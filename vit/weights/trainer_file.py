@@ -29,8 +29,7 @@ _SETTINGS = ("hyper_parameters", "hparams", "config", "cfg", "opt", "args")  # l
 class Stated:
     """What a file of weights states beside them."""
 
-    # plain values of the training by name, as timm's train.py keeps them under "args"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # plain values of the training, as in timm's "args"
     class_names: tuple[str, ...] | None = None  # names of the classes; None: the file has none
 
     @property
@@ -41,10 +40,7 @@ class Stated:
 
 
 def one_set(content: object, state: State | None) -> tuple[object, str, list[str]]:
-    """(the set of weights that is taken, its place in the content: "" or "state_dict_ema", places of the others).
-
-    ValueError: several sets could be meant.
-    """
+    """(the set of weights that is taken, its place: "" or "state_dict_ema", places of the others); ValueError."""
     if not isinstance(content, Mapping):
         return content, "", []
     sets = dict(_sets(content))
@@ -59,10 +55,7 @@ def one_set(content: object, state: State | None) -> tuple[object, str, list[str
 
 
 def chosen(sets: Mapping[str, Mapping[str, Tensor]], state: State | None) -> str:
-    """The place of the set to take: the average (EMA) of the weights where a set is one, else the trained network.
-
-    ValueError: several sets could be meant.
-    """
+    """The place of the average (EMA) of the weights, else of the trained network; ValueError: several fit."""
     averages = [place for place in sets if _AVERAGE.search(place)]
     others = [place for place in sets if place not in averages]
     alike = [place for place in averages if not others or any(_alike(sets[place], sets[one]) for one in others)]
@@ -87,10 +80,7 @@ def describe_choice(place: str, others: Sequence[str]) -> str:
 
 
 def check_state(places: Sequence[str], state: State | None, path: str) -> None:
-    """Raise CheckpointError if what was taken is not of the kind that the user asks for.
-
-    `places` are that of the set in the file, and that of the network in the set.
-    """
+    """Raise CheckpointError if what was taken, by its places in file and set, is not what the user asks for."""
     if state is not None and any(map(_AVERAGE.search, places)) != (state == "ema"):
         lack, other = ("averaged weights (EMA)", "raw") if state == "ema" else ("raw weights", "ema")
         raise CheckpointError(f"{path} holds no {lack}", f"leave --weights out, or give --weights {other}")

@@ -171,7 +171,7 @@ def networks_for(
     Small images start from random weights.
     """
     from vit.training.planning.images import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
-    from vit.weights.hub_cache import fetch
+    from vit.weights.hubs import fetch
 
     name, both = recipe.data.source, options.compares_both
     if options.init_from:

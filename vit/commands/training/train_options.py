@@ -180,7 +180,7 @@ def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
 def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:
     """The published weights that photographs start from, or `RANDOM`: the run that `--resume auto` may continue did."""
     from vit.training.planning.images import FOR_PHOTOGRAPHS, opened_data
-    from vit.weights.hub_cache import fetch, published, repository_of
+    from vit.weights.hubs import fetch, published, repository_of
 
     name = str(recipe.model.network.get("name", "auto"))
     name = FOR_PHOTOGRAPHS if name == "auto" else name

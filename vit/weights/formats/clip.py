@@ -4,15 +4,14 @@ Sources: transformers 5, models/clip and models/siglip; mlfoundations/open_clip,
 OpenCLIP that are models of timm are in timm.py. The map into the common space of images and texts is not a classifier.
 """
 
-from collections.abc import Set
-
 import torch
 
 from vit.models.options import Value
 from vit.weights.formats.huggingface import options_of_config
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, having, renamed, without
 from vit.weights.preprocess_config import CLIP, HALF, PreprocessValues
 
+_AT = ("", "vision_model.")  # places of a tower
 _TOWER = r"(?:vision_model\.)?"
 _LAYER = _TOWER + r"encoder\.layers\.(\d+)\."
 _RULES = {
@@ -39,19 +38,8 @@ _LEFT_OUT = {
 _POOLING = {_TOWER + r"head\..*": "the pooling by attention, which transformers' classifier does not read"}
 
 
-def is_transformers(names: Set[str]) -> bool:
-    """Whether there is a patch embedding, and the first layer has a projection for queries alone."""
-    return any(
-        {f"{p}embeddings.patch_embedding.weight", f"{p}encoder.layers.0.self_attn.q_proj.weight"} <= names
-        for p in ("", "vision_model.")
-    )
-
-
 def from_transformers(weights: Weights, config: Config) -> Converted:
-    """SigLIP pools by attention, but a classifier on it reads the mean of the patches.
-
-    ValueError: a classifier on CLIP, which reads patches before the last norm.
-    """
+    """SigLIP pools by attention, but its classifier reads the mean. ValueError: a classifier on CLIP's patches."""
     config = config.get("vision_config", config)
     left_out = {**_LEFT_OUT, **_POOLING} if "classifier.weight" in weights else _LEFT_OUT
     weights, dropped = without(weights, left_out)
@@ -63,7 +51,7 @@ def from_transformers(weights: Weights, config: Config) -> Converted:
         weights["cls_token"] = weights["cls_token"].reshape(1, 1, -1)
     if "pos_embed" in weights:
         weights["pos_embed"] = weights["pos_embed"][None]
-    for prefix in ("", "vision_model."):
+    for prefix in _AT:
         for kind in ("weight", "bias"):
             joined = weights.pop(f"{prefix}head.attention.in_proj_{kind}", None)
             if joined is not None:
@@ -80,7 +68,10 @@ def from_transformers(weights: Weights, config: Config) -> Converted:
     return Converted(weights, options, dropped, {**preprocess, "interpolation": "bicubic"}, undecided)
 
 
-TRANSFORMERS = WeightFormat("Hugging Face CLIP, SigLIP", is_transformers, from_transformers)
+_MARKS = ("embeddings.patch_embedding.weight", "encoder.layers.0.self_attn.q_proj.weight")
+TRANSFORMERS = WeightFormat(
+    "Hugging Face CLIP, SigLIP", having(*({f"{at}{mark}" for mark in _MARKS} for at in _AT)), from_transformers
+)
 
 _OPEN_LAYER = r"visual\.transformer\.resblocks\.(\d+)\."
 _OPEN_RULES = {
@@ -109,14 +100,9 @@ _WIDTH, _HEAD_WIDTH = 768, 64  # OpenCLIP's defaults
 _OPENAI = {"input_resolution", "context_length", "vocab_size"}  # only in OpenAI's files, which use quick GELU
 
 
-def is_open_clip(names: Set[str]) -> bool:
-    """Whether there is an image tower called `visual` with residual blocks."""
-    return {"visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight"} <= names
-
-
 def from_open_clip(weights: Weights, config: Config) -> Converted:
     """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config."""
-    openai = names_openai(weights)
+    openai = weights.keys() >= _OPENAI
     model = config.get("model_cfg", config)
     quick = openai or bool(model.get("quick_gelu", False))
     stated, pool, follows_pool = _tower_options(model.get("vision_cfg") or {})
@@ -159,9 +145,6 @@ def _tower_options(tower: Config) -> tuple[dict[str, Value], str, bool]:
     return options, pool or "tok", pool == "avg" and bool(tower.get("final_ln_after_pool"))
 
 
-def names_openai(weights: Weights) -> bool:
-    """Whether OpenAI made the file."""
-    return weights.keys() >= _OPENAI
-
-
-OPEN_CLIP = WeightFormat("CLIP", is_open_clip, from_open_clip)
+OPEN_CLIP = WeightFormat(
+    "CLIP", having({"visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight"}), from_open_clip
+)

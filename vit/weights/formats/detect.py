@@ -1,6 +1,5 @@
 """The format of a file of weights, found from its names alone"""
 
-from collections.abc import Set
 from dataclasses import replace
 
 from vit.weights.formats import clip, huggingface, jax, rotary, timm
@@ -11,7 +10,7 @@ FORMATS: tuple[WeightFormat, ...] = (
     rotary.EVA, rotary.DINOV3_META, rotary.DINOV3_TRANSFORMERS, rotary.DINOV3_TIMM, timm.META, timm.TIMM,
     timm.TORCHVISION, huggingface.FORMAT, clip.TRANSFORMERS, clip.OPEN_CLIP, jax.FORMAT,
 )  # fmt: skip
-_SHOWN = 4
+_OF_EVA = ("rope.freqs_cos", "mlp.ffn_ln.weight", "attn.inner_attn_ln.weight")
 _PE = "timm:vit_pe_core_tiny_patch16_384, timm:vit_pe_core_base_patch16_224, ..."
 
 
@@ -21,15 +20,6 @@ class NetworkOfTimmError(ValueError):
     def __init__(self, authors: str, models: str) -> None:
         super().__init__(f"the names are those of {authors}, and only timm's names are read here")
         self.fix = f"give the same weights from timm: {models}"
-
-
-def check_ours(names: Set[str]) -> None:
-    """Raise NetworkOfTimmError for names that only timm converts."""
-    is_residual = {"conv1.weight", "transformer.resblocks.0.ln_1.weight"} <= names
-    if is_residual and ("attn_pool.probe" in names or "ln_post.weight" not in names):
-        raise NetworkOfTimmError("Meta's Perception Encoder", _PE)  # CLIP has the last norm, and no probe
-    if any(name.endswith(("rope.freqs_cos", "mlp.ffn_ln.weight", "attn.inner_attn_ln.weight")) for name in names):
-        raise NetworkOfTimmError("EVA-02's authors", "timm:eva02_tiny_patch14_224, ...")
 
 
 def convert_weights(
@@ -44,7 +34,11 @@ def convert_weights(
     groups = by_prefix(weights)
     found: dict[str, WeightFormat] = {}
     for prefix, names in groups.items():
-        check_ours(names)
+        is_residual = {"conv1.weight", "transformer.resblocks.0.ln_1.weight"} <= names
+        if is_residual and ("attn_pool.probe" in names or "ln_post.weight" not in names):
+            raise NetworkOfTimmError("Meta's Perception Encoder", _PE)  # CLIP has the last norm, and no probe
+        if any(name.endswith(_OF_EVA) for name in names):
+            raise NetworkOfTimmError("EVA-02's authors", "timm:eva02_tiny_patch14_224, ...")
         own = next((each for each in FORMATS if each.matches(names)), None)
         if own is not None and not any(prefix.startswith(outer) for outer in found):
             found[prefix] = own
@@ -58,9 +52,3 @@ def convert_weights(
         why = f"{type(error).__name__}: {error}"
         raise ValueError(f"{found[prefix].name} weights that cannot be read ({why})") from error
     return found[prefix], replace(converted, dropped=outside | converted.dropped), prefix
-
-
-def describe_names(weights: Weights) -> str:
-    """The first names of weights, for an error."""
-    first = ", ".join(sorted(weights)[:_SHOWN])
-    return f"its {len(weights):,} names ({first}{', ...' * (len(weights) > _SHOWN)})"

@@ -60,7 +60,8 @@ def convert(weights: Weights, config: Config) -> Converted:
     elif "reg_token" in weights:
         weights = with_position_in_class_token(weights)
         options["prefix_positions"] = False
-    if "blocks.0.mlp.fc1.weight" in weights and _is_swiglu(weights):
+    layers = [weights.get(f"blocks.0.mlp.{name}.weight") for name in ("fc1", "fc2")]
+    if layers[0] is not None and layers[1] is not None and len(layers[0]) == 2 * layers[1].shape[-1]:  # SwiGLU
         options.pop("activation", None)
     return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic" if is_dino else "bilinear"})
 
@@ -80,15 +81,10 @@ def options_of_config(config: Config, norm_eps: float) -> dict[str, Value]:
     return options
 
 
-def _is_swiglu(weights: Weights) -> bool:
-    return weights["blocks.0.mlp.fc1.weight"].shape[0] == 2 * weights["blocks.0.mlp.fc2.weight"].shape[-1]
-
-
 def with_position_in_class_token(weights: Weights) -> Weights:
     """Positions (1, 1 + N, D) of class token and patches -> of patches alone; the class token has its own added."""
     positions = weights["pos_embed"]
-    own = {"cls_token": weights["cls_token"] + positions[:, :1], "pos_embed": positions[:, 1:]}
-    return {**weights, **own}
+    return {**weights, "cls_token": weights["cls_token"] + positions[:, :1], "pos_embed": positions[:, 1:]}
 
 
 FORMAT = WeightFormat("Hugging Face", matches, convert)
@@ -122,10 +118,7 @@ _ACCEPTED: Mapping[str, tuple[Value, ...]] = {  # options of ours that transform
 
 
 def to_huggingface(weights: Weights, config: ViTConfig) -> tuple[Weights, dict[str, Value]]:
-    """Our weights for transformers' ViTForImageClassification: (state dict in its files' names, values of its config).
-
-    `weights` has the buffer `pos_embed` of fixed positions put in. ValueError: transformers does not have such a ViT.
-    """
+    """(state dict, config) of transformers' ViTForImageClassification; ValueError: it has no such ViT."""
     for name, accepted in _ACCEPTED.items():
         if getattr(config, name) not in accepted:
             raise ValueError(f"transformers' ViT does not have {name} {getattr(config, name)!r}")

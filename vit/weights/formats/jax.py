@@ -5,7 +5,6 @@ class token no position. Sources: google-research/vision_transformer/vit_jax/mod
 """
 
 import re
-from collections.abc import Set
 
 import torch
 
@@ -16,6 +15,7 @@ from vit.weights.formats.weight_format import (
     WeightFormat,
     Weights,
     fused,
+    having,
     renamed,
     without_pre_logits,
 )
@@ -45,11 +45,6 @@ _RULES = {
 }
 
 
-def matches(names: Set[str]) -> bool:
-    """Whether the patch embedding is called embedding/kernel, below one of four prefixes."""
-    return any(f"{prefix}embedding/kernel" in names for prefix in _PREFIXES)
-
-
 def convert(weights: Weights, config: Config) -> Converted:
     """Kernels (in, out) become (out, in), heads are laid side by side, stacked blocks are taken apart.
 
@@ -60,8 +55,13 @@ def convert(weights: Weights, config: Config) -> Converted:
     outside = {name: "not the image tower" for name in weights if not name.startswith(prefix)}
     weights = {name.removeprefix(prefix): value for name, value in weights.items() if name not in outside}
     weights, dropped = without_pre_logits(weights, "head/kernel")
-    weights = _apart(weights)
-    ours = renamed(weights, _RULES)
+    apart: Weights = {}  # blocks that are stacked along a first axis, as blocks of their own
+    for name, value in weights.items():
+        if name.startswith("Transformer/encoderblock/"):
+            apart |= {name.replace("encoderblock", f"encoderblock_{place}"): part for place, part in enumerate(value)}
+        else:
+            apart[name] = value
+    ours = renamed(apart, _RULES)
     query = ours.get("blocks.0.attn.query.kernel")  # (D, H, D / H)
     options: dict[str, Value] = {"activation": "gelu_tanh"}
     if query is not None and query.ndim == 3:
@@ -72,18 +72,6 @@ def convert(weights: Weights, config: Config) -> Converted:
         options |= {"pos_embed": "sincos2d", "prefix_positions": False}
     preprocess: PreprocessValues = {**HALF, "interpolation": "bilinear"}
     return Converted(named, options, outside | {f"{prefix}{name}": why for name, why in dropped.items()}, preprocess)
-
-
-def _apart(weights: Weights) -> Weights:
-    """Blocks that are stacked along a first axis, as blocks of their own."""
-    result: Weights = {}
-    for name, value in weights.items():
-        if not name.startswith("Transformer/encoderblock/"):
-            result[name] = value
-            continue
-        for place, part in enumerate(value):
-            result[name.replace("encoderblock", f"encoderblock_{place}")] = part
-    return result
 
 
 def _turned(name: str, value: torch.Tensor) -> torch.Tensor:
@@ -99,4 +87,4 @@ def _turned(name: str, value: torch.Tensor) -> torch.Tensor:
     return value.flatten() if name.endswith(".bias") else value
 
 
-FORMAT = WeightFormat("JAX", matches, convert)
+FORMAT = WeightFormat("JAX", having(*({f"{prefix}embedding/kernel"} for prefix in _PREFIXES)), convert)

@@ -17,7 +17,7 @@ from torch import nn
 from vit.models.options import Options, Value
 from vit.models.vit_config import PositionEmbedding, ViTConfig
 from vit.weights.formats.huggingface import options_of_config
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, having, renamed, without
 from vit.weights.preprocess_config import CLIP, IMAGENET, PreprocessValues
 
 _EVA_PREPROCESS: PreprocessValues = {**CLIP, "interpolation": "bicubic"}
@@ -73,37 +73,41 @@ def with_qkv_bias(weights: Weights) -> Weights:
 EVA = WeightFormat("EVA (timm)", is_eva, from_eva)
 
 
-def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
-    """Weights of a rotary ViT of ours for timm's class `Eva`, as `to_timm` of timm.py; ValueError where timm has none.
-
-    The attention is timm's kind "rope", whose keys have a bias, as ours do after a training.
-    """
-    if config.pool not in _POOLS or config.activation not in ("gelu", "swiglu"):
-        raise ValueError(f"timm does not have a rotary ViT with pool {config.pool!r} and {config.activation!r}")
-    is_gated = config.activation == "swiglu"
-    hidden = config.mlp_dim // 2 if is_gated else config.mlp_dim
-    ratio = hidden / config.embed_dim
-    arguments: dict[str, Any] = {
+def arguments_of_timm(config: ViTConfig) -> dict[str, Any]:
+    """Arguments that all ViTs of timm have by the same names."""
+    return {
         "img_size": config.image_size,
         "patch_size": config.patch_size,
         "embed_dim": config.embed_dim,
         "depth": config.depth,
         "num_heads": config.num_heads,
+        "qkv_bias": config.qkv_bias,
+        "qk_norm": config.qk_norm,
+        "init_values": config.layer_scale or None,
+        "class_token": config.has_class_token,
+        "no_embed_class": not config.prefix_positions,
+        "norm_layer": partial(nn.LayerNorm, eps=config.norm_eps),
+    }
+
+
+def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
+    """As `to_timm` of timm.py; the attention is timm's kind "rope", whose keys have a bias, as ours after training."""
+    if config.pool not in _POOLS or config.activation not in ("gelu", "swiglu"):
+        raise ValueError(f"timm does not have a rotary ViT with pool {config.pool!r} and {config.activation!r}")
+    is_gated = config.activation == "swiglu"
+    hidden = config.mlp_dim // 2 if is_gated else config.mlp_dim
+    ratio = hidden / config.embed_dim
+    arguments = {
+        **arguments_of_timm(config),
         "mlp_ratio": ratio if int(config.embed_dim * ratio) == hidden else (hidden + 0.5) / config.embed_dim,
         "attn_type": "rope",
         "qkv_fused": True,
-        "qkv_bias": config.qkv_bias,
-        "qk_norm": config.qk_norm,
         "swiglu_mlp": is_gated,
         "scale_mlp": config.mlp_norm,
-        "init_values": config.layer_scale or None,
-        "class_token": config.has_class_token,
         "num_reg_tokens": config.num_registers,
         "global_pool": _POOLS[config.pool],
-        "no_embed_class": not config.prefix_positions,
         "use_pre_transformer_norm": config.embed_norm,
         "use_fc_norm": config.pool_norm,
-        "norm_layer": partial(nn.LayerNorm, eps=config.norm_eps),
         **_POSITIONS[config.pos_embed],
     }
     weights = renamed(weights, _EVA_BACK)
@@ -157,11 +161,6 @@ _OF_TIMM = {
     r"blocks\.(\d+)\.mlp\.fc1_g\.(.*)": r"blocks.\1.mlp.gate.\2",
     r"blocks\.(\d+)\.mlp\.fc1_x\.(.*)": r"blocks.\1.mlp.up.\2",
 }
-
-
-def is_dinov3_meta(names: Set[str]) -> bool:
-    """Whether the registers are called storage tokens, and queries, keys and values are fused."""
-    return {"storage_tokens", "blocks.0.attn.qkv.weight"} <= names
 
 
 def is_dinov3_transformers(names: Set[str]) -> bool:
@@ -230,6 +229,6 @@ def _without_key_bias(weights: Weights) -> Weights:
     return result
 
 
-DINOV3_META = WeightFormat("DINOv3 (Meta)", is_dinov3_meta, from_dinov3_meta)
+DINOV3_META = WeightFormat("DINOv3 (Meta)", having({"storage_tokens", "blocks.0.attn.qkv.weight"}), from_dinov3_meta)
 DINOV3_TRANSFORMERS = WeightFormat("DINOv3 (Hugging Face)", is_dinov3_transformers, from_dinov3_transformers)
 DINOV3_TIMM = WeightFormat("DINOv3 (timm)", is_dinov3_timm, from_dinov3_timm)

@@ -45,13 +45,17 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
     D, P = kernel.shape[0], kernel.shape[2]
     hidden, narrowed = weights["blocks.0.mlp.fc1.weight"].shape[0], weights["blocks.0.mlp.fc2.weight"].shape[-1]
     num_registers = weights["reg_token"].shape[1] if "reg_token" in weights else 0
-    sizes: dict[str, Value] = {"patch_size": P, "embed_dim": D, "depth": _depth(weights)}
+    blocks = {int(match[1]) for name in weights if (match := re.match(r"blocks\.(\d{1,4})\.", name))}
+    if blocks != set(range(len(blocks))):
+        raise ValueError(f"blocks are numbered {sorted(blocks)[:3]} to {max(blocks)}, with gaps")
+    sizes: dict[str, Value] = {"patch_size": P, "embed_dim": D, "depth": len(blocks)}
     sizes["mlp_ratio"] = hidden / D if int(D * (hidden / D)) == hidden else (hidden + 0.5) / D
     guess = ""
-    if not known.get("num_heads"):
-        sizes["num_heads"] = _normed_heads(weights, D) or _guessed_heads(weights, D)
-        if not _normed_heads(weights, D):
-            guess = f"{sizes['num_heads']} heads, usual for a width of {D}"
+    if not known.get("num_heads") and "blocks.0.attn.q_norm.weight" in weights:  # each head normalizes its queries
+        sizes["num_heads"] = D // len(weights["blocks.0.attn.q_norm.weight"])
+    elif not known.get("num_heads"):
+        sizes["num_heads"] = _usual_heads(D, len(blocks), "blocks.0.ls1.gamma" in weights)
+        guess = f"{sizes['num_heads']} heads, usual for a width of {D}"
     shown: dict[str, Value] = {
         "qkv_bias": "blocks.0.attn.qkv.bias" in weights,
         "qk_norm": "blocks.0.attn.q_norm.weight" in weights,
@@ -74,24 +78,11 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
     return ShownNetwork(image_size, {**sizes, **others, **known}, guess)
 
 
-def _depth(weights: Weights) -> int:
-    numbers = {int(match[1]) for name in weights if (match := re.match(r"blocks\.(\d{1,4})\.", name))}
-    if numbers != set(range(len(numbers))):
-        raise ValueError(f"blocks are numbered {sorted(numbers)[:3]} to {max(numbers)}, with gaps")
-    return len(numbers)
-
-
-def _normed_heads(weights: Weights, embed_dim: int) -> int:
-    """The number of heads where each head normalizes its queries; else 0."""
-    norm = weights.get("blocks.0.attn.q_norm.weight")
-    return 0 if norm is None else embed_dim // len(norm)
-
-
-def _guessed_heads(weights: Weights, embed_dim: int) -> int:
-    """The usual number of heads of a width. ValueError: there is none, or published networks differ."""
-    is_several = embed_dim in _SEVERAL and "blocks.0.ls1.gamma" not in weights  # DeiT III and DINOv2 have 6
+def _usual_heads(embed_dim: int, depth: int, is_scaled: bool) -> int:
+    """The usual number of heads of a width. UndecidedError: there is none, or published networks differ."""
+    is_several = embed_dim in _SEVERAL and not is_scaled  # DeiT III and DINOv2 have 6
     is_unusual = (embed_dim % 64 and embed_dim not in _HEADS) or embed_dim < _NARROW
-    if is_unusual or is_several or (embed_dim, _depth(weights)) == _OLD_SMALL:
+    if is_unusual or is_several or (embed_dim, depth) == _OLD_SMALL:
         usual = f"; published networks have {_SEVERAL[embed_dim]}" if is_several else ""
         raise UndecidedError(f"nothing says how many heads attention of width {embed_dim} has{usual}", "num_heads")
     return published_heads(embed_dim)

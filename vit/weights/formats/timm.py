@@ -7,7 +7,6 @@ torchvision/models/vision_transformer.py.
 
 import math
 from collections.abc import Set
-from functools import partial
 from typing import Any
 
 from torch import nn
@@ -22,6 +21,7 @@ from vit.weights.formats.weight_format import (
     Converted,
     WeightFormat,
     Weights,
+    having,
     renamed,
     without,
     without_pre_logits,
@@ -69,11 +69,7 @@ def _doubt(weights: Weights) -> str:
     return "timm's vit_base_patch16_rpn_224, which normalizes after each branch" if mean_norm and not plain else ""
 
 
-def is_timm(names: Set[str]) -> bool:
-    """Whether patch embedding and a first block with fused queries, keys and values are there."""
-    return any({f"{p}patch_embed.proj.weight", f"{p}blocks.0.attn.qkv.weight"} <= names for p in ("", _TOWER))
-
-
+is_timm = having(*({f"{at}patch_embed.proj.weight", f"{at}blocks.0.attn.qkv.weight"} for at in ("", _TOWER)))
 TIMM = WeightFormat("timm", is_timm, from_timm)
 
 _META_RULES = {
@@ -99,7 +95,9 @@ def is_meta(names: Set[str]) -> bool:
 
 def from_meta(weights: Weights, config: Config) -> Converted:
     """DINOv2 with registers has a position for the class token alone: it is added to that token here."""
-    doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
+    num_positions = weights["pos_embed"].shape[1] if "pos_embed" in weights else 0
+    has_class_position = math.isqrt(num_positions) ** 2 != num_positions  # as in all releases but DeiT III
+    doubt = _ROTARY if "blocks.0.gamma_1" in weights and not has_class_position else ""
     weights, dropped = without(weights, _META_LEFT_OUT)
     weights = renamed(weights, _META_RULES)
     width = weights["blocks.0.attn.qkv.weight"].shape[-1]
@@ -107,11 +105,6 @@ def from_meta(weights: Weights, config: Config) -> Converted:
     if "reg_token" in weights:
         weights, options = with_position_in_class_token(weights), {**options, "prefix_positions": False}
     return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
-
-
-def _has_class_position(weights: Weights) -> bool:
-    """Whether the class token has a position, as in all releases but DeiT III."""
-    return "pos_embed" in weights and math.isqrt(weights["pos_embed"].shape[1]) ** 2 != weights["pos_embed"].shape[1]
 
 
 META = WeightFormat("DINO, MAE, DeiT III", is_meta, from_meta)
@@ -131,18 +124,15 @@ _TORCHVISION_RULES = {
 }
 
 
-def is_torchvision(names: Set[str]) -> bool:
-    """Whether layers are called encoder_layer_N."""
-    return "conv_proj.weight" in names and "encoder.layers.encoder_layer_0.ln_1.weight" in names
-
-
 def from_torchvision(weights: Weights, config: Config) -> Converted:
     """torchvision's weights. A hidden layer in the head (`representation_size`) has no place in our networks."""
     preprocess: PreprocessValues = {**IMAGENET, "interpolation": "bilinear", "crop_fraction": 0.875}
     return Converted(renamed(weights, _TORCHVISION_RULES), preprocess=preprocess)
 
 
-TORCHVISION = WeightFormat("torchvision", is_torchvision, from_torchvision)
+TORCHVISION = WeightFormat(
+    "torchvision", having({"conv_proj.weight", "encoder.layers.encoder_layer_0.ln_1.weight"}), from_torchvision
+)
 
 
 def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
@@ -163,24 +153,14 @@ def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str
         raise ValueError("timm does not have a ViT with a distillation token that has no position")
     if config.pool not in _POOLS or config.mlp_norm:
         raise ValueError(f"timm does not have a ViT with pool {config.pool!r} and mlp_norm {config.mlp_norm}")
-    arguments: dict[str, Any] = {
-        "img_size": config.image_size,
+    arguments = {
+        **rotary.arguments_of_timm(config),
         "num_classes": config.num_classes,
-        "qkv_bias": config.qkv_bias,
-        "qk_norm": config.qk_norm,
-        "init_values": config.layer_scale or None,
         "reg_tokens": config.num_registers,
         "global_pool": _POOLS[config.pool],
-        "class_token": config.has_class_token,
-        "no_embed_class": not config.prefix_positions,
         "pre_norm": config.embed_norm,
         "fc_norm": config.pool_norm,
-        "norm_layer": partial(nn.LayerNorm, eps=config.norm_eps),
         "pos_embed": "none" if config.pos_embed == "none" else "learn",
-        "patch_size": config.patch_size,
-        "embed_dim": config.embed_dim,
-        "depth": config.depth,
-        "num_heads": config.num_heads,
         "mlp_ratio": config.mlp_ratio,
     }
     if config.activation == "swiglu":

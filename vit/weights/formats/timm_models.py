@@ -47,7 +47,11 @@ def timm_model(name: str, image_size: int | None = None, global_pool: str | None
             model = timm.create_model(name, pretrained=False, **size)
         except TypeError:  # a network without a fixed size
             model = timm.create_model(name, pretrained=False)
-    own_pool, options = _global_pool(model), options_of_model(model)
+    head = getattr(model, "head", None)
+    pools = (getattr(head, "global_pool", None), getattr(head, "pool_type", None), getattr(model, "global_pool", None))
+    kinds = [getattr(pool, "pool_type", pool) for pool in pools]
+    own_pool = next((kind for kind in kinds if isinstance(kind, str)), "")  # as timm's hub folders state it
+    options = options_of_model(model)
     if global_pool not in (None, own_pool):
         if options is None or "pool" not in options or global_pool not in _POOLS_OF_VIT:
             raise ValueError(f"it pools by {global_pool!r}, and timm's {name} by {own_pool!r}")
@@ -56,14 +60,6 @@ def timm_model(name: str, image_size: int | None = None, global_pool: str | None
     stated = {} if config is None else config.to_dict()
     side = image_size or int(stated.get("input_size", (3, 224, 224))[-1])
     return TimmModel(name.split(".")[0], stated, options, side, shapes)
-
-
-def _global_pool(model: Any) -> str:
-    """The kind of timm's pooling before the classifier, as its hub folders state it; "" where it has another form."""
-    head = getattr(model, "head", None)
-    pools = (getattr(head, "global_pool", None), getattr(head, "pool_type", None), getattr(model, "global_pool", None))
-    kinds = [getattr(pool, "pool_type", pool) for pool in pools]
-    return next((kind for kind in kinds if isinstance(kind, str)), "")
 
 
 def options_of_model(model: Any) -> Options | None:
@@ -97,7 +93,6 @@ def options_of_model(model: Any) -> Options | None:
 
 
 def _pool(global_pool: str, has_class_token: bool) -> str:
-    """Our name for timm's pooling of a ViT."""
     return ("patch_mean" if has_class_token else "mean") if global_pool == "avg" else _POOLS[global_pool]
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vit.errors import some_of
 from vit.models.network import misfits
 from vit.models.options import Options
 from vit.weights.preprocess_config import Config as Config
@@ -26,14 +25,10 @@ class Converted:
     """Foreign weights in our names."""
 
     weights: Weights  # our names -> tensors
-    # options of VisionTransformer that shapes do not show: norm_eps, activation, num_heads, pool
-    options: Options = field(default_factory=dict)
-    # foreign names that have no place in our networks, each with the reason
-    dropped: dict[str, str] = field(default_factory=dict)
-    # usual preprocessing of this format, as far as it is known
-    preprocess: PreprocessValues = field(default_factory=PreprocessValues)
-    # options that names, shapes and config leave open, and that published networks choose differently
-    undecided: tuple[str, ...] = ()
+    options: Options = field(default_factory=dict)  # of VisionTransformer that shapes do not show: norm_eps, ...
+    dropped: dict[str, str] = field(default_factory=dict)  # names that have no place in our networks, and the reason
+    preprocess: PreprocessValues = field(default_factory=PreprocessValues)  # usual for this format, as far as known
+    undecided: tuple[str, ...] = ()  # options that nothing shows, and that published networks choose differently
     doubt: str = ""  # another network that has the same names and shapes; "": none is known
 
 
@@ -43,8 +38,12 @@ class WeightFormat:
 
     name: str  # name for the terminal
     matches: Callable[[Set[str]], bool]  # function of a file's names: whether the file is of this format
-    # function of weights and the config.json beside them, or {}: the weights in our names
-    convert: Callable[[Weights, Config], Converted]
+    convert: Callable[[Weights, Config], Converted]  # of weights and the config.json beside them, or {}
+
+
+def having(*marks: Set[str]) -> Callable[[Set[str]], bool]:
+    """A rule of `WeightFormat.matches`: all names of one of the marks are there."""
+    return lambda names: any(mark <= names for mark in marks)
 
 
 def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
@@ -138,10 +137,13 @@ class TimmModel:
     image_size: int  # side of its images, in pixels
     shapes: Mapping[str, torch.Size]  # shape of each tensor, by name
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        heads = self.config.get("classifier") or ()
+        return (heads,) if isinstance(heads, str) else tuple(heads)
+
     def weights_of(self, weights: Weights, state: State | None = None) -> TimmWeights:
         """Tensors of a file in this model's names; ValueError: one does not fit, or several networks could be meant."""
-        heads = self.config.get("classifier") or ()
-        heads = (heads,) if isinstance(heads, str) else tuple(heads)
         known = {prefix: len(names & self.shapes.keys()) for prefix, names in by_prefix(weights).items()}
         most = max(known.values(), default=0)
         places = {prefix: below(weights, prefix)[0] for prefix, count in known.items() if count == most > 0}
@@ -149,12 +151,13 @@ class TimmModel:
         own, dropped = below(weights, prefix)
         counters = (name for name in self.shapes if name.endswith(".num_batches_tracked"))
         own = {name: torch.tensor(0) for name in counters} | own  # old files lack them: 0, as in BatchNorm2d
-        parts = tuple(f"{head}." for head in heads)
+        parts = tuple(f"{head}." for head in self.heads)
         wrong = misfits(
             {name: tuple(value.shape) for name, value in own.items() if not name.startswith(parts)},
             {name: tuple(shape) for name, shape in self.shapes.items() if not name.startswith(parts)},
         )
         if wrong:
-            raise ValueError(some_of(sorted(wrong), 3, "; "))
-        rows = [own[f"{head}.weight"] for head in heads if f"{head}.weight" in own]
+            more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+            raise ValueError("; ".join(sorted(wrong)[:3]) + more)
+        rows = [own[f"{head}.weight"] for head in self.heads if f"{head}.weight" in own]
         return TimmWeights(own, len(rows[0]) if rows else 0, dropped, prefix)
