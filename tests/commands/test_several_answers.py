@@ -12,12 +12,12 @@ import pytest
 import vit as python
 from tests.report.pages import Page
 from tests.tables import rows
-from vit.checkpoints.io import store_label_rules
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import NEVER
 from vit.errors import UsageError
 from vit.extras.demo.command import _caption
 from vit.inference.answers.answers import AnswerRule
-from vit.inference.scores.scored_labels import read_scored_labels
+from vit.inference.scores.scored_images import read_scored_labels
 
 NAMES = ("bright", "left", "top")
 pytestmark = pytest.mark.usefixtures("here")
@@ -142,7 +142,7 @@ def test_a_label_that_no_image_gets_is_said_so(vit, labels_run, labels_csv, here
     """Its threshold was shown as 2.000."""
     rules = python.load(labels_run.path).multilabel
     shutil.copy(labels_run.path / "checkpoints" / "best.ckpt", here / "two.ckpt")
-    store_label_rules(here / "two.ckpt", replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
+    store_calibration(here / "two.ckpt", rules=replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
     answer = vit("evaluate", "two.ckpt", labels_csv, "--output", "measured")
     assert answer.code == 0, answer.err
     assert answer.out.count("never") == 2 and "2.000" not in answer.out and "0.250" in answer.out

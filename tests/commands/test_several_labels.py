@@ -13,14 +13,14 @@ from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.conftest import LABELS_OPTIONS
 from tests.report.pages import Page
 from tests.runs import run_folder
-from vit.checkpoints.io import store_label_rules
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
 from vit.commands.training import train_progress
 from vit.data.sources.sources import open_source
-from vit.inference.scores.scored_labels import read_scored_labels
+from vit.inference.scores.scored_images import read_scored_labels
 from vit.report.run import run_figures
 from vit.report.run.run_page import write_run_report
 from vit.study.running import runner
@@ -143,7 +143,7 @@ def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, mon
 def test_a_run_that_was_killed_after_its_calibration_ends_the_same(vit, labels_run, tmp_path):
     run = shutil.copytree(labels_run.path, tmp_path / "run")
     (run / "result.json").unlink()
-    store_label_rules(run / "checkpoints" / "best.ckpt", LabelRules(np.full(3, 0.5), np.full(3, 0.2)))
+    store_calibration(run / "checkpoints" / "best.ckpt", rules=LabelRules(np.full(3, 0.5), np.full(3, 0.2)))
     answer = vit("train", "--resume", run)
     assert answer.code == 0, answer.err
     before, after = (RunResult.read(folder / "result.json") for folder in (labels_run.path, run))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.commands.measuring.shown_answers import show_answers, show_measurement
+from vit.commands.measuring.scoring import show_answers, show_measurement
 from vit.console import Reporter
 from vit.inference.metrics.metrics import measure
 from vit.inference.scores.scored_images import ScoredImages

@@ -6,12 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.study.results import PROTOCOL
-from tests.study.results import study as results
 from vit.commands.studies import study_cells, study_estimate
-from vit.commands.studies.study import compare_with_frozen
-from vit.console import Reporter
-from vit.study.answer.summary import summarize
 from vit.study.running import cluster, runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
@@ -100,17 +95,3 @@ def test_above_an_hour_nothing_starts_without_yes(study):
 def test_times_and_starts_that_decide_nothing_are_refused(study, words, said):
     answer, _ = study(*words)
     assert answer.code in (2, 4) and said in answer.err
-
-
-def test_frozen_and_fine_tuned_networks_are_ranked_at_one_size_and_ties_are_ties(tmp_path, capsys):
-    """Of two networks with equal errors the first was called ahead: "another order" than that of frozen ones."""
-    cells = results({"vit": [0.2, 0.1], "cnn": [0.2, 0.1]}, sizes=(100, 200), seeds=2, noise=0)
-    plan, found = SimpleNamespace(folder=SimpleNamespace(frozen_dir=tmp_path)), summarize(cells, PROTOCOL, [], None)
-    for size, said in ((200, "\nFewest errors: frozen, cnn (20.0 %); fine-tuned, vit and cnn (10.0 %).\n"), (100, "")):
-        series = [
-            {"name": name, "points": [{"images": size, "mean": {"value": error}}]}
-            for name, error in (("vit", 0.3), ("cnn", 0.2))
-        ]
-        (tmp_path / "summary.json").write_text(json.dumps({"series": series}))
-        compare_with_frozen(plan, found, Reporter())
-        assert capsys.readouterr().out == said

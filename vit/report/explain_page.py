@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vit.checkpoints.run import unfinished_text
-from vit.explain.explainer import Explanation
-from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
+from vit.explain.explainer import RANDOM_ORDERS, STEPS, Explanation, Faithfulness, MethodScore, score_method
 from vit.report.page.image_figures import enlarged, overlay
 from vit.report.page.page import inline, write_page
 from vit.report.page.thumbnails import encoded

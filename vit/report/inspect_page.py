@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit.explain.cost import CostAtSize
-from vit.explain.distance import AttentionSpread
-from vit.explain.inspection import Inspection
+from vit.explain.inspection import AttentionSpread, Inspection
 from vit.layout import InspectionLayout
 from vit.report.page.image_figures import image_grid
 from vit.report.page.page import write_page

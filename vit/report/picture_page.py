@@ -74,7 +74,7 @@ def write_label_page(
     suspects, listed = [], ImageList(source)
     for place in errors.suspects[:MOST_SUSPECTS].tolist():
         split, index, row = images[place]
-        pixels = listed.picture(listed.number(split, index))
+        pixels = listed.picture(listed.starts[listed.splits.index(split)] + index)
         suspects.append({
             "path": source.splits[split].paths[index],
             "label": row.label,

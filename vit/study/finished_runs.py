@@ -12,7 +12,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.core.samples import Labels
 from vit.errors import DataError, UsageError
 from vit.inference.scores.image_groups import gathered
-from vit.inference.scores.scored_rows import ScoredRow, read_scored
+from vit.inference.scores.scored_images import ScoredRow, read_scored
 from vit.plain_files import parse_yaml, read_text
 from vit.study.common_images import LearnedImages, changed_places, check_same_groups, listed_images
 from vit.study.findings import JsonValue

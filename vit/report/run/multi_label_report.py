@@ -23,7 +23,7 @@ from vit.inference.metrics.multilabel_metrics import (
     measure_labels,
 )
 from vit.inference.scores.image_groups import count_text, number_of, numbered
-from vit.inference.scores.scored_labels import ScoredLabels, read_scored_labels
+from vit.inference.scores.scored_images import ScoredLabels, read_scored_labels
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import reliability
 from vit.report.page.style import drawn, look, plain, plot

@@ -21,7 +21,7 @@ from vit.data.pixels.preprocess import COLORS, Decoding
 from vit.data.splits.split import SplitRow
 from vit.errors import VitError
 from vit.explain.methods import choose_methods
-from vit.inference.scores.scored_rows import ScoredRow
+from vit.inference.scores.scored_images import ScoredRow
 from vit.plain_files import parse_yaml, read_text
 from vit.report.page.image_figures import enlarged, overlay
 from vit.report.page.thumbnails import encoded, shrunk

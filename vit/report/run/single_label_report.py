@@ -20,8 +20,7 @@ from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metrics, confusion, per_class
 from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.intervals import Metric
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_rows import read_scored
+from vit.inference.scores.scored_images import ScoredImages, read_scored
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import confusion_matrix, reliability
 from vit.report.page.page import with_next_steps

@@ -36,7 +36,7 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         "naive": percents(accuracy.naive),
         "unreadable": list(found.left_out.items()),
         "folds": [(number, count, percents(one), run.name) for number, (count, one, run) in enumerate(rows, 1)],
-        "classes": sorted(per_class(labels, guesses, names), key=f1_order)[:MOST_CLASSES],
+        "classes": sorted(per_class(labels, guesses, names), key=lambda row: f1_order(row.f1))[:MOST_CLASSES],
         "confusion": drawn(confusion_matrix(confusion(labels, guesses, len(names)), names)) if is_readable else None,
         "pairs": [(names[label], names[guess], count) for (label, guess), count in pairs],
         **scripts("table.js"),

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.console import percent
-from vit.inference.scores.scored_labels import ScoredLabels, cell_losses
+from vit.inference.scores.scored_images import ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT, label_text
 
 

@@ -17,8 +17,7 @@ from vit.inference.answers.selective import RiskCoverage, risk_coverage
 from vit.inference.metrics.measured_answers import MeasuredAnswers, MeasuredNovelty, MeasuredSets
 from vit.inference.metrics.metrics import f1_order, per_class
 from vit.inference.scores.intervals import Metric, recalls
-from vit.inference.scores.scored_images import Floats
-from vit.inference.scores.scored_rows import ScoredRow
+from vit.inference.scores.scored_images import Floats, ScoredRow
 from vit.report.page.style import drawn, plot
 from vit.study.answer.wording import Cell
 from vit.weights.license import license_text
@@ -129,7 +128,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
                 taken_for=[(class_names[other], other, count) for other, count in wrong.most_common(2)],
             )
         )
-    return sorted(rows, key=f1_order)
+    return sorted(rows, key=lambda row: f1_order(row.f1))
 
 
 def facts(result: RunResult) -> list[tuple[str, str]]:

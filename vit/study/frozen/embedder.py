@@ -15,8 +15,7 @@ from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.embeddings import Embedding, EmbeddingModel, Vectors
 from vit.inference.engine import Engine
-from vit.inference.pipeline import rows_of
-from vit.inference.prediction import read_hashed, status_of
+from vit.inference.prediction import read_hashed, rows_of, status_of
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names

@@ -20,9 +20,16 @@ from vit.inference.scores.image_groups import numbered
 from vit.study.cells import CellResult
 from vit.study.statistics.variance_components import Bools
 from vit.training.class_balance import class_balance
-from vit.training.network.features import SharedFeatures, computed
+from vit.training.network.features import (
+    FrozenBackbone,
+    HeadFit,
+    Labeled,
+    SharedFeatures,
+    computed,
+    labeled,
+    probe_loss,
+)
 from vit.training.network.initial_network import initial_network
-from vit.training.network.linear_head import FrozenBackbone, HeadFit, Labeled, labeled, probe_loss
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import Recipe

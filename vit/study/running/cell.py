@@ -14,7 +14,7 @@ import torch
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import known_contents, read_contents
-from vit.data.splits.folds import read_fold
+from vit.data.splits.split import read_fold
 from vit.errors import StoppedError, VitError
 from vit.inference.scores.scored_images import ScoredImages
 from vit.launch import forget_launcher
@@ -22,15 +22,14 @@ from vit.layout import CELLS
 from vit.own_code import trust
 from vit.plain_files import read_text
 from vit.study.fold_table import FoldPredictions
-from vit.training.distillation.teacher_logits import TeacherLogits
+from vit.training.distillation import TeacherLogits
 from vit.training.fit import TrackedRows, check_unchanged, finish, fit, write_beginning
 from vit.training.network.features import SharedFeatures
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import plain
 from vit.training.running.oom_retry import as_begun
-from vit.training.running.run_images import check_readable
-from vit.training.running.seen_before import seen_before
+from vit.training.running.run_images import check_readable, seen_before
 from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, tracked
 
