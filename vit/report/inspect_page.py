@@ -15,7 +15,7 @@ from vit.explain.inspection import AttentionSpread, Inspection
 from vit.layout import InspectionLayout
 from vit.report.page.image_figures import image_grid
 from vit.report.page.page import write_page
-from vit.report.page.style import drawn, look, save
+from vit.report.page.style import drawn, look, plot, save
 
 MOST_TILES = 14  # along each side of the figure of positions
 
@@ -30,22 +30,19 @@ def write_inspection(found: Inspection, folder: Path) -> None:
     figures["cost"] = costs(found.parts, found.sizes)
     for name, figure in figures.items():
         save(figure, folder / f"{name}.png")
+    reach = found.reach  # distances and entropies of the heads of each block
+    heads = zip(reach.distance.tolist(), reach.entropy.tolist(), strict=True) if reach else ()
     content = {
         "found": found,
         "pictures": {name: drawn(figure) for name, figure in figures.items()},
         "parameters": sum(parameters for parameters, _ in found.parts.values()),
         "flops": sum(flops for _, flops in found.parts.values()),
         "variance": float(found.shares.sum()),
-        "heads": _head_texts(found.reach),
+        "heads": [
+            (block, _few(distances, 1), _few(entropies, 2)) for block, (distances, entropies) in enumerate(heads)
+        ],
     }
     write_page(InspectionLayout(folder).page_path, "inspect.html", content)
-
-
-def _head_texts(reach: AttentionSpread | None) -> list[tuple[int, str, str]]:
-    if reach is None:
-        return []
-    pairs = zip(reach.distance.tolist(), reach.entropy.tolist(), strict=True)
-    return [(block, _few(distances, 1), _few(entropies, 2)) for block, (distances, entropies) in enumerate(pairs)]
 
 
 def _few(values: list[float], digits: int) -> str:
@@ -75,8 +72,7 @@ def similarities(similarity: Tensor) -> Figure:
         for column, x in enumerate(shown):
             top, left = row * (grid + gap), column * (grid + gap)
             canvas[top : top + grid, left : left + grid] = similarity[y, x].numpy()
-    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(6.4, 5.6)
     image = axes.imshow(canvas, cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
     middle = [tile * (grid + gap) + (grid - 1) / 2 for tile in range(len(shown))]
     axes.set_xticks(middle, [str(number + 1) for number in shown])

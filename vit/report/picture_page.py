@@ -68,7 +68,6 @@ def write_label_page(
 
     Args:
         images: the checked images, in the order of `errors`.
-        class_names: classes of the predictions.
         seen_before: sentences about images that the networks have learned before.
         left_out: how many images are not checked, and why, without a full stop; "".
     """

@@ -154,7 +154,6 @@ class LearnedImages:
 
     @classmethod
     def of(cls, listed: Mapping[str, Sequence[SplitRow]]) -> Self:
-        """The images of the rows of `splits.csv`."""
         train = listed.get("train", ())
         return cls(
             len(train),

@@ -73,7 +73,7 @@ def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = 
     else:  # all images right, or all wrong
         interval = wilson(share, effective_number(numbers) or float(num_images), NORMAL_QUANTILE)
     places = [np.flatnonzero(fold == one) for one in range(count)]
-    in_folds = [None if groups is None else numbered([groups[place] for place in own]) for own in places]
+    in_folds = [None if groups is None else numbered([groups[place] for place in own.tolist()]) for own in places]
     return FoldAccuracy(
         interval,
         wilson(share, float(num_images), NORMAL_QUANTILE),
@@ -180,7 +180,6 @@ class CrossvalDirectory(CrossvalLayout):
         return {row.path: row.content_hash for row in tested if row.content_hash}
 
     def unfinished(self) -> BadInputsError:
-        """The error where a fold has no result."""
         runs = self.runs()
         missing = [run for run in runs if not run.result_path.is_file()] or runs
         path = missing[0].failure_path

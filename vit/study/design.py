@@ -140,7 +140,6 @@ class StudyPace:
         return cls({name: (step, batch, image) for name, (step, image), batch in steps}, num_images, slots)
 
     def seconds(self, series: str, recipe: Recipe) -> float:
-        """The time of a cell that trains its network."""
         schedule, (step, batch, image) = choose_schedule(recipe, _images_of(recipe), 1), self.of_series[series]
         steps = schedule.rounds * schedule.steps_per_round * schedule.batch_size / batch
         scored = schedule.rounds * self.num_images["validation"] + self.num_images["test"]
@@ -148,6 +147,5 @@ class StudyPace:
 
 
 def _images_of(recipe: Recipe) -> int:
-    """The number of training images of a cell's recipe."""
     assert recipe.data.train_images is not None
     return recipe.data.train_images

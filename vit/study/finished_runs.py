@@ -38,7 +38,6 @@ class FinishedRun:
 
     @property
     def correct(self) -> Bools:
-        """(T,) whether each test image is right."""
         return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
 
     @property
@@ -64,9 +63,8 @@ class FinishedRun:
 def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
     """Runs that were tested on the same images, with the shortest names that tell them apart.
 
-    Raises:
-        UsageError: there are fewer than two folders, one is given twice, or one is not a finished run with test images.
-        DataError: files of a run are damaged, or the runs have different test images.
+    UsageError where there are fewer than two folders, one is given twice, or one is not a finished run with test
+    images. DataError where files of a run are damaged, or the runs have different test images.
     """
     if len(folders) < 2:
         raise UsageError("one run cannot be compared", "give two or more run folders")

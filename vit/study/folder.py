@@ -12,13 +12,14 @@ from pathlib import Path
 from vit.atomic_files import write_json
 from vit.checkpoints.result import rule_text
 from vit.checkpoints.run import RunDirectory
+from vit.console import count_of
 from vit.data.core.groups import with_most_copies
 from vit.errors import UsageError
 from vit.inference.scores.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.plain_files import read_json
 from vit.study.answer.answer_warnings import at_the_end, late_gain
-from vit.study.answer.wording import LINEAR_PROBE, left_out_text
+from vit.study.answer.wording import LINEAR_PROBE
 from vit.study.cells import CellResult, FailedCell, Group, ListedCell
 from vit.study.common_images import CommonAnswers
 from vit.study.design import seeds_of_protocol
@@ -182,7 +183,8 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     if words := "" if protocol.get("budget") == LINEAR_PROBE else at_the_end(cells_found):
         protocol["at_the_end"] = words
     if common.num_left_out:
-        protocol["left_out"] = left_out_text(common.num_left_out)
+        left_out = count_of(common.num_left_out, "test image")
+        protocol["left_out"] = f"{left_out} that a run could not read, and that no run counts"
     if (num_groups := number_of(common.groups)) is not None:
         protocol["test_groups"] = num_groups
     if any(choices.values()):

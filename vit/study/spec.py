@@ -64,7 +64,6 @@ def _word(option: str, value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as on the command line."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

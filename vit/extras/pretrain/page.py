@@ -23,10 +23,9 @@ from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS
 from vit.inference.answers.nearest import nearest
 from vit.models.network import Network
 from vit.plain_files import read_text
-from vit.report.page.figures import save
 from vit.report.page.image_figures import displayable, image_grid
 from vit.report.page.page import inline, write_page
-from vit.report.page.style import drawn
+from vit.report.page.style import drawn, save
 from vit.report.tables.run_tables import facts
 from vit.training.running.result import FitResult
 from vit.training.tracking.tracker import Tracker

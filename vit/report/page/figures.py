@@ -12,8 +12,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from vit.csv_files import records
 from vit.inference.metrics.metrics import CALIBRATION_BINS
 from vit.inference.scores.scored_images import Floats
-from vit.report.page.style import plain
-from vit.report.page.style import save as save  # for callers that draw and save
+from vit.report.page.style import plain, plot
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
@@ -24,7 +23,6 @@ def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str)
     Args:
         best_epoch: validation of the best checkpoint, counted from 0.
         validation_name: name of what precedes a validation, such as "epoch".
-        loss_axis: what both losses are.
     """
     table = records(metrics)
     column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
@@ -60,8 +58,7 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
     """Counts (C, C) as colors by their fraction of the row; with numbers and names up to 30 classes."""
     few = len(class_names) <= 30
     side = 2.5 + 0.42 * len(class_names) if few else 9.0
-    figure = Figure(figsize=(side, side), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(side, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     display = ConfusionMatrixDisplay(shares, display_labels=[plain(name) for name in class_names] if few else None)
     display.plot(ax=axes, cmap="Blues", include_values=False, colorbar=not few, xticks_rotation="vertical")

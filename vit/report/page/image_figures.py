@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vit.data.pixels.planes import shown
 from vit.explain.explainer import Explanation
-from vit.report.page.style import plain
+from vit.report.page.style import plain, plot
 
 _COLUMN, _ROW = 1.1, 1.3  # distances of places in a grid, which are 1 x 1
 SIDE = 224  # smallest side of a shown picture, in pixels
@@ -25,8 +25,7 @@ def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str = "
     Every picture has a place of 1 x 1, which its longer side fills.
     """
     rows = -(-len(images) // columns)
-    figure = Figure(figsize=(1.35 * columns, 1.6 * rows + (0.5 if title else 0.2)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(1.35 * columns, 1.6 * rows + (0.5 if title else 0.2))
     for index, (image, caption) in enumerate(zip(images, captions, strict=False)):
         top, left = _ROW * (index // columns), _COLUMN * (index % columns)
         height, width = (size / max(image.shape[1:]) for size in image.shape[1:])

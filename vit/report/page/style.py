@@ -26,6 +26,12 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
+def plot(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure of a size in inches with one pair of axes."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
 def look(index: int) -> tuple[str, str]:
     """Color and marker of a series by its index. The pairs repeat after 56."""
     return _COLORS[index % len(_COLORS)], _MARKERS[index % len(_MARKERS)]

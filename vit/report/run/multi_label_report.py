@@ -26,7 +26,7 @@ from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.scored_images import ScoredLabels, read_scored_labels
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import reliability
-from vit.report.page.style import drawn, look, plain
+from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_common import EXPLAINED, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
 from vit.report.run.run_pictures import Cards, Pixels, RunImages, pixels_of
 from vit.report.tables.class_sizes import ClassSize, metric_by_size
@@ -46,8 +46,7 @@ def average_precision_by_size(rows: Sequence[LabelMetrics], training_images: Lab
 
 def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figure:
     """Precision against recall of every label, with a dot at its threshold; the ten labels of the lowest AP if many."""
-    figure = Figure(figsize=(7.4, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(7.4, 4.2)
     measured = [(row.ap.value, number) for number, row in enumerate(rows) if row.ap is not None]
     known = scored.known
     for place, (_, number) in enumerate(sorted(measured)[:MOST_CURVES]):
@@ -193,7 +192,6 @@ def _measured_content(
 
 
 def _rules(result: RunResult) -> LabelRules:
-    """The rules of the labels of a run. ValueError where they are damaged."""
     if result.rules is None:
         raise ValueError("result.json has no rules of labels")
     return result.rules

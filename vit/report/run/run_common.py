@@ -4,20 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import weights_name
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.data.core.image_bytes import ImageError
 from vit.data.core.samples import Samples, Source
-from vit.data.loading.dataset import image_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow
 from vit.inference.metrics.weak_groups import WeakGroups
 from vit.plain_files import parse_yaml
-from vit.report.run.run_pictures import Pixels
+from vit.report.run.run_pictures import RunImages
 from vit.tasks.task import Task, task_with
 from vit.training.running.run_images import SeenImages
 
@@ -31,7 +27,6 @@ class LossText:
 
     @classmethod
     def of(cls, config: str, task: Task) -> "LossText":
-        """The losses of a run, from the text of its config.yaml."""
         options = parse_yaml(config)
 
         def option(part: str, name: str) -> Any:
@@ -103,25 +98,16 @@ class EvaluatedImages:
 
     @property
     def task(self) -> Task:
-        """Whether an image has one class, or any number of labels."""
         return task_with(self.rules)
 
 
-def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
+def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> RunImages:
     """Pixels of an image by its place among the scored ones, which lack those that could not be read."""
-    samples, decoding = images.samples, images.preprocess.decoding
     places: list[int] = []
-    for index, path in enumerate(samples.paths):
+    for index, path in enumerate(images.samples.paths):
         if len(places) < len(paths) and path == paths[len(places)]:
             places.append(index)
-
-    def pixels(place: int) -> Tensor | None:
-        try:
-            return image_of(samples, places[place], decoding)
-        except (ImageError, IndexError):
-            return None  # the file changed after the measurement
-
-    return pixels
+    return RunImages(images.samples, places, {}, images.preprocess.decoding)
 
 
 def first_weights(config: str) -> str:

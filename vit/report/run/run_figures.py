@@ -11,8 +11,9 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.loading.sampler import Key
 from vit.plain_files import read_text
-from vit.report.page.figures import curves, save
+from vit.report.page.figures import curves
 from vit.report.page.image_figures import displayable, image_grid
+from vit.report.page.style import save
 from vit.report.run.run_common import LossText
 from vit.report.run.run_page import report_of
 from vit.training.planning.plan import Plan

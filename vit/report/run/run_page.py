@@ -70,18 +70,13 @@ def report_of(task: Task) -> TaskReport:
 
 
 def write_run_report(run: RunDirectory, source: Source | None, result: RunResult | None = None) -> int:
-    """Write report.html into the folder of a finished run.
+    """Write report.html into the folder of a finished run; returns how many images have no picture, as files changed.
+
+    UsageError where the run has not finished, DataError where one of its files is damaged.
 
     Args:
         source: the run's images. With None, or with images that the run was not measured on, the page has no pictures.
         result: the result where result.json is not written yet; None: read the file.
-
-    Returns:
-        The number of images that have no picture on the page because their files were replaced.
-
-    Raises:
-        UsageError: the run has not finished.
-        DataError: one of its files is damaged.
     """
     result = result or run.finished_result()
     report = report_of(result.task)

@@ -96,7 +96,7 @@ class Cards:
 
 @dataclass(frozen=True)
 class RunImages:
-    """The pixels of images that a run was measured on, by their index among the measured ones."""
+    """The pixels of images that a run was measured on, or an evaluation, by their index among the measured ones."""
 
     samples: Samples  # the images of the split, in its own order
     places: Sequence[int]  # place in the split of each measured image
@@ -105,15 +105,16 @@ class RunImages:
     changed: set[int] = field(default_factory=set)  # indices that were asked for, and whose content is another one now
 
     def __call__(self, index: int) -> Tensor | None:
-        """The pixels of an image; None where the file is gone, or has another content than the measured one."""
-        place, root = self.places[index], "" if self.samples.root is None else self.samples.root.resolve()
-        known = self.hashes.get(os.path.join(root, self.samples.paths[place]))
+        """The pixels of an image; None where the file is gone, or is known to have another content than measured."""
+        root = "" if self.samples.root is None else self.samples.root.resolve()
         try:
+            place = self.places[index]
+            known = self.hashes.get(os.path.join(root, self.samples.paths[place]))
             if known and current_hash(self.samples, place) != known:
                 self.changed.add(index)
                 return None
             return image_of(self.samples, place, self.decoding)
-        except ImageError:
+        except (ImageError, IndexError):  # the files changed after the measurement
             return None
 
 

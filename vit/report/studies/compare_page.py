@@ -11,7 +11,7 @@ from vit.console import interval, p_value
 from vit.data.core.samples import Source
 from vit.data.splits.split import read_splits
 from vit.report.page.page import scripts, with_next_steps, write_new_page
-from vit.report.page.style import drawn, look, plain
+from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_pictures import Cards, describe_changed, pixels_of
 from vit.report.studies.study_figures import NAME, bars, ends, scaled
 from vit.study.answer.wording import Cell
@@ -25,8 +25,7 @@ MOST_PICTURES = 240  # of all sections together
 
 def difference_figure(first: str, found: Sequence[tuple[str, Interval, float]]) -> Figure:
     """Accuracy of the first run minus that of each other run, in points. A filled mark has a corrected p below 0.05."""
-    figure = Figure(figsize=(9, 1.4 + 0.42 * len(found)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(9, 1.4 + 0.42 * len(found))
     color, marker = look(0)
     shown = [scaled(gap, 100) for _, gap, _ in found]
     for row, (gap, (*_, p)) in enumerate(zip(shown, found, strict=True)):

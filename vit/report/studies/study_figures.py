@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from vit.report.page.style import look, plain, size_axis
+from vit.report.page.style import look, plain, plot, size_axis
 from vit.study.answer.answer_warnings import num_choosing
 from vit.study.answer.wording import describe_budget, two_digits
 from vit.study.findings import Comparison, Findings, Interval, Series
@@ -31,8 +31,7 @@ def learning_curves(findings: Findings) -> Figure:
 
     An error of zero is drawn at half a test image.
     """
-    figure = Figure(figsize=(9, 5.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(9, 5.2)
     sizes, least = findings.sizes, least_error(findings)
     forecasts = [series.forecast for series in findings.series if series.forecast is not None and series.forecast.sizes]
     end = max([sizes[-1], *(one.sizes[-1] for one in forecasts)])
@@ -71,8 +70,7 @@ def variants(findings: Findings) -> Figure:
     An error of zero is drawn at half a test image.
     """
     least, count = least_error(findings), len(findings.series)
-    figure = Figure(figsize=(9, 1.1 + 0.42 * count), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(9, 1.1 + 0.42 * count)
     shown: list[float] = []
     for row, series in enumerate(findings.series):
         color, marker = look(row)
@@ -128,8 +126,7 @@ def gaps(findings: Findings) -> Figure:
 
 def price(findings: Findings) -> Figure:
     """Test accuracy (%) against training seconds, logarithmic: a line for each series, sizes beside its points."""
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(9, 4.2)
     spent = [max(point.seconds, 0.1) for series in findings.series for point in series.points]
     for index, series in enumerate(findings.series):
         color, marker = look(index)

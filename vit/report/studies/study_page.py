@@ -147,7 +147,6 @@ def _networks(series: Sequence[Series]) -> str:
 
 
 def _weights(hashes: JsonValue) -> str:
-    """The weights that networks start from or learn from; empty where there are none."""
     names = sorted({weights_name(source) for source in hashes}) if isinstance(hashes, Mapping) else []
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from vit.data.core.samples import Labels
 from vit.inference.scores.intervals import Metric, recalls
-from vit.report.page.style import look, plain, size_axis
+from vit.report.page.style import look, plain, plot, size_axis
 
 _SIZE = 7  # of the letters; this and all below in points
 _LETTER, _LINE = 0.6 * _SIZE, 1.25 * _SIZE  # width of a letter, and height of a line
@@ -95,8 +95,7 @@ def are_unequal(classes: Sequence[ClassSize]) -> bool:
 
 def metric_by_size(classes: Sequence[ClassSize], metric: str, images: str) -> Figure:
     """A metric with its interval against the number of `images`, such as "training images of the class"."""
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(6, 3.6)
     color, marker = look(0)
     shown = [one for one in classes if one.training_images]  # a logarithm has no 0
     if shown:

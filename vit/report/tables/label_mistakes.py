@@ -25,7 +25,6 @@ class NotedLabel:
 
     @property
     def text(self) -> str:
-        """The label, what went wrong with it, and its probability."""
         share = percent(self.probability)
         if self.is_present == self.is_predicted:
             return f"{self.label}: {share}"

@@ -18,7 +18,7 @@ from vit.inference.metrics.measured_answers import MeasuredAnswers, MeasuredNove
 from vit.inference.metrics.metrics import f1_order, per_class
 from vit.inference.scores.intervals import Metric, recalls
 from vit.inference.scores.scored_images import Floats, ScoredRow
-from vit.report.page.style import drawn
+from vit.report.page.style import drawn, plot
 from vit.study.answer.wording import Cell
 from vit.weights.license import license_text
 
@@ -203,8 +203,7 @@ def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequen
 
 def novelty_figure(novelty: MeasuredNovelty) -> Figure:
     """Number of images in each twentieth of the novelty; all are equally high for images like those of the fit."""
-    figure = Figure(figsize=(5.6, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(5.6, 2.8)
     count, total = len(novelty.counts), sum(novelty.counts)
     shares = [100 * one / total for one in novelty.counts]
     axes.bar([(place + 0.5) / count for place in range(count)], shares, width=0.9 / count)
@@ -215,8 +214,7 @@ def novelty_figure(novelty: MeasuredNovelty) -> Figure:
 
 def risk_figure(curve: RiskCoverage) -> Figure:
     """Error of the labeled images against their fraction, with the 95 % interval at each point."""
-    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = plot(5.6, 3.4)
     coverage = 100 * curve.coverage
     axes.fill_between(coverage, 100 * curve.low, 100 * curve.high, alpha=0.2, linewidth=0, step="post")
     axes.step(coverage, 100 * curve.risk, where="post")

@@ -29,9 +29,9 @@ def chance_error(protocol: Protocol) -> float | None:
     return 1 - max(1 / classes, most_common)
 
 
-def guesses(point: Point, chance: float | None) -> bool:
+def guesses(point: Point, chance: float) -> bool:
     """Whether the interval of an error reaches that of guessing."""
-    return chance is not None and (point.mean.value if point.mean.high is None else point.mean.high) >= chance
+    return (point.mean.value if point.mean.high is None else point.mean.high) >= chance
 
 
 def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
@@ -41,7 +41,7 @@ def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
         f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: its error is "
         f"{percent_text(one.points[-1].mean)}, and that of always guessing the most common class {100 * chance:.3g} %."
         for one in series
-        if guesses(one.points[-1], chance)
+        if chance is not None and guesses(one.points[-1], chance)
     ]
 
 

@@ -56,8 +56,13 @@ def verdict(
         return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
     lead = min(comparisons, key=by_answer, default=None)
     lead = lead if lead is not None and lead.differences else None
-    best = _best(series, lead)
-    pair = [best] if lead is None else [one for one in series if one.name in (lead.first, lead.second)]
+    if lead is None:  # the second sentence is about the lowest error at the largest size
+        pair = [min(series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value))]
+        best = pair[0]
+    else:  # about the better network of the answer
+        pair = [one for one in series if one.name in (lead.first, lead.second)]
+        ahead = lead.second if lead.differences[-1].gap.value > 0 else lead.first
+        best = next(one for one in pair if one.name == ahead)
     is_probe = protocol.get("budget") == LINEAR_PROBE
     remedy = "was measured: --set optim.best_metric=last measures the last weights."
     num_early = sum(one.last_is_better for one in results)
@@ -111,14 +116,6 @@ def _is_decided(comparison: Comparison) -> bool:
     return comparison.verdict in ("first ahead", "second ahead") or comparison.differences[-1].is_significant
 
 
-def _best(series: Sequence[Series], lead: Comparison | None) -> Series:
-    """The series of the second sentence: the better one of the answer, or the lowest error at the largest size."""
-    if lead is not None:
-        name = lead.second if lead.differences[-1].gap.value > 0 else lead.first
-        return next(one for one in series if one.name == name)
-    return min(series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value))
-
-
 def _which(
     series: Sequence[Series],
     comparisons: Sequence[Comparison],
@@ -136,7 +133,7 @@ def _which(
     at = f"with {one.num_images:,} images{choosing}"
     points = {each.name: point for each in series for point in each.points if point.num_images == one.num_images}
     chance = chance_error(protocol)
-    if all(guesses(points[name], chance) for name in (first, second)):
+    if chance is not None and all(guesses(points[name], chance) for name in (first, second)):
         return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
     if one.gap.low is None or one.gap.high is None:
         # the mean over the seeds that both series have, so that the two errors differ by the gap
@@ -214,7 +211,6 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
 
 
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
-    """What the answer depends on, in one line."""
     largest = max(point.num_images for one in series for point in one.points)
     is_probe, pool = protocol.get("budget") == LINEAR_PROBE, pool_size(protocol)
     budget = "only heads were trained, on features of frozen backbones" if is_probe else describe_budget(protocol)
@@ -231,7 +227,6 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
 
 
 def _cost(pair: Sequence[Series]) -> str:
-    """Parameters, FLOPs and time of the networks of the answer, and whether they are of one size."""
     words = "; ".join(
         f"{one.name}: {one.parameters / 1e6:.2g} million parameters, {one.flops / 1e6:,.0f} million FLOPs an image, "
         f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"

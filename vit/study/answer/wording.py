@@ -30,11 +30,6 @@ def describe_budget(protocol: Protocol) -> str:
     return value_text(protocol.get("budget_words") or protocol.get("budget"))
 
 
-def left_out_text(count: int) -> str:
-    """That test images do not count."""
-    return f"{count:,} test image{'s' * (count != 1)} that a run could not read, and that no run counts"
-
-
 def pool_size(protocol: Protocol) -> int | None:
     """Number of the training images from which every seed draws its own; None where that is not known."""
     images = protocol.get("images")

@@ -76,13 +76,16 @@ class Backbone:
             low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
             return Interval(float(row[name]), float(low) if low else None, float(high) if high else None)
 
-        texts = {name: row[name] for name in ("name", "source", "license")}
-        counts = {name: int(row[name]) for name in ("num_images", "num_seeds", "parameters")}
-        numbers = {name: float(row[name]) for name in ("p_adjusted", "neighbors", "seconds_per_image")}
         return cls(
-            **texts,
-            **counts,
-            **numbers,
+            name=row["name"],
+            source=row["source"],
+            license=row["license"],
+            num_images=int(row["num_images"]),
+            num_seeds=int(row["num_seeds"]),
+            parameters=int(row["parameters"]),
+            p_adjusted=float(row["p_adjusted"]),
+            neighbors=float(row["neighbors"]),
+            seconds_per_image=float(row["seconds_per_image"]),
             equal_seeds=bool(int(row["equal_seeds"])),
             accuracy=interval("accuracy"),
             behind=interval("behind") if row["behind"] else None,

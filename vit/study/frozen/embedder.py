@@ -47,7 +47,6 @@ class Embedder:
     def embed(
         self, paths: Sequence[str], reader: ImageReader | None = None, batch_size: int = 64
     ) -> Iterator[Embedding]:
-        """An Embedding for each file, in order, as they come."""
 
         def read(path: str) -> _Read:
             return read_hashed(path, self.engine.preprocess, reader)

@@ -239,14 +239,13 @@ def run_cells_on(
 ) -> None:
     """Run every cell without a result, and clear up after cells with one. A failed cell does not stop the others.
 
+    UsageError where the executor is missing, or refuses the tasks. StoppedError where Ctrl-C ended the waiting for
+    SLURM; the tasks go on.
+
     Args:
         folder: folder of the study or cross-validation. Its name is that of the group at Weights & Biases.
         jobs: number of cells at a time; None: as many as there is room for.
         digests, notify, may_start: as for `run_cells`; on a cluster all cells start.
-
-    Raises:
-        UsageError: the executor is missing, or refuses the tasks.
-        StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
     """
     from vit.checkpoints.run import RunDirectory
 

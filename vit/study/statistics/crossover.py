@@ -21,7 +21,7 @@ STEPS = 200  # tests between two sizes, for the interval of a crossing
 def compare_with_first(
     answers: Mapping[str, Answers], groups: float | None = None, looks: int = 1, has_folds: bool = False
 ) -> list[Comparison]:
-    """The first series against each of the others, over all sizes at which they share a seed.
+    """The first series against each of the others, over all sizes at which they share a seed; without words.
 
     All tests are corrected together, so that all claims of a study hold together with 95 %. Tests at the largest size
     have 4 of the 5 %: the answer is about this size, and the time of a study goes to it first.
@@ -30,9 +30,6 @@ def compare_with_first(
         answers: {series: which test images are wrong}, all measured on the same test images.
         looks: how often the study was looked at, this time included. Seeds that are added until networks are told
             apart make false claims, so a later look counts p more than once.
-
-    Returns:
-        Comparisons without words.
     """
     (first, ours), *others = answers.items()
     shared = {second: pairs(ours, theirs, groups, has_folds) for second, theirs in others}

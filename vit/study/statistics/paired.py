@@ -72,7 +72,6 @@ class Pair:
         return self.first / first - self.second / second
 
     def of(self, seeds: Sequence[int]) -> "Pair":
-        """The same with these seeds alone."""
         rows = [self.seeds.index(seed) for seed in seeds]
         return replace(self, seeds=list(seeds), first=self.first[rows], second=self.second[rows])
 
