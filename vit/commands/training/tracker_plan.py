@@ -17,7 +17,7 @@ def tracker_facts(recipe: Recipe, run: str) -> list[tuple[str, str]]:
     Args:
         run: the run folder, or why there is none.
     """
-    from vit.training.tracking.connection import intended
+    from vit.training.tracking.wandb_tracker import intended
 
     sharing = sharing_of(recipe)
     status, why = intended(wandb_mode(recipe))

@@ -140,7 +140,7 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
     if not plan.source.task.is_exclusive:
         return _labels(plan)
 
-    from vit.training.class_balance import RARE
+    from vit.training.losses import RARE
 
     balance, metric = plan.class_balance, plan.recipe.optim.best_metric
     rarest, commonest = balance.extremes
@@ -206,7 +206,7 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
     weights = plan.recipe.model.init_from
     if weights is not None:
-        from vit.training.distributed.batch_norm import has_batch_norm
+        from vit.training.distributed.devices import has_batch_norm
         from vit.training.network.features import last_layer
         from vit.training.network.initial_network import fits_head
 

@@ -7,7 +7,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from vit.layout import MlflowLayout
-from vit.training.tracking.connection import unreachable
+from vit.training.tracking.tracker import unreachable
 
 
 @dataclass(frozen=True)
