@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from scipy import stats
 
-from vit.inference.answers.next_images import choose_doubtful, doubts
+from vit.inference.answers.nearest import choose_doubtful, doubts
 from vit.inference.embeddings import Embeddings
 from vit.tasks.task import SINGLE_LABEL
 from vit.training.network.features import HeadFit

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from vit.memory import collect_seldom
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 from vit.registry import command_module
 
 collect_seldom()

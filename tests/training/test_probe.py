@@ -11,7 +11,7 @@ import torch
 
 from tests.runs import run_folder
 from vit.checkpoints.load import load
-from vit.tasks.single_label_loss import TrainingLoss
+from vit.tasks.losses import TrainingLoss
 from vit.training.network.features import minimize
 
 

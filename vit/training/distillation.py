@@ -35,7 +35,7 @@ from vit.models.network import Network
 from vit.models.spec import Cost
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.recipes.recipe import DistillConfig, Recipe
-from vit.weights.hashing import weights_hash
+from vit.weights.open import weights_hash
 
 SOFT_WEIGHT = 0.9  # with temperature 4 as Tian et al. 2020 (arXiv 1910.10699) and Cho and Hariharan 2019 (1910.01348)
 HARD_WEIGHT = 0.5  # Touvron et al. 2021 (arXiv 2012.12877), equation 3

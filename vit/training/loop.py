@@ -32,7 +32,7 @@ from vit.data.core.draws import seed_of
 from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
-from vit.tasks.loss import Loss
+from vit.tasks.losses import Loss
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.checkpoints import CheckpointContent, DurableCheckpointIO, LastCheckpoint
 from vit.training.callbacks.checks import ConsistencyCheck, NonFinite, facts_to_compare
@@ -239,8 +239,7 @@ class Loop:
                 default_root_dir=run.path,
             )
         except (ValueError, MisconfigurationException) as error:
-            problem = " ".join(str(error).split())
-            problem = f"Lightning refuses the trainer's settings: {problem[:300]}"
+            problem = f"Lightning refuses the trainer's settings: {' '.join(str(error).split())[:300]}"
             raise UsageError(problem, "change trainer.*") from error
         self.trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]  # see Signals
 

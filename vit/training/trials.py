@@ -149,7 +149,7 @@ class _StepClock(Callback):
 
 
 def pace_of(trial: Trial, time_left: float) -> tuple[Plan, Pace]:
-    """The parts of a training that may take some seconds, measured; and its plan, with micro-batches that fit."""
+    """The plan of a training that may take `time_left` seconds, with micro-batches that fit, and its measured parts."""
     latest = time.perf_counter() + time_left
 
     def attempt(plan: Plan, count: StepCount) -> tuple[Plan, Pace]:

@@ -30,12 +30,11 @@ from vit.errors import UsageError
 from vit.inference.engine import Engine
 from vit.layout import FeaturesLayout
 from vit.models.network import Network
-from vit.tasks.loss import Loss
-from vit.tasks.multi_label_loss import LossName
+from vit.tasks.losses import Loss, LossName
 from vit.training.losses import ClassBalance
 from vit.training.planning.plan import Plan
 from vit.weights.adapt import head_names
-from vit.weights.hashing import weights_hash
+from vit.weights.open import weights_hash
 
 Compute = Callable[[Samples], tuple[Tensor, Tensor]]
 Labeled = tuple[Tensor, Tensor]  # features (n, D) float32, and class numbers (n,) or labels (n, K) float32

@@ -6,8 +6,8 @@ from vit.data.core.samples import Samples, Source
 from vit.data.pixels.gray_window import measured_window
 from vit.data.pixels.preprocess import COLORS, Preprocess, Window, is_window
 from vit.errors import UsageError
+from vit.models.catalog import CATALOG
 from vit.models.network import Network
-from vit.models.network_names import OWN
 from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
 from vit.training.lora import layers_to_adapt
@@ -76,7 +76,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
 def network_of_weights(model: ModelConfig) -> str | None:
     """The network of timm that a recipe names, for files of weights that name none. Our own ViTs show by shapes."""
     name = str(model.network.get("name", AUTO))
-    return None if name == AUTO or name in OWN else name
+    return None if name == AUTO or name in CATALOG else name
 
 
 def _checked(name: str, options: Options, image_size: int | None, lora: int | None) -> NetworkSpec:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.format import Description
-from vit.checkpoints.io import store_calibration, store_label_rules
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
@@ -21,16 +21,21 @@ from vit.checkpoints.validation_scores import ValidationScores, fitted_split
 from vit.data.core.samples import Samples
 from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
-from vit.inference.answers import label_fit
-from vit.inference.answers.calibration import Temperature, fit_temperature
+from vit.inference.answers.calibration import (
+    LabelTemperatures,
+    LabelThresholds,
+    Temperature,
+    fit_label_temperatures,
+    fit_label_thresholds,
+    fit_temperature,
+)
+from vit.inference.devices import matrix_peak, mfu
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
-from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.metrics.measured_answers import measure_answers
 from vit.inference.metrics.metrics import by_level, uncalibrated, with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics, uncalibrated_labels
 from vit.inference.scores.image_groups import in_groups, number_of
-from vit.inference.scores.scored_images import Scored, ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import Scored, ScoredImages, ScoredLabels
 from vit.training.distributed.processes import readable_by_all
 from vit.training.planning.plan import Plan
 
@@ -63,7 +68,7 @@ class MeasuredCheckpoint:
         return [] if self.fitted is None else [f"temperature {self.fitted.describe()}"]
 
     def store(self, path: Path, keep_state: bool) -> None:
-        store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state)
+        store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state=keep_state)
 
     def measurements(self) -> dict[str, Any]:
         """The fields of a result that the scored images give."""
@@ -84,8 +89,8 @@ class MeasuredLabels:
     """As `MeasuredCheckpoint`, of a network that gives several labels for an image."""
 
     description: Description
-    temperatures: label_fit.LabelTemperatures  # fitted on the calibration images, or else on the validation images
-    thresholds: label_fit.LabelThresholds  # chosen on the same images, at these temperatures
+    temperatures: LabelTemperatures  # fitted on the calibration images, or else on the validation images
+    thresholds: LabelThresholds  # chosen on the same images, at these temperatures
     scored: Mapping[str, ScoredLabels]  # with the probabilities at the temperatures
 
     @property
@@ -97,7 +102,7 @@ class MeasuredLabels:
         return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
 
     def store(self, path: Path, keep_state: bool) -> None:
-        store_label_rules(path, self.rules, keep_state)
+        store_calibration(path, rules=self.rules, keep_state=keep_state)
 
     def measurements(self) -> dict[str, Any]:
         thresholds = self.thresholds.values
@@ -162,9 +167,9 @@ def _measure_labels(
             scored[split] = in_groups(found, data.source.splits[split])
     fitted_on = next(iter(scored))  # every training has validation images
     fit = scored[fitted_on]
-    temperatures = label_fit.fit_label_temperatures(fit.labels, fit.probabilities, fitted_on, fit.groups)
+    temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on, fit.groups)
     scored = {split: some.at(temperatures.values) for split, some in scored.items()}
-    thresholds = label_fit.fit_label_thresholds(fit.labels, scored[fitted_on].probabilities, min_precision)
+    thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities, min_precision)
     return MeasuredLabels(description, temperatures, thresholds, scored)
 
 

@@ -1,4 +1,6 @@
-"""Maps of importance over the pictures that they explain"""
+"""Figures made of pictures: grids with captions, and maps of importance over the pictures that they explain"""
+
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -11,9 +13,42 @@ from vit.data.pixels.planes import shown
 from vit.explain.explainer import Explanation
 from vit.report.page.style import plain
 
+_COLUMN, _ROW = 1.1, 1.3  # distances of places in a grid, which are 1 x 1
 SIDE = 224  # smallest side of a shown picture, in pixels
 _COLORS = "inferno"
 _STRONGEST = 0.8  # opacity of the map at its most important pixel
+
+
+def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str = "", columns: int = 8) -> Figure:
+    """Pictures (C, H, W) uint8 in rows, each with a caption, on common axes: axes for each would take most of the time.
+
+    Every picture has a place of 1 x 1, which its longer side fills.
+    """
+    rows = -(-len(images) // columns)
+    figure = Figure(figsize=(1.35 * columns, 1.6 * rows + (0.5 if title else 0.2)), layout="constrained")
+    axes = figure.subplots()
+    for index, (image, caption) in enumerate(zip(images, captions, strict=False)):
+        top, left = _ROW * (index // columns), _COLUMN * (index % columns)
+        height, width = (size / max(image.shape[1:]) for size in image.shape[1:])
+        x, bottom = left + (1 - width) / 2, top + 1
+        axes.imshow(
+            shown(image).permute(1, 2, 0).numpy(),
+            extent=(x, x + width, bottom, bottom - height),
+            interpolation="nearest",
+        )
+        axes.text(left + 0.5, bottom - height - 0.06, plain(caption), ha="center", va="bottom", fontsize=7)
+    axes.set(xlim=(0, _COLUMN * columns - 0.1), ylim=(_ROW * rows - 0.2, -0.2), aspect="equal")
+    axes.axis("off")
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    return figure
+
+
+def displayable(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Normalized images (B, C, S, S) back to uint8 pixels."""
+    scale = torch.tensor(std)[:, None, None]
+    offset = torch.tensor(mean)[:, None, None]
+    return ((images.cpu() * scale + offset) * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 def enlarged(image: Tensor) -> Tensor:
@@ -31,7 +66,8 @@ def overlay(image: Tensor, importance: Tensor) -> Tensor:
     gray = picture.float().mean(dim=0) / 255  # (side, side)
     side = picture.shape[-1]
     smooth = F.interpolate(importance[None, None].float(), (side, side), mode="bilinear", align_corners=False)[0, 0]
-    share = _stretched(smooth)
+    share = smooth - smooth.min()
+    share = share / share.max().clamp(min=torch.finfo(share.dtype).tiny)  # all 0 where all values are equal
     colors = torch.from_numpy(mpl.colormaps[_COLORS](share.numpy())[..., :3]).float()
     cover = (0.35 + (_STRONGEST - 0.35) * share)[..., None]
     mixed = (1 - cover) * gray[..., None] + cover * colors
@@ -77,9 +113,3 @@ def head_grid(explanation: Explanation, layers: list[int]) -> Figure:
             if column == 0:
                 axes.set_ylabel(f"block {layers[row]}", fontsize=8)
     return figure
-
-
-def _stretched(values: Tensor) -> Tensor:
-    """Values from 0 to 1; all 0 where all values are equal."""
-    values = values - values.min()
-    return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
