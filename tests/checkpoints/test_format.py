@@ -178,8 +178,9 @@ def test_code_in_a_checkpoint_does_not_run(content, tmp_path, monkeypatch, place
         monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     refused(tmp_path / "x.ckpt")
     assert not (tmp_path / "marker").exists()
+    files = DurableCheckpointIO(tmp_path / "last.ckpt", tmp_path / "previous.ckpt", print)
     with pytest.raises(CheckpointError):
-        DurableCheckpointIO().load_checkpoint(tmp_path / "x.ckpt", weights_only=False)
+        files.load_checkpoint(tmp_path / "x.ckpt", weights_only=False)
     assert not (tmp_path / "marker").exists()
 
 

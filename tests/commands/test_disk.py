@@ -190,8 +190,9 @@ def test_a_disk_that_fills_up_under_wandb_is_one_warning(colors, tmp_path):
 @pytest.mark.faults("F4")
 def test_one_file_that_cannot_be_replaced(tmp_path):
     (tmp_path / "last.ckpt").mkdir()  # not even root can replace a folder by a file
+    files = DurableCheckpointIO(tmp_path / "other.ckpt", tmp_path / "previous.ckpt", print)
     with pytest.raises(ResourceError, match=r"last\.ckpt"):
-        DurableCheckpointIO().save_checkpoint({"x": torch.zeros(2)}, tmp_path / "last.ckpt")
+        files.save_checkpoint({"x": torch.zeros(2)}, tmp_path / "last.ckpt")
     assert os.listdir(tmp_path) == ["last.ckpt"]
 
 
@@ -201,7 +202,7 @@ def test_a_file_system_without_links_keeps_the_checkpoint_before(tmp_path, monke
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    files = DurableCheckpointIO(tmp_path / "last.ckpt", tmp_path / "previous.ckpt")
+    files = DurableCheckpointIO(tmp_path / "last.ckpt", tmp_path / "previous.ckpt", print)
     for step in (1, 2):
         files.save_checkpoint({"global_step": step}, tmp_path / "last.ckpt")
     found = {path.name: torch.load(path)["global_step"] for path in tmp_path.iterdir()}

@@ -18,14 +18,14 @@ EVERYTHING = (
 )  # fmt: skip
 TIMED = """
 import sys, time
-from vit.training.tracking import connection
-obstacle = connection.obstacle
+from vit.training.tracking import wandb_tracker
+obstacle = wandb_tracker.obstacle
 def timed(settings):
     started = time.monotonic()
     found = obstacle(settings)
     print(f"seconds {time.monotonic() - started:.1f}")  # the rest is the same with a network
     return found
-connection.obstacle = timed
+wandb_tracker.obstacle = timed
 from vit.__main__ import main
 sys.exit(main())
 """

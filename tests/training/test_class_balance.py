@@ -7,7 +7,7 @@ import pytest
 
 from vit.data.core.samples import Samples, Source
 from vit.errors import DataError, UsageError
-from vit.training.class_balance import ClassBalance, class_balance
+from vit.training.losses import ClassBalance, class_balance
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import OptimConfig, Recipe
 

@@ -4,7 +4,7 @@
       1. data                       loaders of training and validation images (vit/data/loading/module.py)
       2. network                    its first weights, adapters, last layer (network/initial_network.py, lora.py)
       3. loop                       every optimizer step, and what is saved in between (loop.py)
-         or linear probe            the last layer alone, on features (network/probe.py)
+         or linear probe            the last layer alone, on features (network/initial_network.py)
       4. best weights               best.ckpt (callbacks/checkpoints.py)
       5. calibration, 6. scores     temperatures, thresholds, validation and test images (running/result.py)
       7. measurement                metrics with intervals, as result.json holds them (running/result.py)
@@ -12,8 +12,7 @@
 `write_beginning` comes before it, and `finish` after it. planning/plan.py decides everything that a plan holds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from lightning.pytorch import seed_everything
@@ -32,10 +31,8 @@ from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation import Distillation, TeacherLogits, TeachingLoss
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.loop import Classifier, Loop
-from vit.training.losses import metric_name
 from vit.training.network.features import SharedFeatures
-from vit.training.network.initial_network import InitialNetwork, describe, initial_network
-from vit.training.network.probe import probe
+from vit.training.network.initial_network import InitialNetwork, describe, initial_network, probe
 from vit.training.observers import Listener, Observers, Signals, Stop
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
@@ -98,6 +95,8 @@ def with_signals_and_retries(
 ) -> T:
     """The result of an attempt, which signals end at a step, and which smaller micro-batches repeat where memory ends.
 
+    A failure says what was saved and how to resume.
+
     Raises:
         ResourceError: memory is not sufficient, or torch.compile fails.
         DivergedError: a loss, gradient or weight is not finite.
@@ -105,43 +104,11 @@ def with_signals_and_retries(
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
     """
-    with _signals_and_errors(plan, run) as signals:
-        attempt = partial(attempt, Observers(signals, listeners))
-        again = partial(start_again, run=run, listeners=listeners)
-        return until_it_fits(plan, attempt, again, not run.can_resume)
-
-
-def train_network(
-    start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, observers: Observers, resume: bool
-) -> tuple[TrainingStats, Measured]:
-    """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt."""
-    config, distillation = plan.recipe.distill, None
-    if plan.teacher is not None and config.weight is not None:
-        logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
-        if plan.teacher_remembers:
-            logits.remember(data.dataset("train"), data.options.num_workers)
-        distillation = Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
-    classifier = Classifier.of(plan, start.network, distillation)
-    best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
-    own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
-    columns = columns_with((*plan.source.task.validation_columns, *own))
-    description, patience = describe(plan, start.license), plan.recipe.optim.patience
-    ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
-    loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
-    loop.recorder.count_before(start.seconds)
-    with lost_process_explained(loop.trainer):
-        loop.trainer.fit(classifier, datamodule=data, ckpt_path=run.last_path if resume else None)  # 3
-        best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)  # 5, 6
-    return loop.stats, best
-
-
-@contextmanager
-def _signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
-    """While entered: signals end the training at a step, and a failure says what was saved and how to resume."""
-    resume = f"to go on: {run.how_to_resume}"
+    resume, again = f"to go on: {run.how_to_resume}", partial(start_again, run=run, listeners=listeners)
     with Signals(resume) as signals:
+        attempt = partial(attempt, Observers(signals, listeners))
         try:
-            yield signals
+            return until_it_fits(plan, attempt, again, not run.can_resume)
         except Stop as stop:
             fix = resume if run.last_path.is_file() else "start it again"
             raise StoppedError(128 + stop.number, stop.words, fix) from stop
@@ -164,6 +131,30 @@ def _signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
                         "give --trainer.compile false, or install a C++ compiler (on a GPU also Triton)",
                     ) from error
             raise
+
+
+def train_network(
+    start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, observers: Observers, resume: bool
+) -> tuple[TrainingStats, Measured]:
+    """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt."""
+    config, distillation = plan.recipe.distill, None
+    if plan.teacher is not None and config.weight is not None:
+        logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
+        if plan.teacher_remembers:
+            logits.remember(data.dataset("train"), data.options.num_workers)
+        distillation = Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
+    classifier = Classifier.of(plan, start.network, distillation)
+    best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
+    own = [f"val/{path.partition(':')[2]}" for path in [plan.recipe.optim.metric] if path is not None]
+    columns = columns_with((*plan.source.task.validation_columns, *own))
+    description, patience = describe(plan, start.license), plan.recipe.optim.patience
+    ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]
+    loop = Loop(classifier, plan, run, observers, columns, description, [*ending, best_checkpoint])
+    loop.recorder.count_before(start.seconds)
+    with lost_process_explained(loop.trainer):
+        loop.trainer.fit(classifier, datamodule=data, ckpt_path=run.last_path if resume else None)  # 3
+        best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)  # 5, 6
+    return loop.stats, best
 
 
 def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: Contents) -> None:

@@ -52,8 +52,7 @@ from vit.training.running.result import TrainingStats
 class TrainingModule(LightningModule, ABC):
     """Trains some weights by gradient descent on the loss of batches.
 
-    Args:
-        seed: seed of dropout, hashed with batch and process, so that a resumed training draws the same numbers.
+    The seed of dropout is hashed with batch and process, so that a resumed training draws the same numbers.
     """
 
     def __init__(self, config: OptimConfig, total_steps: int, seed: int) -> None:
@@ -183,11 +182,7 @@ class Classifier(TrainingModule):
 class Loop:
     """Lightning's Trainer for a plan. It trains a module into a run folder: `loop.trainer.fit(module, ...)`.
 
-    UsageError: Lightning does not accept the settings.
-
-    Args:
-        columns: columns of metrics.csv.
-        callbacks: callbacks that act before a checkpoint is saved.
+    The `callbacks` act before a checkpoint is saved. UsageError: Lightning does not accept the settings.
     """
 
     def __init__(
@@ -217,7 +212,36 @@ class Loop:
         files = DurableCheckpointIO(run.last_path, run.previous_path, observers.notice)
         if plan.recipe.trainer.compile:
             compile_in_place(network, plan.device)  # in place, so that names in checkpoints stay
-        self.trainer = _make_trainer(plan, run, every, files)
+        for name in ("lightning.pytorch", "lightning.fabric"):  # notices for developers, not about the user's run
+            logging.getLogger(name).setLevel(logging.ERROR)
+        warnings.filterwarnings("ignore", module=r"lightning\.(pytorch|fabric)\..*")
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        observe_patiently()
+        devices, machines = lightning_devices(plan.recipe.trainer, plan.device)
+        try:
+            self.trainer = Trainer(
+                accelerator=plan.recipe.trainer.accelerator,
+                devices=devices,
+                num_nodes=machines,
+                strategy=strategy_for(plan.world_size, plan.is_sharded),
+                precision=plan.precision,  # type: ignore[arg-type]
+                benchmark=not torch.are_deterministic_algorithms_enabled(),  # of cuDNN: all batches have one shape
+                max_epochs=plan.rounds,
+                accumulate_grad_batches=plan.recipe.optim.accumulate,
+                gradient_clip_val=plan.recipe.optim.clip_norm or None,
+                callbacks=every,
+                plugins=[files, lightning_environment()],
+                logger=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                use_distributed_sampler=False,
+                default_root_dir=run.path,
+            )
+        except (ValueError, MisconfigurationException) as error:
+            problem = f"Lightning refuses the trainer's settings: {' '.join(str(error).split())[:300]}"
+            raise UsageError(problem, "change trainer.*") from error
+        self.trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]  # see Signals
 
     @property
     def stats(self) -> TrainingStats:
@@ -234,37 +258,3 @@ class Loop:
             {name: value for name, value in metrics.items() if name.startswith("val/")},
             self.recorder.image_wait,
         )
-
-
-def _make_trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:
-    for name in ("lightning.pytorch", "lightning.fabric"):  # notices for developers, not about the user's run
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module=r"lightning\.(pytorch|fabric)\..*")
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    observe_patiently()
-    devices, machines = lightning_devices(plan.recipe.trainer, plan.device)
-    try:
-        trainer = Trainer(
-            accelerator=plan.recipe.trainer.accelerator,
-            devices=devices,
-            num_nodes=machines,
-            strategy=strategy_for(plan.world_size, plan.is_sharded),
-            precision=plan.precision,  # type: ignore[arg-type]
-            benchmark=not torch.are_deterministic_algorithms_enabled(),  # of cuDNN: all batches have one shape
-            max_epochs=plan.rounds,
-            accumulate_grad_batches=plan.recipe.optim.accumulate,
-            gradient_clip_val=plan.recipe.optim.clip_norm or None,
-            callbacks=callbacks,
-            plugins=[files, lightning_environment()],
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-            default_root_dir=run.path,
-        )
-    except (ValueError, MisconfigurationException) as error:
-        problem = " ".join(str(error).split())
-        raise UsageError(f"Lightning refuses the trainer's settings: {problem[:300]}", "change trainer.*") from error
-    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]  # see Signals
-    return trainer

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vit.errors import UsageError
 from vit.models.network import Network
-from vit.training.distributed.batch_norm import has_batch_norm
+from vit.training.distributed.devices import has_batch_norm
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)
@@ -30,10 +30,8 @@ def layers_to_adapt(network: Network, rank: int) -> list[str]:
     heads = {name.rpartition(".")[0] for name in head_names(network)}
     layers = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
     if not layers or has_batch_norm(network):
-        raise UsageError(
-            "--lora is for networks of linear layers without batch norm, and this one is not",
-            "leave --lora out, or choose a transformer for --network",
-        )
+        problem = "--lora is for networks of linear layers without batch norm, and this one is not"
+        raise UsageError(problem, "leave --lora out, or choose a transformer for --network")
     widths = {name: min(layer.in_features, layer.out_features) for name, layer in layers.items()}
     if rank >= max(widths.values()):
         raise UsageError(f"--lora {rank}: the widest layer's rank is {max(widths.values())} at most", "give 4 to 64")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from vit.training.recipes.recipe import Recipe
 
@@ -93,24 +93,20 @@ def _print(text: str) -> None:
     os.write(2, text.encode("utf-8", "replace"))
 
 
-class Listener(Protocol):
+class Listener:
     """Receives the steps, rows and notices of a training, on the first process. By default nothing follows."""
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
         """The step number `done` of `total` ended. `loss`: mean of about 20 steps, on a GPU up to a second old."""
-        return
 
     def row(self, row: dict[str, float], step: int) -> None:
         """A row was added to metrics.csv."""
-        return
 
     def notice(self, text: str) -> None:
         """A message for the user."""
-        return
 
     def replanned(self, recipe: Recipe) -> None:
         """The training starts again with another recipe."""
-        return
 
 
 @dataclass(frozen=True)

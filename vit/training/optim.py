@@ -39,7 +39,8 @@ class BatchedMuon(Muon):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = _loss_of(closure)
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         matrices, gradients, averages = list[Tensor](), list[Tensor](), list[Tensor]()
         rates, decays = list[float](), list[float]()
         for group in self.param_groups:
@@ -56,13 +57,6 @@ class BatchedMuon(Muon):
             torch._foreach_mul_(updates, rates)
             torch._foreach_add_(matrices, updates)
         return loss
-
-
-def _loss_of(closure: Callable[[], float] | None) -> float | None:
-    if closure is None:
-        return None
-    with torch.enable_grad():
-        return closure()
 
 
 def all_orthogonalized(
@@ -156,10 +150,8 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
 def check_optimizer(named: Iterable[tuple[str, nn.Parameter]], config: OptimConfig) -> None:
     """Raise UsageError where the optimizer is not for such parameters, which need no memory."""
     if config.optimizer == "muon" and not matrices_of_blocks(named):
-        raise UsageError(
-            "--optim.optimizer muon, given or of the recipe, needs a transformer: it works on matrices of blocks",
-            "for a CNN add --optim.optimizer sgd --lr 0.1, or --optim.optimizer adamw",
-        )
+        problem = "--optim.optimizer muon, given or of the recipe, needs a transformer: it works on matrices of blocks"
+        raise UsageError(problem, "for a CNN add --optim.optimizer sgd --lr 0.1, or --optim.optimizer adamw")
 
 
 def matrices_of_blocks(named: Iterable[tuple[str, nn.Parameter]]) -> Named:
@@ -216,8 +208,7 @@ class MuonAdamW(Optimizer):
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = _loss_of(closure)
-        self.muon.step()
+        loss = self.muon.step(closure)
         self.adamw.step()
         return loss
 

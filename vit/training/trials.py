@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import LambdaCallback
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.loading.module import ImageDataModule
@@ -85,9 +86,8 @@ def trials(plan: Plan) -> Iterator[Trial]:
                 data.dataset(split)  # so that no trial measures it
             yield Trial(plan, data, signals)
         except Stop as stop:
-            raise StoppedError(
-                128 + stop.number, f"{Stop(stop.number).words} during trial steps", "start it again"
-            ) from stop
+            problem = f"{Stop(stop.number).words} during trial steps"
+            raise StoppedError(128 + stop.number, problem, "start it again") from stop
 
 
 @contextmanager
@@ -149,7 +149,7 @@ class _StepClock(Callback):
 
 
 def pace_of(trial: Trial, time_left: float) -> tuple[Plan, Pace]:
-    """The parts of a training that may take some seconds, measured; and its plan, with micro-batches that fit."""
+    """The plan of a training that may take `time_left` seconds, with micro-batches that fit, and its measured parts."""
     latest = time.perf_counter() + time_left
 
     def attempt(plan: Plan, count: StepCount) -> tuple[Plan, Pace]:
@@ -193,14 +193,6 @@ def plan_for_time(trial: Trial, began: float) -> tuple[Plan, Pace]:
     )
 
 
-class _EndAfterSteps(Callback):
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        if trainer.global_step >= _BATCH_STEPS:
-            raise StopTrial
-
-
 def plan_with_largest_batch(trial: Trial) -> Plan:
     """The plan of a trial with the largest batch whose first steps fit. ResourceError: not even the smallest fits.
 
@@ -220,10 +212,8 @@ def plan_with_largest_batch(trial: Trial) -> Plan:
         size //= 2
         found = size if _fits(trial, size) else None
     if found is None:
-        raise ResourceError(
-            f"out of memory with {size} images of {plan.preprocess.image_size} pixels in {plan.precision}",
-            "give a smaller --image_size or --network",
-        )
+        problem = f"out of memory with {size} images of {plan.preprocess.image_size} pixels in {plan.precision}"
+        raise ResourceError(problem, "give a smaller --image_size or --network")
     return plan.of_batch(found)
 
 
@@ -233,8 +223,13 @@ def _fits(trial: Trial, batch_size: int) -> bool:
     recipe, model = plan.recipe, replace(plan.recipe.model, init_head="random")
     recipe = replace(recipe, model=model, trainer=replace(recipe.trainer, compile=False))
     trial = trial.of(replace(plan, recipe=recipe))
+
+    def end(trainer: Trainer, *_: object) -> None:
+        if trainer.global_step >= _BATCH_STEPS:
+            raise StopTrial
+
     try:
-        trial.run(_EndAfterSteps())
+        trial.run(LambdaCallback(on_train_batch_end=end))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

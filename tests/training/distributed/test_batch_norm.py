@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from vit.models.spec import create_network
-from vit.training.distributed.batch_norm import has_batch_norm, synchronized
+from vit.training.distributed.devices import has_batch_norm, synchronized
 
 
 @pytest.fixture

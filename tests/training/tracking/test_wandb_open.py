@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking import connection
+from vit.training.tracking import wandb_tracker
 from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import Sharing, Tracking
 from vit.training.tracking.wandb_tracker import SETTINGS
@@ -247,8 +247,8 @@ def test_a_login_in_netrc_counts(folder, notices, monkeypatch, tmp_path):
 
 def test_the_old_address_in_netrc_counts(monkeypatch, tmp_path):
     (tmp_path / "netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
-    assert connection._in_netrc("api.forge.coreweave.com")
-    assert not connection._in_netrc("wandb.example.org")
+    assert wandb_tracker._in_netrc("api.forge.coreweave.com")
+    assert not wandb_tracker._in_netrc("wandb.example.org")
 
 
 @pytest.mark.faults("W1")
@@ -476,7 +476,7 @@ assert "wandb" not in sys.modules
 
 
 def run_python(program, seconds=60):
-    environment = {**os.environ, "PYTHONPATH": str(Path(connection.__file__).parents[3])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(wandb_tracker.__file__).parents[3])}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -105,7 +105,7 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
     if wandb != "auto" or tracker is not None:
         return wandb
 
-    from vit.training.tracking.connection import intended, logged_in
+    from vit.training.tracking.wandb_tracker import intended, logged_in
 
     status, _ = intended(wandb)
     return status if status != "online" or logged_in() else "off"

@@ -111,8 +111,8 @@ def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracke
 
 def tracker_facts(recipe: Recipe, run: str) -> list[tuple[str, str]]:
     """A line of the plan for each tracker: what it gets, and where it goes. `run` may say why there is no folder."""
-    from vit.training.tracking.connection import intended
     from vit.training.tracking.tracker import Sharing
+    from vit.training.tracking.wandb_tracker import intended
 
     sharing = Sharing(recipe.tracker_media, recipe.tracker_model)
     status, why = intended(wandb_mode(recipe))

@@ -119,7 +119,7 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
 
 def _classes(plan: "Plan") -> list[tuple[str, str]]:
     """What training does about unequal classes, or what to try where they differ much."""
-    from vit.training.class_balance import RARE
+    from vit.training.losses import RARE
 
     balance, optim = plan.class_balance, plan.recipe.optim
     rarest, commonest = balance.extremes
@@ -182,7 +182,7 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     if weights is None:
         return [("start", f"random weights: {why}")] if why else []
 
-    from vit.training.distributed.batch_norm import has_batch_norm
+    from vit.training.distributed.devices import has_batch_norm
     from vit.training.network.features import last_layer
     from vit.training.network.initial_network import fits_head
 

@@ -21,8 +21,7 @@ from vit.csv_files import CsvValue, TableWriter
 from vit.extras.mlflow.background import Background
 from vit.layout import MlflowLayout, RunLayout
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking.connection import unreachable
-from vit.training.tracking.tracker import Sharing, Tracker, Tracking, flat, public, recorded_rows
+from vit.training.tracking.tracker import Sharing, Tracker, Tracking, flat, public, recorded_rows, unreachable
 
 START_SECONDS = 45.0  # a new local store takes about 5
 FINISH_SECONDS = 60.0

@@ -19,7 +19,7 @@ from vit.data.splits.subset import subset, subset_kind
 from vit.inference.scores.image_groups import numbered
 from vit.study.cells import CellResult
 from vit.study.statistics.variance_components import Bools
-from vit.training.class_balance import class_balance
+from vit.training.losses import class_balance
 from vit.training.network.features import (
     FrozenBackbone,
     HeadFit,

@@ -1,6 +1,6 @@
 """The moving average of the weights (EMA), which is evaluated and saved in their place"""
 
-from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -16,12 +16,7 @@ class Averaging(EMAWeightAveraging):
 
     def __init__(self, decay: float, non_finite: NonFinite) -> None:
         super().__init__(decay=decay)
-        self._decay = decay
-        self._non_finite = non_finite
-
-    @property
-    def state_key(self) -> str:
-        return EMAWeightAveraging.__qualname__
+        self._decay, self._non_finite = decay, non_finite
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Create the average on the device of the training: Lightning moves the network there after this call."""
@@ -50,18 +45,14 @@ class _Average(AveragedModel):
     def update_parameters(self, model: nn.Module) -> None:
         """Add the weights and buffers after a step. Those of the first step are the average; counts are copied."""
         if not self._moving[0]:
-            for average, value in zip(_tensors(self.module), _tensors(model), strict=True):
+            ours, theirs = (chain(some.parameters(), some.buffers()) for some in (self.module, model))
+            for average, value in zip(ours, theirs, strict=True):
                 if average.is_floating_point():
-                    self._moving[0].append(average)
-                    self._moving[1].append(value)
+                    self._moving[0].append(average.detach())
+                    self._moving[1].append(value.detach())
                 else:
                     self._counts.append((average, value))
         for count, value in self._counts:
             count.copy_(value)
         torch._foreach_lerp_(*self._moving, 1.0 - self._decay if self.n_averaged else 1.0)
         self.n_averaged += 1
-
-
-def _tensors(module: nn.Module) -> Iterator[Tensor]:
-    yield from (parameter.detach() for parameter in module.parameters())
-    yield from module.buffers()

@@ -94,10 +94,6 @@ class BestCheckpoint(ModelCheckpoint):
         """Whether the latest validation is better than that of best.ckpt, before it is saved."""
         return self.check_monitor_top_k(trainer, self._monitor_candidates(trainer).get(str(self.monitor)))
 
-    @property
-    def state_key(self) -> str:
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
-
     def _monitor_candidates(self, trainer: Trainer) -> dict[str, Tensor]:
         values = super()._monitor_candidates(trainer)
         if self.monitor == LAST:
@@ -119,11 +115,7 @@ class LastCheckpoint(Checkpoint):
     Lightning calls this callback after all callbacks that are not checkpoints. So averaged weights, counts and rows are
     those after the step. After the last step of an epoch it waits for the validation, because Lightning takes an epoch
     with all its batches for validated. Several processes agree at every step on whether to save and to end, over the
-    CPU's network: reading a flag from a GPU would wait for the GPU.
-
-    Args:
-        every: seconds between two checkpoints; None to save only at the end of every epoch.
-        saved: function called after every checkpoint.
+    CPU's network: reading a flag from a GPU would wait for the GPU. `every` None: only at the end of every epoch.
     """
 
     def __init__(self, path: Path, every: float | None, signals: Signals, saved: Callable[[], None]) -> None:
@@ -205,14 +197,12 @@ class DurableCheckpointIO(TorchCheckpointIO):
     file, and a full disk destroyed the good one.
     """
 
-    def __init__(
-        self, last: Path | None = None, previous: Path | None = None, notice: Callable[[str], None] = print
-    ) -> None:
+    def __init__(self, last: Path, previous: Path, notice: Callable[[str], None]) -> None:
         super().__init__()
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
-        run = None if last is None else RunDirectory(last.parent.parent)
-        self._run = run if run is not None and run.config_path.is_file() else None
+        run = RunDirectory(last.parent.parent)
+        self._run = run if run.config_path.is_file() else None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         if self._run is not None and not self._run.config_path.is_file():
@@ -233,7 +223,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
             with readable_by_all(Path(path)) as file:
                 return read_checkpoint(file)
         except CheckpointError as error:
-            if Path(path) != self.last or self.previous is None:
+            if Path(path) != self.last:
                 raise
             with readable_by_all(self.previous) as file:
                 if not file.is_file():

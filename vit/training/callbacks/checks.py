@@ -68,9 +68,8 @@ class ConsistencyCheck(Callback):
             if odd:
                 shown = "; ".join(dict.fromkeys(facts[name] for facts in others))
                 shown = f" ({shown})" if name not in _HASHED and len(shown) < _MAX_SHOWN else ""
-                raise DisagreementError(
-                    f"process {', '.join(odd)} has other {name}{shown} than process 0", "make the machines the same"
-                )
+                problem = f"process {', '.join(odd)} has other {name}{shown} than process 0"
+                raise DisagreementError(problem, "make the machines the same")
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size == 1:
@@ -223,10 +222,8 @@ class NonFinite(Callback):
         if self._scale < before and not self.skip:
             self.skipped, self.skipped_step = self.skipped + 1, self._step - 1
         if self._scale < MIN_SCALE:
-            raise DivergedError(
-                f"gradients do not fit into float16 at any scale, after step {self._step:,} ({_rate(trainer)})",
-                _FIX_FLOAT16,
-            )
+            problem = f"gradients do not fit into float16 at any scale, after step {self._step:,} ({_rate(trainer)})"
+            raise DivergedError(problem, _FIX_FLOAT16)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Raise DivergedError where no step changed the weights."""

@@ -22,6 +22,7 @@ _TRAINING = ("epoch", "step", "lr", _SMOOTHED, "train/loss", "train/images_per_s
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
 MIN_ROWS = 100  # of a training that has at least as many steps
 SHOWN = 5  # images that cannot be read
+_KEPT = ("lr", "num_rows", "num_reported", "training_seconds", "training_images", "waiting_seconds")  # in checkpoints
 READ_SECONDS = 1.0  # between two reads of the loss on a GPU: each read waits for the GPU
 
 
@@ -48,7 +49,7 @@ class Recorder(Callback):
         self.path, self.micro_batch_size, self.columns = path, micro_batch_size, columns
         self.observers = observers
         self.unreadable: set[str] = set()
-        self._num_reported = 0  # of them
+        self.num_reported = 0  # of them
         self.training_seconds = self.waiting_seconds = 0.0
         self.training_images = 0
         self.loss = math.nan
@@ -56,7 +57,7 @@ class Recorder(Callback):
         self.lr: float | None = None  # of the last optimizer step; None before the first one
         self._smoothed = SmoothedLoss()
         self._read = self._wrote = -math.inf  # times of the last read of the loss, and of the last row
-        self._rows: int | None = None  # in the file; None before the training starts
+        self.num_rows: int | None = None  # in the file; None before the training starts
         self._started = self._mark = time.perf_counter()
         self._waited = 0.0  # seconds that the data module had waited at the last batch
 
@@ -84,27 +85,16 @@ class Recorder(Callback):
 
     def state_dict(self) -> dict[str, object]:
         self.unreadable = set().union(*gathered(self.unreadable))
-        return {
-            "unreadable": sorted(self.unreadable),
-            "num_reported": self._num_reported,
-            "rows": self._rows,
-            "lr": self.lr,
-            "average_loss": self._smoothed.state_dict(),
-            "seconds": self.seconds,
-            "training_seconds": self.training_seconds,
-            "training_images": self.training_images,
-            "waiting_seconds": self.waiting_seconds,
-        }
+        losses, unreadable = self._smoothed.state_dict(), sorted(self.unreadable)
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return {**kept, "seconds": self.seconds, "average_loss": losses, "unreadable": unreadable}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.unreadable, self._num_reported = set(state_dict["unreadable"]), state_dict["num_reported"]
-        self._rows = state_dict["rows"]
-        self.lr = state_dict["lr"]
+        for name in _KEPT:
+            setattr(self, name, state_dict[name])
+        self.unreadable = set(state_dict["unreadable"])
         self._smoothed.load_state_dict(state_dict["average_loss"])
         self._started = time.perf_counter() - state_dict["seconds"]
-        self.training_seconds = state_dict["training_seconds"]
-        self.training_images = state_dict["training_images"]
-        self.waiting_seconds = state_dict["waiting_seconds"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last_step = trainer.global_step
@@ -113,9 +103,9 @@ class Recorder(Callback):
         self.exclude_time()
         if not trainer.is_global_zero:
             return
-        is_resumed = self._rows is not None  # a file of an attempt that ran out of memory is not continued
-        rows = _rows_until(self.path, trainer.global_step)[: self._rows] if is_resumed and self.path.exists() else []
-        self._rows = len(rows)
+        is_resumed = self.num_rows is not None  # a file of an attempt that ran out of memory is not continued
+        rows = _rows_until(self.path, trainer.global_step)[: self.num_rows] if is_resumed and self.path.exists() else []
+        self.num_rows = len(rows)
         # atomic, because a kill here must not lose the rows
         with atomic_write(self.path) as partial, new_table(partial, self.columns) as table:
             for row in rows:
@@ -167,13 +157,13 @@ class Recorder(Callback):
             )
         self.write(row, trainer)
         self.unreadable = set().union(*gathered(self.unreadable))
-        if trainer.is_global_zero and len(self.unreadable) > self._num_reported:
+        if trainer.is_global_zero and len(self.unreadable) > self.num_reported:
             some = "; ".join(sorted(self.unreadable)[:SHOWN]) + "; ..." * (len(self.unreadable) > SHOWN)
             self.observers.notice(
                 f"WARNING: {len(self.unreadable):,} training images cannot be read; other images take their places: "
                 f"{some}"
             )
-        self._num_reported = len(self.unreadable)
+        self.num_reported = len(self.unreadable)
 
     def write(self, row: dict[str, float], trainer: Trainer) -> None:
         """Add a row with these values, and with the step, its learning rate (where there was a step) and the time."""
@@ -185,7 +175,7 @@ class Recorder(Callback):
         whole = {**place, **rate, "seconds": round(self.seconds, 3), **row}
         with create(self.path, "a") as file:
             TableWriter(file).row(whole.get(name) for name in self.columns)
-        self._rows = (self._rows or 0) + 1
+        self.num_rows = (self.num_rows or 0) + 1
         for listener in self.observers.listeners:
             listener.row(whole, trainer.global_step)
 

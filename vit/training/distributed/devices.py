@@ -1,8 +1,8 @@
-"""Where a recipe trains: device, number of processes, and weights that are sharded over them (FSDP)
+"""Where a recipe trains: device and processes, weights sharded over them (FSDP), and batch norm over all of them
 
-Each process of FSDP keeps a part of every parameter, gradient and optimizer state (Zhao et al. 2023, arXiv 2304.11277),
-by PyTorch's `fully_shard` and Lightning's ModelParallelStrategy. The first process writes ordinary checkpoints with
-whole tensors, which any number of processes resumes, with or without sharding.
+Each process of FSDP keeps a part of every parameter, gradient and optimizer state (Zhao et al. 2023, arXiv 2304.11277).
+The first process writes ordinary checkpoints with whole tensors, which any number of processes resumes, with or without
+sharding. Batch norm (Ioffe and Szegedy 2015, arXiv 1502.03167) takes its statistics from the images of all processes.
 """
 
 import os
@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError, nearest
 from vit.inference.devices import choose_device
@@ -38,34 +42,23 @@ def device_and_world_size(recipe: Recipe) -> tuple[torch.device, int]:
     """
     trainer = recipe.trainer
     if trainer.strategy not in STRATEGIES:
-        raise UsageError(
-            f"--strategy {trainer.strategy} is not one of {', '.join(STRATEGIES)}",
-            nearest(trainer.strategy, STRATEGIES),
-        )
+        problem = f"--strategy {trainer.strategy} is not one of {', '.join(STRATEGIES)}"
+        raise UsageError(problem, nearest(trainer.strategy, STRATEGIES))
     device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
-    if is_launched():
-        _check_launch(trainer, device)
-        return device, int(os.environ["WORLD_SIZE"])
-    automatic = torch.cuda.device_count() if device.type == "cuda" else 1
-    return device, (automatic if trainer.devices == "auto" else trainer.devices) * trainer.num_nodes
-
-
-def _check_launch(trainer: TrainerConfig, device: torch.device) -> None:
-    """Raise UsageError if the launcher started another number of processes than the recipe or the GPUs need."""
+    visible = torch.cuda.device_count() if device.type == "cuda" else 1
+    if not is_launched():
+        return device, (visible if trainer.devices == "auto" else trainer.devices) * trainer.num_nodes
     launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in os.environ else "srun"
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
     if here and str(trainer.devices) not in ("auto", str(here)):
-        raise UsageError(
-            f"--devices {trainer.devices}, but {launcher} started {here} on this machine", "leave --devices out"
-        )
-    visible = torch.cuda.device_count() if device.type == "cuda" else 1
+        problem = f"--devices {trainer.devices}, but {launcher} started {here} on this machine"
+        raise UsageError(problem, "leave --devices out")
     if visible > 1 and here > visible:
         raise UsageError(f"{launcher} started {here} processes for {visible} GPUs", f"start {visible} on each machine")
     if launcher == "srun" and here == 1 < visible and trainer.devices == "auto":
-        raise UsageError(
-            f"srun started 1 process on a machine with {visible} GPUs",
-            f"give srun --ntasks-per-node={visible}, or vit train --devices 1",
-        )
+        problem = f"srun started 1 process on a machine with {visible} GPUs"
+        raise UsageError(problem, f"give srun --ntasks-per-node={visible}, or vit train --devices 1")
+    return device, int(os.environ["WORLD_SIZE"])
 
 
 def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[list[int] | int | str, int]:
@@ -75,7 +68,7 @@ def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[lis
     way, and each task may see all GPUs of its machine or only its own.
     """
     if is_launched():
-        own = [torch.distributed.get_node_local_rank(0) % torch.cuda.device_count()] if device.type == "cuda" else 1
+        own = [dist.get_node_local_rank(0) % torch.cuda.device_count()] if device.type == "cuda" else 1
         return own, int(os.environ["WORLD_SIZE"])
     automatic = "auto" if device.type != "cpu" else 1
     return (automatic if trainer.devices == "auto" else trainer.devices), trainer.num_nodes
@@ -152,8 +145,92 @@ class Sharding(ModelParallelStrategy):
             optimizer.load_state_dict({**saved, "state": state})
 
 
-def _own_part(value: Any, weight: torch.Tensor) -> Any:
+def _own_part(value: Any, weight: Tensor) -> Any:
     """The part of an optimizer tensor that this process keeps. Values of another shape stay whole."""
-    if isinstance(value, torch.Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
+    if isinstance(value, Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
         return distribute_tensor(value, weight.device_mesh, weight.placements)
     return value
+
+
+def has_batch_norm(network: nn.Module) -> bool:
+    """Whether a network has any batch norm, PyTorch's or timm's."""
+    return any(isinstance(layer, _BatchNorm) for layer in network.modules())
+
+
+def takes_batch_stats(network: nn.Module, recipe: Recipe) -> bool:
+    """Whether the output for an image in training depends on the other images of the batch."""
+    return recipe.model.freeze == "none" and has_batch_norm(network)
+
+
+def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe: Recipe) -> None:
+    """Raise UsageError if batch norm would see one image at a time: of a micro-batch, over all processes."""
+    if micro_batch_size <= 1 and takes_batch_stats(network, recipe):
+        least = 2 * recipe.optim.accumulate
+        raise UsageError(
+            f"{name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
+            f"--batch_size {recipe.optim.batch_size or 'null'}",
+            f"give --batch_size {least} or more, or more training images",
+        )
+
+
+def synchronized(network: Network, device: torch.device) -> Network:
+    """The network with batch norm over all processes that train together. The names of its weights do not change."""
+    if device.type != "cpu":
+        from timm.layers.norm_act import convert_sync_batchnorm  # knows timm's layers; timm takes seconds to import
+
+        convert_sync_batchnorm(network)  # in place, because the network itself is not a batch norm
+        return network
+    for name, layer in list(network.named_modules()):
+        if isinstance(layer, _BatchNorm):
+            network.set_submodule(name, _CpuSyncBatchNorm(layer))
+    return network
+
+
+class _SumOfProcesses(torch.autograd.Function):
+    """The sum of one tensor over all processes. The gradient of a summand adds up the losses of all processes."""
+
+    @staticmethod
+    def forward(context: FunctionCtx, part: Tensor) -> Tensor:
+        whole = part.clone()
+        dist.all_reduce(whole)
+        return whole
+
+    @staticmethod
+    def backward(context: FunctionCtx, *gradients: Tensor) -> Tensor:
+        return _SumOfProcesses.forward(context, gradients[0])
+
+
+class _CpuSyncBatchNorm(_BatchNorm):  # PyTorch's SyncBatchNorm refuses tensors on a CPU
+    """As the layer (B, C, ...), with timm's activation, but training statistics include images of all processes."""
+
+    def __init__(self, layer: _BatchNorm) -> None:
+        super().__init__(layer.num_features, layer.eps, layer.momentum, affine=False, track_running_stats=False)
+        self._parameters.update(layer._parameters)
+        self._buffers.update(layer._buffers)
+        self.affine, self.track_running_stats = layer.affine, layer.track_running_stats
+        self.training = layer.training
+        parts = dict(layer.named_children())  # none in PyTorch's layers
+        self.drop, self.act = (parts.get(name, nn.Identity()) for name in ("drop", "act"))
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return self.act(self.drop(super().forward(input)))
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        axes, shape = [dim for dim in range(x.ndim) if dim != 1], (1, -1, *[1] * (x.ndim - 2))
+        count = x.numel() // x.shape[1] * dist.get_world_size()  # each process has the same number of images
+        mean: Tensor = _SumOfProcesses.apply(x.sum(axes)) / count
+        centered = x - mean.view(shape)
+        variance: Tensor = _SumOfProcesses.apply(centered.square().sum(axes)) / count
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            with torch.no_grad():
+                self.num_batches_tracked += 1
+                share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean, share)
+                self.running_var.lerp_(variance * (count / (count - 1)), share)
+        normalized = centered * (variance + self.eps).rsqrt().view(shape)
+        if self.affine:
+            normalized = normalized * self.weight.view(shape) + self.bias.view(shape)
+        return self.act(self.drop(normalized.to(input.dtype)))

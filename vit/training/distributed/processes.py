@@ -108,9 +108,7 @@ class Rendezvous:
 
     Lightning starts its processes late, in `Trainer.fit`. Decisions of the first process wait in the store. It may work
     for hours before it decides, for example read all images. It shows in the store that it lives, and the others wait.
-
-    Args:
-        world_size: number of processes. Processes other than the first may give any number above 1.
+    Processes other than the first may give any `world_size` above 1.
     """
 
     def __init__(self, world_size: int) -> None:
@@ -135,21 +133,6 @@ class Rendezvous:
                 if self._closed.wait(PATIENCE.total_seconds() / _BEATS):
                     return
 
-    def _answer(self, key: str) -> str:
-        """The value of a key that the first process will set, for which this one waits while the first one lives."""
-        assert self._store is not None
-        began = seen_at = time.monotonic()
-        beats = -1
-        while not self._store.check([key]):
-            now = time.monotonic()
-            latest = int(self._store.add(_LIFE, 0))
-            if latest != beats:
-                beats, seen_at = latest, now
-            elif now - seen_at > PATIENCE.total_seconds():
-                raise _unreachable()
-            time.sleep(min(1.0, _LOOK + (now - began) / 10))
-        return str(self._store.get(key).decode())
-
     def decided(self, name: str, decide: Callable[[], str]) -> str:
         """The value that `decide` returns on the first process, on every process.
 
@@ -160,14 +143,33 @@ class Rendezvous:
             try:
                 answer = decide()
             except Exception as error:
-                self._refuse(name, error.code if isinstance(error, VitError) else 1)
+                # others must know before the end of this process closes the store; torchrun keeps the store and ends
+                # the processes itself; processes that Lightning starts are not there yet
+                if self._store is not None and is_launched():
+                    with suppress(dist.DistError):
+                        self._store.set(name, f"{_REFUSED}{error.code if isinstance(error, VitError) else 1}")
+                        end = time.monotonic() + _HEARD
+                        while not _has_agent() and self._store.add(f"{name} heard", 0) < self._num_others:
+                            if time.monotonic() > end:
+                                break
+                            time.sleep(_LOOK)
                 raise
             if self._store is not None:
                 self._store.set(name, answer)
             return answer
         assert self._store is not None
+        began = seen_at = time.monotonic()
+        beats = -1
         try:
-            answer = self._answer(name)
+            while not self._store.check([name]):
+                now = time.monotonic()
+                latest = int(self._store.add(_LIFE, 0))
+                if latest != beats:
+                    beats, seen_at = latest, now
+                elif now - seen_at > PATIENCE.total_seconds():
+                    raise _unreachable()
+                time.sleep(min(1.0, _LOOK + (now - began) / 10))
+            answer = str(self._store.get(name).decode())
         except dist.DistError as error:
             raise _unreachable() from error
         if answer.startswith(_REFUSED):
@@ -176,21 +178,6 @@ class Rendezvous:
             time.sleep(_ITS_WORDS)
             raise SystemExit(int(answer.removeprefix(_REFUSED)))
         return answer
-
-    def _refuse(self, name: str, code: int) -> None:
-        """Tell the other processes that this first one ends, and wait until they know: its end closes the store.
-
-        torchrun keeps the store and ends the processes itself. Processes that Lightning starts are not there yet.
-        """
-        if self._store is None or not is_launched():
-            return
-        with suppress(dist.DistError):
-            self._store.set(name, f"{_REFUSED}{code}")
-            end = time.monotonic() + _HEARD
-            while not _has_agent() and self._store.add(f"{name} heard", 0) < self._num_others:
-                if time.monotonic() > end:
-                    return
-                time.sleep(_LOOK)
 
 
 def _open_store() -> Any:  # torch.distributed does not export the type of a store

@@ -31,7 +31,7 @@ from vit.inference.engine import Engine
 from vit.layout import FeaturesLayout
 from vit.models.network import Network
 from vit.tasks.losses import Loss, LossName
-from vit.training.class_balance import ClassBalance
+from vit.training.losses import ClassBalance
 from vit.training.planning.plan import Plan
 from vit.weights.adapt import head_names
 from vit.weights.open import weights_hash
@@ -74,20 +74,11 @@ class StoredFeatures:
         with atomic_write(path) as partial:
             save_file(held, partial)
 
-    def extended(self, samples: Samples, indices: list[int], names: list[str], compute: Compute) -> "StoredFeatures":
-        began = time.perf_counter()
-        values, read = compute(samples.select(indices))
-        values = torch.cat((self.values, values.cpu())) if len(self.values) else values.cpu()
-        first = len(self.place)
-        place = self.place | {names[indices[index]]: first + row for row, index in enumerate(read.tolist())}
-        return StoredFeatures(place, values.float().contiguous(), self.seconds + time.perf_counter() - began)
-
 
 class SharedFeatures:
     """A folder with the features of one or several backbones, a file for each, which several processes fill.
 
-    Args:
-        hashes: {path: content hash} of all images; "" for an image that could not be read.
+    It knows {path: content hash} of all images; "" of an image that could not be read.
     """
 
     def __init__(self, folder: Path, hashes: Mapping[str, str]) -> None:
@@ -116,7 +107,12 @@ class SharedFeatures:
             stored = StoredFeatures.read(files.values_path)
             missing = {name: index for index, name in enumerate(names) if name and name not in stored.place}
             if missing:
-                stored = stored.extended(samples, list(missing.values()), names, compute)
+                began, indices, first = time.perf_counter(), list(missing.values()), len(stored.place)
+                values, read = compute(samples.select(indices))
+                values = torch.cat((stored.values, values.cpu())) if first else values.cpu()
+                place = stored.place | {names[indices[index]]: first + row for row, index in enumerate(read.tolist())}
+                seconds = stored.seconds + time.perf_counter() - began
+                stored = StoredFeatures(place, values.float().contiguous(), seconds)
                 stored.write(files.values_path)
         kept = np.array([index for index, name in enumerate(names) if name in stored.place], dtype=np.int64)
         return stored.values[[stored.place[names[index]] for index in kept]], kept
@@ -144,9 +140,8 @@ class FrozenBackbone:
     def __init__(self, network: Network, plan: Plan) -> None:
         found = last_layer(network)
         if found is None:
-            raise UsageError(
-                f"{plan.spec.name} does not end in one linear layer", "leave --freeze out, or choose another --network"
-            )
+            problem = f"{plan.spec.name} does not end in one linear layer"
+            raise UsageError(problem, "leave --freeze out, or choose another --network")
         self.head_name, self.head = found
         network.set_submodule(self.head_name, nn.Identity())  # now the network returns the features that its head reads
         self.network = network

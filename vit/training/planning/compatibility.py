@@ -20,9 +20,8 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
     """Raise UsageError if an option does not go with the labels of the images."""
     task, metric = source.task, recipe.optim.best_metric
     if metric not in task.best_metrics:
-        raise UsageError(
-            f"--optim.best_metric {metric} does not exist for {task.described}", f"give {', '.join(task.best_metrics)}"
-        )
+        problem = f"--optim.best_metric {metric} does not exist for {task.described}"
+        raise UsageError(problem, f"give {', '.join(task.best_metrics)}")
     for option, unset in task.other_options.items():
         section, name = option.split(".")
         value = getattr(getattr(recipe, section), name)

@@ -1,5 +1,6 @@
 """Which images a recipe uses for training, validation and test, and the network for their size, if it names none"""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -76,10 +77,8 @@ def divided(found: Source, data: DataConfig) -> Source:
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
     if "validation" not in found.splits and data.validation == 0:
-        raise UsageError(
-            "data.validation is 0, and the data have no validation images of their own",
-            "give a fraction above 0: these images choose the best checkpoint",
-        )
+        problem = "data.validation is 0, and the data have no validation images of their own"
+        raise UsageError(problem, "give a fraction above 0: these images choose the best checkpoint")
     fractions = {"validation": data.validation, "test": data.test, "calibration": data.calibration}
     fractions = {name: fraction for name, fraction in fractions.items() if name not in found.splits and fraction > 0}
     if sum(fractions.values()) >= 1:
@@ -126,22 +125,13 @@ def _typical_side(train: Samples, channels: int) -> int:
         return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
     sides = []
     for row in rows:
-        try:
-            sides.append(_side(train.encoded(row), train.name(row), channels))
-        except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
-            continue
+        with suppress(Exception), no_warnings:  # a broken image is dealt with when it is read for training
+            data, name = train.encoded(row), train.name(row)
+            try:
+                sides.append(min(header_size(data, name)))
+            except ImageError:
+                if is_tiff(data):  # that Pillow does not read: it is read whole
+                    from vit.data.pixels.planes import format_reader
+
+                    sides.append(min(format_reader("TIFF").read(data, name, None, channels).values.shape[1:]))
     return int(np.median(sides)) if sides else 224
-
-
-def _side(data: bytes, name: str, channels: int) -> int:
-    """The shorter side of an image in pixels, by its header; a TIFF that Pillow does not read is read whole."""
-    with no_warnings:
-        try:
-            return min(header_size(data, name))
-        except ImageError:
-            if not is_tiff(data):
-                raise
-
-        from vit.data.pixels.planes import format_reader
-
-        return min(format_reader("TIFF").read(data, name, None, channels).values.shape[1:])

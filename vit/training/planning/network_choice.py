@@ -105,8 +105,21 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
         problem = f"--model.preprocess.crop_fraction {given['crop_fraction']:g} with --resize_mode pad"
         raise UsageError(f"{problem}, which shows the whole picture", "leave one out")
     image_size = image_size or spec.default_image_size
-    preprocess = _preprocess(Preprocess(**{**told, **given, "image_size": image_size}), model.preprocess)
-    spec = replace(spec, in_chans=preprocess.channels)
+    preprocess = Preprocess(**{**told, **given, "image_size": image_size})
+    channels, window = preprocess.channels, preprocess.window
+    _check_lengths(model.preprocess, channels)
+    if window is not None and not is_window(window, channels):
+        if model.preprocess.window is not None:
+            shown = ", ".join(f"{value:g}" for value in window)
+            fix = "give a low and a higher value" + (", or two for each channel" if channels > 1 else "")
+            raise UsageError(f"--model.preprocess.window [{shown}] is empty or of the wrong length", fix)
+        preprocess = replace(preprocess, window=None)  # of weights for other channels
+    mean, std = (
+        values if len(values) == channels else (round(sum(values) / len(values), 6),) * channels
+        for values in (preprocess.mean, preprocess.std)
+    )
+    preprocess = replace(preprocess, mean=mean, std=std)
+    spec = replace(spec, in_chans=channels)
     shapes = spec.build_empty(preprocess.image_size)
     has_new_head, kept_rows = True, ""
     if wanted.pretrained is not None:
@@ -124,29 +137,8 @@ def keeps_rows(model: ModelConfig, images: Source) -> bool:
 def _check_lengths(given: PreprocessConfig, channels: int) -> None:
     for name, values in (("mean", given.mean), ("std", given.std)):
         if values is not None and len(values) != channels:
-            raise UsageError(
-                f"--model.preprocess.{name} has {len(values)} values for {channels} channels", "give one for each"
-            )
-
-
-def _preprocess(wanted: Preprocess, given: PreprocessConfig) -> Preprocess:
-    """The preprocessing with one mean and one deviation for each channel.
-
-    UsageError: the user gave another number of values, or a window that is empty.
-    """
-    channels, window = wanted.channels, wanted.window
-    _check_lengths(given, channels)
-    if window is not None and given.window is not None and not is_window(window, channels):
-        shown = ", ".join(f"{value:g}" for value in window)
-        fix = "give a low and a higher value" + (", or two for each channel" if channels > 1 else "")
-        raise UsageError(f"--model.preprocess.window [{shown}] is empty or of the wrong length", fix)
-    if window is not None and not is_window(window, channels):
-        wanted = replace(wanted, window=None)  # of weights for other channels
-    mean, std = (
-        values if len(values) == channels else (round(sum(values) / len(values), 6),) * channels
-        for values in (wanted.mean, wanted.std)
-    )
-    return replace(wanted, mean=mean, std=std)
+            problem = f"--model.preprocess.{name} has {len(values)} values for {channels} channels"
+            raise UsageError(problem, "give one for each")
 
 
 def windowed(network: ChosenNetwork, train: Samples, taught: Window | None = None) -> ChosenNetwork:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from vit.data.core.samples import Source
 from vit.data.loading.module import ImageDataModule, LoaderOptions, auto_cache_bytes
 from vit.data.pixels.augment import Augment, preset
@@ -17,9 +15,9 @@ from vit.inference.devices import choose_precision, choose_training_precision
 from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
-from vit.training.class_balance import ClassBalance, class_balance
-from vit.training.distributed.batch_norm import check_batch_norm
-from vit.training.distributed.devices import device_and_world_size
+from vit.training.distillation import REMEMBERED_BYTES, Teacher, find_teacher, with_teacher
+from vit.training.distributed.devices import check_batch_norm, device_and_world_size
+from vit.training.losses import ClassBalance, class_balance
 from vit.training.optim import check_optimizer, warmup_steps
 from vit.training.planning.compatibility import Machine, check_compatibility, check_task_options
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
@@ -28,15 +26,14 @@ from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
-from vit.training.teacher import REMEMBERED_BYTES, Teacher, find_teacher, with_teacher
 
 P = TypeVar("P", bound="Plan")
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A training, fully decided."""
+class Plan(Schedule, Machine):
+    """A training, fully decided: its length, where it trains, and what it trains on which images."""
 
     recipe: Recipe  # the recipe with every open choice filled in: the content of the run's config.yaml
     source: Source  # images of all splits
@@ -44,22 +41,11 @@ class Plan:
     preprocess: Preprocess  # how an image becomes the network's input
     augment: Augment  # how training images are varied
     cost: Cost  # parameters and FLOPs of the network
-    device: torch.device  # device of this process
-    world_size: int  # number of processes over all machines
-    precision: str  # precision of the training
-    batch_size: int  # number of images of one optimizer step, over all processes
-    steps_per_epoch: int  # number of optimizer steps of a pass over the training images
-    rounds: int  # number of validations; a checkpoint is saved at each
-    steps_per_round: int  # number of optimizer steps between two validations
     checkpoint_seconds: float | None  # time between two checkpoints; None: they are saved at validations only
     has_new_head: bool = True  # whether the first weights have no last layer for these classes, as far as is known
     kept_rows: str = ""  # which rows a last layer for other classes keeps, in words; "" for none
     teacher: Teacher | None = None  # network that teaches this one; None: labels alone
     seen_before: Sequence[str] = ()  # on validation and test images that the teacher or the first weights know already
-
-    @property
-    def total_steps(self) -> int:
-        return self.rounds * self.steps_per_round
 
     @property
     def class_balance(self) -> ClassBalance:
@@ -87,17 +73,15 @@ class Plan:
 
     @property
     def ema_decay(self) -> float:
-        """The recipe's decay, or less: an average over more than a fifth of the training would keep its beginning."""
-        return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.fewest_steps))
+        """The recipe's decay, or less: an average over more than a fifth of the training would keep its beginning.
 
-    @property
-    def fewest_steps(self) -> int:
-        """Optimizer steps of the shortest training that `optim.patience` allows."""
-        patience = self.recipe.optim.patience
-        if patience is None:
-            return self.total_steps
-        waited = max(patience + 1, math.ceil(self.warmup_steps / self.steps_per_round))
-        return end_of_decay(waited, self.rounds) * self.steps_per_round
+        With `optim.patience` that is the shortest training.
+        """
+        steps, patience = self.total_steps, self.recipe.optim.patience
+        if patience is not None:
+            waited = max(patience + 1, math.ceil(self.warmup_steps / self.steps_per_round))
+            steps = end_of_decay(waited, self.rounds) * self.steps_per_round
+        return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / steps))
 
     @property
     def teacher_remembers(self) -> bool:
@@ -194,16 +178,11 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         preprocess=network.preprocess,
         augment=augment,
         cost=network.cost,
-        device=machine.device,
-        world_size=machine.world_size,
-        precision=machine.precision,
-        batch_size=schedule.batch_size,
-        steps_per_epoch=schedule.steps_per_epoch,
-        rounds=schedule.rounds,
-        steps_per_round=schedule.steps_per_round,
         checkpoint_seconds=None if every is None else seconds(every, "--checkpoint_every"),
         has_new_head=network.has_new_head,
         kept_rows=network.kept_rows,
+        **vars(machine),
+        **vars(schedule),
     )
 
 
@@ -233,30 +212,22 @@ def _with_choices(
     recipe: Recipe, source: Source, network: ChosenNetwork, augment: Augment, schedule: Schedule, machine: Machine
 ) -> Recipe:
     """The recipe with every open choice filled in, but for what trial steps decide."""
-    data = recipe.data
-    is_searched = recipe.optim.batch_size == AUTO and machine.device.type == "cuda"
+    data, optim, trainer = recipe.data, recipe.optim, recipe.trainer
+    is_searched = optim.batch_size == AUTO and machine.device.type == "cuda"
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
-    return replace(
-        recipe,
-        data=replace(
-            data,
-            source=source.origin or absolute(data.source),
-            root=data.root and absolute(data.root),
-            subset_seed=data.train_images and subset_seed(recipe),
-        ),
-        model=replace(
-            recipe.model,
-            network={"name": network.spec.name, **options},
-            preprocess=PreprocessConfig(**vars(network.preprocess)),
-        ),
-        augment=replace(recipe.augment, **vars(augment)),
-        optim=replace(recipe.optim, batch_size=AUTO if is_searched else schedule.batch_size),
-        trainer=replace(
-            recipe.trainer,
-            precision=machine.precision,  # type: ignore[arg-type]
-            compile=machine.compiles(recipe, network.spec.name, schedule.total_steps),
-        ),
+    data = replace(
+        data,
+        source=source.origin or absolute(data.source),
+        root=data.root and absolute(data.root),
+        subset_seed=data.train_images and subset_seed(recipe),
     )
+    preprocess = PreprocessConfig(**vars(network.preprocess))
+    model = replace(recipe.model, network={"name": network.spec.name, **options}, preprocess=preprocess)
+    augmentation = replace(recipe.augment, **vars(augment))
+    optim = replace(optim, batch_size=AUTO if is_searched else schedule.batch_size)
+    compiles = machine.compiles(recipe, network.spec.name, schedule.total_steps)
+    trainer = replace(trainer, precision=machine.precision, compile=compiles)  # type: ignore[arg-type]
+    return replace(recipe, data=data, model=model, augment=augmentation, optim=optim, trainer=trainer)
 
 
 def absolute(name: str) -> str:

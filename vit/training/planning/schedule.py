@@ -45,7 +45,7 @@ class Schedule:
 
     batch_size: int  # number of images of one optimizer step, over all processes
     steps_per_epoch: int  # number of optimizer steps of a pass over the training images
-    rounds: int  # number of validations: one an epoch, or five to ten where the length is given in steps
+    rounds: int  # number of validations with a checkpoint: one an epoch, or five to ten where the length is in steps
     steps_per_round: int  # number of optimizer steps between two validations
 
     @property

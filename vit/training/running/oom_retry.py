@@ -20,11 +20,11 @@ from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError, is_out_of_memory
 from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.plain_files import parse_yaml
-from vit.training.distributed.batch_norm import takes_batch_stats
+from vit.training.distributed.devices import takes_batch_stats
 from vit.training.observers import Listener
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import batch_multiple
-from vit.training.recipes.recipe import PLACES, Recipe
+from vit.training.recipes.recipe import PLACES
 from vit.training.recipes.values import dump, plain, training_options
 
 FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
@@ -116,7 +116,7 @@ def with_more_parts(plan: P) -> P | None:
     """The plan with micro-batches of at most half the size; None where they cannot be divided."""
     recipe, smallest = plan.recipe, 2 if _takes_batch_stats(plan) else 1
     for parts in range(2 * recipe.optim.accumulate, plan.batch_size // smallest + 1):
-        divided = _with_parts(recipe, parts)
+        divided = replace(recipe, optim=replace(recipe.optim, accumulate=parts))
         if plan.batch_size % batch_multiple(divided) == 0:
             return replace(plan, recipe=divided)
     return None
@@ -140,7 +140,8 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
     """
     values = parse_yaml(config)
     try:
-        begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
+        optim = replace(plan.recipe.optim, accumulate=values["optim"]["accumulate"])
+        begun = replace(plan, recipe=replace(plan.recipe, optim=optim))
         both = [training_options(some) for some in (values, plain(begun.recipe))]
         for section, name in PLACES:
             for options in both:
@@ -148,10 +149,6 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
     except (KeyError, TypeError):  # not a whole recipe
         return None
     return begun if both[0] == both[1] else None
-
-
-def _with_parts(recipe: Recipe, parts: int) -> Recipe:
-    return replace(recipe, optim=replace(recipe.optim, accumulate=parts))
 
 
 def _takes_batch_stats(plan: Plan) -> bool:

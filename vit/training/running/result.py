@@ -70,6 +70,19 @@ class MeasuredCheckpoint:
     def store(self, path: Path, keep_state: bool) -> None:
         store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state=keep_state)
 
+    def measurements(self) -> dict[str, Any]:
+        """The fields of a result that the scored images give."""
+        correct = {split: pack(some.correct) for split, some in self.scored.items()}
+        fields: dict[str, Any] = {"correct": correct, "metrics": {}, "temperature": self.temperature}
+        if "test" in self.scored:
+            tested, names, scores = self.scored["test"], self.description.class_names, self.validation_scores
+            fields["metrics"] = with_intervals(tested, len(names)).to_dict()
+            fields["test_groups"] = number_of(tested.groups)
+            fields["uncalibrated"] = uncalibrated(tested).to_dict()
+            fields["answers"] = {} if scores is None else measure_answers(tested, scores, names).to_dict()
+            fields["levels"] = [asdict(level) for level in by_level(tested, names)] or None
+        return fields
+
 
 @dataclass(frozen=True)
 class MeasuredLabels:
@@ -90,6 +103,17 @@ class MeasuredLabels:
 
     def store(self, path: Path, keep_state: bool) -> None:
         store_calibration(path, rules=self.rules, keep_state=keep_state)
+
+    def measurements(self) -> dict[str, Any]:
+        thresholds = self.thresholds.values
+        correct = {split: pack(some.exact(thresholds)) for split, some in self.scored.items()}
+        fields: dict[str, Any] = {"correct": correct, "metrics": {}, "multilabel": self.rules.to_plain()}
+        if "test" in self.scored:
+            tested = self.scored["test"]
+            fields["metrics"] = multilabel_metrics(tested, thresholds).to_dict()
+            fields["test_groups"] = number_of(tested.groups)
+            fields["uncalibrated"] = uncalibrated_labels(tested).to_dict()
+        return fields
 
 
 Measured = MeasuredCheckpoint | MeasuredLabels
@@ -208,7 +232,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         license=best.description.license,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
         seen_before=list(plan.seen_before) or None,
-        **_measurements(best),
+        **best.measurements(),
     )
 
 
@@ -261,31 +285,6 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
         "skipped_steps": stats.skipped_steps,
         "unreadable_images": stats.unreadable_images,
     }
-
-
-def _measurements(best: Measured) -> dict[str, Any]:
-    if isinstance(best, MeasuredLabels):
-        labels, thresholds = best.scored, best.thresholds.values
-        fields: dict[str, Any] = {"metrics": {}}
-        fields["correct"] = {split: pack(some.exact(thresholds)) for split, some in labels.items()}
-        fields["multilabel"] = best.rules.to_plain()
-        if "test" in labels:
-            several = labels["test"]
-            fields["metrics"] = multilabel_metrics(several, thresholds).to_dict()
-            fields["test_groups"] = number_of(several.groups)
-            fields["uncalibrated"] = uncalibrated_labels(several).to_dict()
-        return fields
-    scored, names, scores = best.scored, best.description.class_names, best.validation_scores
-    fields = {"correct": {split: pack(some.correct) for split, some in scored.items()}, "metrics": {}}
-    fields["temperature"] = best.temperature
-    if "test" in scored:
-        tested = scored["test"]
-        fields["metrics"] = with_intervals(tested, len(names)).to_dict()
-        fields["test_groups"] = number_of(tested.groups)
-        fields["uncalibrated"] = uncalibrated(tested).to_dict()
-        fields["answers"] = {} if scores is None else measure_answers(tested, scores, names).to_dict()
-        fields["levels"] = [asdict(level) for level in by_level(tested, names)] or None
-    return fields
 
 
 def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:

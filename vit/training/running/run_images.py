@@ -61,10 +61,8 @@ def check_readable(source: Source, contents: Contents) -> None:
         some = "; ".join(bad[:_SHOWN]) + "; ..." * (len(bad) > _SHOWN)
         others = len(contents.unreadable.get("train", {}))
         besides = f" (and {others:,} training files)" if others else ""
-        raise DataError(
-            f"{len(bad):,} validation and test files{besides} cannot be read: {some}",
-            "fix them, or move them elsewhere ('vit data check' lists all)",
-        )
+        problem = f"{len(bad):,} validation and test files{besides} cannot be read: {some}"
+        raise DataError(problem, "fix them, or move them elsewhere ('vit data check' lists all)")
 
 
 def splits_of_run(run: RunDirectory) -> dict[str, list[SplitRow]]:
@@ -150,10 +148,8 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
     if changed:
         some = ", ".join(changed[:_SHOWN]) + ", ..." * (len(changed) > _SHOWN)
-        raise DataError(
-            f"{len(changed):,} {split} images of {source.name} have changed since the run or are missing: {some}",
-            "restore them, or give DATA to measure the images as they are now",
-        )
+        problem = f"{len(changed):,} {split} images of {source.name} have changed since the run or are missing: {some}"
+        raise DataError(problem, "restore them, or give DATA to measure the images as they are now")
 
 
 def _seen_among(run: RunDirectory, rows: Mapping[str, Sequence[SplitRow]]) -> dict[str, dict[str, Labels]]:

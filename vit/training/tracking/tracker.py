@@ -2,12 +2,15 @@
 
 import os
 import re
+import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 from vit.csv_files import records
 from vit.errors import UsageError, install, nearest
@@ -17,6 +20,7 @@ from vit.training.recipes.recipe import Recipe
 WandbMode = Literal["auto", "online", "offline", "off"]
 WANDB = "wandb"
 _NAMES = (WANDB, *TRACKERS)
+CONNECT_SECONDS = 3.0
 
 
 def chosen_trackers(recipe: Recipe) -> tuple[str, ...]:
@@ -38,10 +42,8 @@ def chosen_trackers(recipe: Recipe) -> tuple[str, ...]:
         if WANDB in names and recipe.wandb == "off":
             raise UsageError(f"--wandb off with --tracker {recipe.tracker}", "leave one of them out")
         if WANDB not in names and recipe.wandb in ("online", "offline"):
-            raise UsageError(
-                f"--wandb {recipe.wandb} without wandb in --tracker {recipe.tracker}",
-                f"give --tracker {','.join((*names, WANDB))}, or leave --wandb out",
-            )
+            problem = f"--wandb {recipe.wandb} without wandb in --tracker {recipe.tracker}"
+            raise UsageError(problem, f"give --tracker {','.join((*names, WANDB))}, or leave --wandb out")
     if recipe.mlflow.register is not None and "mlflow" not in names:
         raise UsageError("--mlflow.register without mlflow", "give --tracker mlflow too, or leave it out")
     return names
@@ -81,17 +83,12 @@ def public(value: object) -> object:
 
 def flat(config: Mapping[str, object]) -> dict[str, object]:
     """The public options by their dotted names: {"optim.lr": 0.001}. Empty sections have no names."""
-    found: dict[str, object] = {}
-
-    def walk(value: object, name: str) -> None:
-        if isinstance(value, Mapping):
-            for key, item in value.items():
-                walk(item, f"{name}.{key}" if name else str(key))
-        else:
-            found[name] = value
-
-    walk(public(config), "")
-    return found
+    shown, options = public(config), dict[str, object]()
+    assert isinstance(shown, dict)
+    for name, value in shown.items():
+        inner = flat(value) if isinstance(value, dict) else {}
+        options |= {f"{name}.{key}": item for key, item in inner.items()} if isinstance(value, dict) else {name: value}
+    return options
 
 
 @dataclass(frozen=True)
@@ -211,3 +208,24 @@ def recorded_rows(metrics: Path) -> list[tuple[int, dict[str, float]]]:
 def describe(error: Exception) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200].rstrip(": ")
+
+
+def unreachable(url: str) -> str:
+    """Why a server, or the proxy before it, cannot be reached, or "". The answer takes 3 seconds at most."""
+    import urllib.request  # slow to load
+
+    server = urlsplit(url)
+    proxy = urllib.request.getproxies().get(server.scheme)
+    if proxy and not urllib.request.proxy_bypass(server.hostname or ""):
+        server = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    address = (server.hostname or "", server.port or (443 if server.scheme == "https" else 80))
+    answered = threading.Event()
+
+    def connect() -> None:
+        with suppress(OSError), socket.create_connection(address, timeout=CONNECT_SECONDS):
+            answered.set()
+
+    thread = threading.Thread(target=connect, daemon=True)  # a name lookup ignores the timeout
+    thread.start()
+    thread.join(CONNECT_SECONDS)
+    return "" if answered.is_set() else f"no connection to {server.hostname}"

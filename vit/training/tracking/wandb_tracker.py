@@ -1,6 +1,7 @@
 """The tracker that writes to Weights & Biases, and its settings, which name no machine, no person and no code"""
 
 import errno
+import netrc
 import os
 import re
 import secrets
@@ -13,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from vit.layout import RunLayout
-from vit.training.tracking import connection
-from vit.training.tracking.tracker import Sharing, Tracking, WandbMode, describe, public, recorded_rows
+from vit.training.tracking.tracker import Sharing, Tracking, WandbMode, describe, public, recorded_rows, unreachable
 
 if TYPE_CHECKING:
     import wandb
@@ -173,13 +174,48 @@ class WandbTracker:
                 self._notify(f"Weights & Biases stopped ({describe(error)}); {end}")
 
 
+def intended(mode: WandbMode) -> tuple[Literal["online", "offline", "off"], str]:
+    """The status that a mode asks for, and why, before any server is asked. WANDB_MODE decides only for "auto"."""
+    variable = os.environ.get("WANDB_MODE") if mode == "auto" else None
+    why = "as asked" if variable is None else f"WANDB_MODE={variable}"
+    if mode == "off" or variable == "disabled":
+        return "off", why
+    if mode == "offline" or variable in ("offline", "dryrun"):
+        return "offline", why
+    return "online", "you are logged in" if logged_in() else "if you are logged in"
+
+
+def logged_in() -> bool:
+    """Whether a user is logged in to Weights & Biases. This asks no server and imports nothing."""
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    return bool(os.environ.get("WANDB_API_KEY")) or _in_netrc(server)
+
+
+def obstacle(settings: "wandb.Settings") -> str:
+    """Why online is not possible, or "". The answer takes 3 seconds at most; wandb would try for over a minute."""
+    server = urlsplit(settings.base_url)
+    if not (settings.api_key or settings.identity_token_file or _in_netrc(server.netloc)):
+        return "not logged in, see 'wandb login'"
+    return unreachable(settings.base_url)
+
+
+def _in_netrc(host: str) -> bool:
+    hosts = [host, "api.wandb.ai"] if host == "api.forge.coreweave.com" else [host]  # one server, renamed in 2026
+    netrc_file = os.environ.get("NETRC")
+    for file in [netrc_file] if netrc_file else ["~/.netrc", "~/_netrc"]:
+        with suppress(OSError, netrc.NetrcParseError):
+            entries = netrc.netrc(Path(file).expanduser())
+            return any((entries.authenticators(each) or ("", "", ""))[2] for each in hosts)
+    return False
+
+
 def open_wandb(mode: WandbMode, run: Tracking, notify: Callable[[str], None]) -> WandbTracker | None:
     """Begin or continue a run of Weights & Biases, whose id and files are in the run folder; None where it is off.
 
     With "auto" it is online where a user is logged in and the server answers, else offline.
     An exception: wandb is not installed or does not work.
     """
-    status, why = connection.intended(mode)
+    status, why = intended(mode)
     if status == "off":
         return None
     home = run.folder.absolute()
@@ -190,19 +226,19 @@ def open_wandb(mode: WandbMode, run: Tracking, notify: Callable[[str], None]) ->
 
     settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
     session = wandb.setup(settings)  # login_timeout counts here, not in init
-    obstacle = why if status == "offline" else connection.obstacle(session.settings)
-    if not obstacle:
+    reason = why if status == "offline" else obstacle(session.settings)
+    if not reason:
         try:
             begun = _begin(home, run, settings, "online")
         except Exception as error:  # noqa: BLE001
-            obstacle = describe(error)
+            reason = describe(error)
             _close(wandb)  # this session would refuse the same run id
             session = wandb.setup(settings)
         else:
             notify(f"Weights & Biases: {begun.url}")
-    if obstacle:
+    if reason:
         begun = _begin(home, run, settings, "offline")
-        notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(begun)}")
+        notify(f"Weights & Biases is offline ({reason}); upload later with: {_sync_line(begun)}")
     return WandbTracker(wandb, session, begun, RunLayout(home).metrics_path, notify, run.sharing)
 
 
