@@ -13,7 +13,7 @@ import torch
 from definitions import EVIDENCE
 from lines import Lines
 
-from vit.explain.cost import cost_by_size
+from vit.explain.inspection import cost_by_size
 from vit.models.vit_config import ViTConfig
 
 TURNS = 5

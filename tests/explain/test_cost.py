@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import torch
 
-from vit.explain.cost import PRODUCTS, cost_by_part, cost_by_size, image_sizes_around, quadratic_share
+from vit.explain.inspection import PRODUCTS, cost_by_part, cost_by_size, image_sizes_around, quadratic_share
 from vit.models.spec import NetworkSpec
 from vit.models.vit_config import Pool, ViTConfig
 

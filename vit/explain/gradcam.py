@@ -5,7 +5,6 @@ Shapes alone do not tell them apart. So the layout is found by comparison with t
 `forward_intermediates` gives.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -103,7 +102,9 @@ def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple
     model: Any = getattr(network, "model", None)
     seen, gradients = _forward(network, image, class_index)
     if hasattr(model, "forward_intermediates"):
-        for wanted in _intermediates(model, image):
+        with torch.no_grad():
+            maps: list[Tensor] = model.forward_intermediates(image, output_fmt="NCHW", intermediates_only=True)
+        for wanted in (one for one in reversed(maps) if one.ndim == 4 and min(one.shape[2:]) > 1):
             for (module, output), gradient in reversed(list(zip(seen, gradients, strict=True))):
                 layout = None if gradient is None else _layout(output, wanted)
                 if layout is not None and gradient is not None and bool(layout(gradient).any()):
@@ -136,13 +137,6 @@ def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list
         for handle in handles:
             handle.remove()
     return seen, list(gradients)
-
-
-def _intermediates(model: Any, image: Tensor) -> Iterator[Tensor]:
-    """The feature maps (1, D, h, w) of a network of timm with more than one position, the last one first."""
-    with torch.no_grad():
-        maps: list[Tensor] = model.forward_intermediates(image, output_fmt="NCHW", intermediates_only=True)
-    yield from (one for one in reversed(maps) if one.ndim == 4 and min(one.shape[2:]) > 1)
 
 
 def _layout(output: Tensor, wanted: Tensor) -> ToFeatureMap | None:

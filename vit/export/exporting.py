@@ -18,7 +18,7 @@ from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
 from vit.export import verify
 from vit.export.format import Classify, Format, description_text
-from vit.export.verify import GRAY, TOLERANCE, ExportDifference, Structure
+from vit.export.verify import GRAY, TOLERANCE, ExportDifference
 from vit.export.weights import TimmFile, Weights
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engine import trained_engine
@@ -60,7 +60,7 @@ def export_format(name: str) -> Format:
     return made
 
 
-def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference | Structure:
+def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference | str:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -69,7 +69,7 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
         files: images for the comparison; random images where this is empty.
 
     Returns:
-        The difference from the checkpoint; of a format that cannot be computed here, what was checked.
+        The difference from the checkpoint; of a format that cannot be computed here, what was checked, in words.
 
     Raises:
         UsageError: the output exists, has the wrong ending, or the format cannot hold this network.
@@ -86,7 +86,7 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
         if structure is not None:
             if files:
                 raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
-            return Structure(structure)
+            return structure
         ours = trained_engine(trained, torch.device("cpu"), "32-true").probabilities
         side, channels = preprocess.image_size, preprocess.channels
         batches = verify.real_images(files, preprocess) if files else verify.random_images(side, channels)

@@ -66,9 +66,11 @@ class Format(ABC):
     def write(self, trained: LoadedModel, path: Path) -> None:
         """Write a file or folder that does not exist yet. UsageError where the format cannot hold this network."""
 
-    @abstractmethod
     def read(self, trained: LoadedModel, path: Path) -> Classify:
-        """The written network, loaded by the library of the format alone."""
+        """The written network, loaded by the library of the format alone; by default, that of its `peer`."""
+        peer, normalize = self.peer(trained, path), trained.description.preprocess.normalize
+        assert peer is not None
+        return lambda images: peer.probabilities(normalize(images))
 
     def peer(self, trained: LoadedModel, path: Path) -> Peer | None:
         """The written network with the library's own preprocessing; None where the library does not resize pictures."""
@@ -146,18 +148,6 @@ def check_pictures(trained: LoadedModel, library: str) -> None:
         raise UsageError(problem, fix)
     if preprocess.window is not None:
         raise UsageError(f"the preprocessing of {library} has no window of values, and that of the network has", fix)
-
-
-class PeerFormat(Format):
-    """A format of a library that also prepares pictures."""
-
-    @abstractmethod
-    def peer(self, trained: LoadedModel, path: Path) -> Peer:
-        """The written network with the library's own preprocessing."""
-
-    def read(self, trained: LoadedModel, path: Path) -> Classify:
-        normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
-        return lambda images: classify(normalize(images))
 
 
 def description_text(description: Description) -> str:

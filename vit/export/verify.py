@@ -61,13 +61,6 @@ class ExportDifference:
         return self.num_images > 0 and self.largest <= TOLERANCE and self.num_labels == 0
 
 
-@dataclass(frozen=True)
-class Structure:
-    """What was checked of an export that cannot be computed here, in words."""
-
-    words: str
-
-
 def compare_peer(
     ours: Classify, preprocess: Preprocess, peer: Peer, files: Iterable[tuple[str, bytes]], rules: LabelRules | None
 ) -> PeerDifference:

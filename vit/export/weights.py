@@ -22,7 +22,7 @@ from torch import Tensor
 from vit.checkpoints.format import KEY, Description
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.export.format import Classify, Format, Peer, PeerFormat, check_pictures, closing_code, description_text
+from vit.export.format import Classify, Format, Peer, check_pictures, closing_code, description_text
 from vit.inference.deployment import LoadedModel, calibrated_probabilities
 from vit.inference.engine import trained_engine
 from vit.models.ablations import AblatedTransformer
@@ -116,7 +116,7 @@ def calibrated_weights(trained: LoadedModel) -> dict[str, Tensor]:
     }
 
 
-class TimmFile(PeerFormat):
+class TimmFile(Format):
     """A .safetensors file for `timm.create_model(NAME, checkpoint_path=PATH, ...)`, with the temperature folded in."""
 
     ending = ".safetensors"

@@ -86,16 +86,15 @@ class Engine:
 
     @torch.inference_mode()
     def _output(self, module: nn.Module, images: Tensor) -> Tensor:
-        return torch.cat([self._pass(module, part) for part in images.split(self._max_images or len(images))])
-
-    def _pass(self, module: nn.Module, images: Tensor) -> Tensor:
-        count = len(images)
-        if count < self._filled_to:
-            images = torch.cat((images, images[:1].expand(self._filled_to - count, -1, -1, -1)))
-        normalized = self.preprocess.normalize(to_device(images, self.device))
-        with autocast(self.precision, self.device), full_float32(self.precision, self.device):
-            output: Tensor = module(normalized)
-            return output[:count].float()
+        outputs = []
+        for part in images.split(self._max_images or len(images)):
+            count = len(part)
+            if count < self._filled_to:
+                part = torch.cat((part, part[:1].expand(self._filled_to - count, -1, -1, -1)))
+            normalized = self.preprocess.normalize(to_device(part, self.device))
+            with autocast(self.precision, self.device), full_float32(self.precision, self.device):
+                outputs.append(module(normalized)[:count].float())
+        return torch.cat(outputs)
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""

@@ -38,17 +38,16 @@ class Ensemble(Predictor):
         every = [one._predict(named, len(self.class_names), batch_size, reader) for one in self.members]
         for rows in zip(*every, strict=True):
             bad = next((row for row in rows if row.status != "ok"), None)
-            yield self._average(rows, top_k) if bad is None else bad
-
-    def _average(self, rows: Sequence[Prediction], top_k: int) -> Prediction:
-        """One row from the rows of all members, which have all classes."""
-        sums: Counter[str] = Counter()
-        for row in rows:
-            sums.update(dict(row.top))
-        top, group = tuple((name, value / len(rows)) for name, value in sums.most_common(top_k)), ""
-        if self.rule.levels:
-            (group,) = self.rule.groups(np.array([[sums[name] / len(rows) for name in self.class_names]], np.float32))
-        return self._answer(rows[0].path, top, group)
+            if bad is not None:
+                yield bad
+                continue
+            sums: Counter[str] = Counter()
+            for row in rows:
+                sums.update(dict(row.top))  # all classes
+            means = {name: sums[name] / len(rows) for name in self.class_names}
+            (group,) = self.rule.groups(np.array([list(means.values())], np.float32))
+            top = tuple((name, means[name]) for name, _ in sums.most_common(top_k))
+            yield self._answer(rows[0].path, top, group)
 
 
 def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:

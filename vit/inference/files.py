@@ -100,8 +100,9 @@ def list_files(
     """
     columns = columns or TableColumns()
     skipped_folders: dict[str, int] = {}
-    if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
-        found = [_listed(Path(item).expanduser(), columns) for item in inputs]
+    given = [Path(os.path.expanduser(item)) for item in inputs]
+    if given and all(path.name.lower().endswith((*TABLES, NAMES)) and path.is_file() for path in given):
+        found = [_listed(path, columns) for path in given]
         keep_repeats = True
     else:
         for item in inputs[:1]:
@@ -138,10 +139,6 @@ def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list
     if not matches:
         raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
     return matches
-
-
-def _is_list(name: str) -> bool:
-    return name.lower().endswith((*TABLES, NAMES)) and os.path.isfile(name)
 
 
 def _listed(path: Path, columns: TableColumns) -> list[str]:

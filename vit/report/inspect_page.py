@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vit.explain.cost import CostAtSize
-from vit.explain.inspection import AttentionSpread, Inspection
+from vit.explain.inspection import AttentionSpread, CostAtSize, Inspection
 from vit.layout import InspectionLayout
 from vit.report.page.image_figures import image_grid
 from vit.report.page.page import write_page

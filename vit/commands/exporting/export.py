@@ -85,7 +85,6 @@ def export(
 
     from vit.export.exporting import check_output, export_format
     from vit.export.exporting import export as write
-    from vit.export.verify import Structure
 
     export_kind = export_format(format)
     quantizer: Quantizer | None = registry.INT8.load()() if is_int8 else None
@@ -112,11 +111,11 @@ def export(
         reporter.facts(int8.facts)
     else:
         difference = write(trained, format, path, files)
-        if not isinstance(difference, Structure):
+        if not isinstance(difference, str):
             classify = export_kind.read(trained, path)
         reporter.line(summary)
-        if isinstance(difference, Structure):
-            reporter.line(difference.words)
+        if isinstance(difference, str):
+            reporter.line(difference)
         else:
             where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
             _show_difference(reporter, difference, where)

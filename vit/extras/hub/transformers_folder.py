@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit.errors import UsageError
-from vit.export.format import Peer, PeerFormat, check_pictures, closing_code
+from vit.export.format import Format, Peer, check_pictures, closing_code
 from vit.export.weights import calibrated_weights, folded_metadata, is_in_timm, save_weights
 from vit.inference.deployment import LoadedModel, calibrated_probabilities
 from vit.models.vision_transformer import VisionTransformer
@@ -22,7 +22,7 @@ from vit.weights.formats.huggingface import to_huggingface
 _RESAMPLING = {"bilinear": 2, "bicubic": 3}  # numbers of Pillow
 
 
-class TransformersFolder(PeerFormat):
+class TransformersFolder(Format):
     """config.json, model.safetensors and preprocessor_config.json, with the temperature folded into the classifier."""
 
     ending = ""
