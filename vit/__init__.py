@@ -9,8 +9,9 @@
 
 A command of the command line is the function of the same name: `vit predict RUN IMAGES --top_k 3` is
 `vit.predict(run, images, top_k=3)`. Each takes `quiet=True`, and then prints warnings alone. Not so `data`, `demo`,
-`env`, `models`, `runs` and `serve`, which have no function here. The run folder that `vit.train` returns is a path,
-whose `result` is what the training found.
+`env`, `models`, `runs` and `serve`, which have no function here. Each raises `vit.errors.VitError`, with problem and
+fix, where an option, a model or the images cannot be used. The run folder that `vit.train` returns is a path, whose
+`result` is what the training found.
 """
 
 import sys

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Self
+from typing import Self, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,15 +20,13 @@ LOG_WIDTH = 160  # characters
 LEAST_WIDTH = 20  # of the text beside a name, in a narrow terminal
 PATH_INDENT = 4  # of a path that is too long beside its name
 HEAD_EVERY = 20  # rows between two heads of a table that grows
+T = TypeVar("T")
 _SILENT = ContextVar("silent", default=False)
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
 
 def harmless(text: str) -> str:
-    """Text with escaped control characters: a file name must not move the cursor, change colors or break a line.
-
-    Bytes that are not UTF-8 (surrogates in Python) become question marks.
-    """
+    """Text with escaped control characters, which move a cursor or break a line; bytes that are not UTF-8 are "?"."""
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
@@ -44,11 +42,7 @@ def silenced(is_silent: bool) -> Iterator[None]:
 
 
 class Reporter:
-    """Prints results to standard output, and notices and progress to standard error.
-
-    Args:
-        quiet: print nothing. Of several processes, only the first one prints.
-    """
+    """Prints results to standard output, notices and progress to standard error; of several processes, the first."""
 
     def __init__(self, quiet: bool = False) -> None:
         silent = quiet or _SILENT.get()
@@ -71,11 +65,7 @@ class Reporter:
         title: str | None = None,
         spare: Sequence[str] = (),
     ) -> None:
-        """Print a table. Columns of numbers are aligned to the right.
-
-        Args:
-            spare: columns whose values stand elsewhere too; a narrow terminal leaves them out, first to last.
-        """
+        """Print a table. A narrow terminal leaves `spare` columns out, whose values stand elsewhere too."""
         cells = [[harmless(str(cell)) for cell in row] for row in rows]
         shown = list(columns)
         for name in spare if self.out.file.isatty() else ():
@@ -160,11 +150,7 @@ def _lines(words: Sequence[str], width: int, indent: int, ending: str = "") -> l
 
 
 class GrowingTable:
-    """A table that gets its rows one by one, each in a fixed layout; in a log, a line of names and values for each row.
-
-    Args:
-        widths: {name: characters} of the columns, which a longer name widens.
-    """
+    """A table that gets its rows one by one, in columns of fixed widths; in a log, a line for each row."""
 
     def __init__(self, reporter: Reporter, widths: Mapping[str, int]) -> None:
         self.reporter = reporter
@@ -172,12 +158,7 @@ class GrowingTable:
         self._rows = 0
 
     def row(self, values: Mapping[str, str], log_line: str | None = None) -> None:
-        """Print a row.
-
-        Args:
-            values: {name: value}; a column without a value stays empty.
-            log_line: the line in a log; None: all names and values.
-        """
+        """Print a row; a column without a value stays empty. `log_line` is that of a log; None: names and values."""
         if not _draws(self.reporter):
             self.reporter.notice(log_line or "  ".join(f"{name} {value}" for name, value in values.items() if value))
             return
@@ -230,14 +211,7 @@ class ProgressReport:
         self.close()
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
-        """Show the progress.
-
-        Args:
-            done: number of finished parts.
-            total: number of all parts.
-            words: more facts, for example the loss.
-            share: finished fraction of the work, for parts of different lengths; None: done / total.
-        """
+        """Show the progress; `share` is the finished fraction of parts of different lengths, None: done / total."""
         share, now = done / max(total, 1) if share is None else share, time.monotonic()
         if self._first is None:
             self._first = now, share
@@ -269,6 +243,15 @@ class ProgressReport:
             self._task = self._bar.add_task(self.verb, total=1.0, count="", words="", ends=None)
         assert self._task is not None
         self._bar.update(self._task, completed=share, count=count, words=words, ends=ends)
+
+
+def tracked(rows: Iterable[T], total: int, reporter: Reporter, verb: str) -> Iterator[T]:
+    """The same rows, with progress."""
+    with ProgressReport(reporter, verb) as progress:
+        progress.update(0, total)
+        for done, row in enumerate(rows, start=1):
+            yield row
+            progress.update(done, total)
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,6 @@ import pytest
 import vit as package
 from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
-from vit.commands.cli.arguments import ExecutorOptions
 from vit.commands.comparing.crossval import crossval_parser
 from vit.commands.comparing.crossval_plan import make_crossval_plan
 from vit.commands.training.train_options import to_options
@@ -232,7 +231,7 @@ def test_a_fold_of_a_recipe_for_several_devices_trains_on_one(vit, table, here):
     """The fold started the cross-validation again on its second device, and waited for it without end."""
     Path("config.yaml").write_text("trainer: {devices: 2, num_nodes: 2}\n")
     options = to_options(crossval_parser().read_words([str(table), "--config", "config.yaml", *TINY]))
-    plan = make_crossval_plan(options, FOLDS, ExecutorOptions(), Reporter())
+    plan = make_crossval_plan(options, FOLDS, Reporter())
     assert {(cell.recipe.trainer.devices, cell.recipe.trainer.num_nodes) for cell in plan.cells} == {(1, 1)}
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
-from vit.commands.predicting import predict_cluster
-from vit.inference.manifest import Manifest
+from vit.commands.predicting import predict_parts
+from vit.inference.parts import Manifest
 from vit.layout import PartsLayout
 
 PATIENT = 600  # seconds, on a busy machine
@@ -62,7 +62,7 @@ def test_several_labels_of_an_image_are_counted(vit, labels_run, here):
     assert answer.code == 0, answer.err
     files = PartsLayout(here / "parts")
     (manifest,) = (Manifest(path) for path in files.path.glob("*.parquet") if "part-" not in path.name)
-    counted = predict_cluster._summary(files, manifest, ())
+    counted = predict_parts._summary(files, manifest, ())
     rows = [row for path in sorted(files.path.glob("part-*.parquet")) for row in pq.read_table(path).to_pylist()]
     assert counted.num_files == 8
     assert counted.label_counts == Counter(label for row in rows for label in row["labels"] or ())
@@ -79,8 +79,8 @@ def test_a_queue_that_refuses_the_tasks_is_quoted(vit, command, slurm_answers):
 def test_tasks_that_end_without_their_parts_are_an_error_and_the_rest_follows(
     vit, command, here, slurm_answers, monkeypatch
 ):
-    monkeypatch.setattr(predict_cluster, "_POLL", 0.01)
-    monkeypatch.setattr(predict_cluster, "_GRACE", 0.05)
+    monkeypatch.setattr(predict_parts, "_POLL", 0.01)
+    monkeypatch.setattr(predict_parts, "_GRACE", 0.05)
     slurm_answers("sbatch", "Submitted batch job 12\n")
     slurm_answers("squeue")
     answer = vit(*command, *ON_SLURM)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from vit.commands.studies import study_cells, study_estimate
-from vit.study.running import executors, runner
+from vit.study.running import cluster, runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
 QUICK = ("--set", "model.network.depth=1", "--set", "augment.name=none", "--set", "trainer.accelerator=cpu")
@@ -40,7 +40,7 @@ def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study, monke
     assert {(30, 0), (30, 1)} <= groups(first) and len(groups(first)) < 20
     answer, again = study("--time", "60s", step=0.1)  # faster now: the design stays
     assert answer.code == 0 and groups(again) == groups(first) and again["protocol"]["looks"] == 1
-    monkeypatch.setattr(executors, "run_cells_on", lambda *_: None)  # which trains them
+    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)  # which trains them
     answer, more = study("--time", "10min", step=0.1)
     assert answer.code == 0 and groups(more) > groups(first)
     assert more["protocol"]["looks"] == 2 and len(groups(more)) == 20

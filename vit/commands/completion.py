@@ -19,7 +19,8 @@ from vit.commands.comparing.crossval import crossval_parser
 from vit.commands.studies import study_options
 from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError, install, nearest
-from vit.models.network_names import OWN, timm_names
+from vit.models.catalog import CATALOG
+from vit.models.network_names import timm_names
 from vit.registry import command_module
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 
@@ -52,7 +53,7 @@ def completion_script(shell: str, commands: Mapping[str, str]) -> str:
         "config": [name for name in configs if not name.startswith("studies/")],
         "study": [name.removeprefix("studies/") for name in configs if name.startswith("studies/")],
         "data": sorted(KNOWN),
-        "network": [*OWN, *sorted(timm_names())],
+        "network": [*CATALOG, *sorted(timm_names())],
     }
     functions = [
         _FUNCTIONS[shell].format(kind=kind, words=" ".join(filter(_SAFE.fullmatch, words)))

@@ -131,7 +131,7 @@ def _next(found: "Sequence[RunSummary]") -> str:
     best = finished[0]
     same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
     if best.test_images and all(run.task.is_exclusive for run in same):
-        from vit.study.listed_images import surely_share_test_images
+        from vit.study.common_images import surely_share_test_images
 
         for other in same[1:_TRIED]:
             runs = [RunDirectory(best.path), RunDirectory(other.path)]

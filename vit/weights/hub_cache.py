@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vit.errors import first_line
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 
 FILE = "model.safetensors"
 PATIENCE = 5.0  # seconds until the hub must have answered
@@ -24,9 +24,7 @@ def cached_file(name: str) -> Path | None:
 
 def published(network: str) -> str:
     """The weights that timm takes for a network by default, as "timm:NAME"; empty: timm publishes none on the hub."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(network)
     name = "" if config is None else ".".join(filter(None, (config.architecture, config.tag)))
     return f"timm:{name}" if name and repository_of(name) else ""
@@ -35,11 +33,7 @@ def published(network: str) -> str:
 def fetch(name: str, notice: Callable[[str], None]) -> str:
     """Have the weights of a model of timm in the cache. Returns why that is not possible, or an empty text.
 
-    A hub that does not answer costs `PATIENCE` seconds. huggingface_hub itself tries for about a minute.
-
-    Args:
-        name: name of the model and its weights.
-        notice: receives a line before a download.
+    A hub that does not answer costs `PATIENCE` seconds; huggingface_hub itself tries for about a minute.
     """
     if cached_file(name) is not None:
         return ""
@@ -62,9 +56,7 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
 
 def repository_of(name: str) -> str:
     """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(name)
     return str(config.hf_hub_id) if config is not None and config.hf_hub_id and not config.custom_load else ""
 

@@ -12,8 +12,7 @@ from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of
 from vit.errors import ResourceError, UsageError
 from vit.layout import RunLayout
-from vit.study.running.cluster import ClusterOptions
-from vit.study.running.executors import Executor, check_executor
+from vit.study.running.cluster import ClusterOptions, Executor, check_executor
 from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:

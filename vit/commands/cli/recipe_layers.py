@@ -14,7 +14,7 @@ from vit.commands.cli.configs import read_config, shipped_configs
 from vit.commands.cli.recipe_options import AUTO, FROM_RANDOM, OF_COMMAND, make_parser, to_recipe
 from vit.errors import UsageError
 from vit.layout import RunLayout
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 from vit.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe

@@ -12,12 +12,12 @@ from vit.commands.cli.configs import read_config
 from vit.commands.cli.options import Option, options_of
 from vit.data.core.dataset_names import KNOWN, check_data
 from vit.errors import DataError
-from vit.models.network_names import check_image_size, check_network
+from vit.models.catalog import check_image_size, check_network
 from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import check_trackers, chosen_trackers
+from vit.training.tracking.tracker import check_trackers, chosen_trackers
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -215,7 +215,7 @@ def check_names(recipe: Recipe) -> None:
 
         group_pattern(recipe.data.groups)
     if recipe.data.fold is not None:
-        from vit.data.splits.folds import read_fold
+        from vit.data.splits.split import read_fold
 
         read_fold(recipe.data.fold)
 

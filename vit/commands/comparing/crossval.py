@@ -8,8 +8,7 @@ from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, Positi
 from vit.commands.cli.command_line import Parser
 from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.recipe_options import MAIN, NO_TRIALS, make_parser
-from vit.commands.comparing.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
-from vit.commands.comparing.crossval_report import report_crossval
+from vit.commands.comparing.crossval_plan import make_crossval_plan, report_crossval, show_crossval
 from vit.commands.studies.study_cells import StudyProgress
 from vit.commands.studies.study_series import ONE_DEVICE
 from vit.commands.training.train_options import TrainOptions, read_values, to_options
@@ -27,11 +26,7 @@ _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
 def crossval(
-    data: StrPath | None = None,
-    *,
-    folds: int = 5,
-    config: StrPath | Sequence[StrPath] | None = None,
-    **options: object,
+    data: StrPath | None = None, *, folds: int = 5, config: StrPath | Sequence[StrPath] | None = None, **options: object
 ) -> Path:
     """Test every image once, by networks that have not trained on it: accuracy over all images, with its interval.
 
@@ -45,9 +40,6 @@ def crossval(
 
     Returns:
         The folder of the cross-validation, with predictions.csv, summary.json and report.html.
-
-    Raises:
-        VitError: an option, the data or the machine does not allow it, or a fold failed.
 
     Example:
         vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
@@ -95,34 +87,28 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
         raise UsageError(f"--folds {folds}", "give 2 or more; 5 and 10 are usual")
     if options.resume is not None:
         raise UsageError("--resume is for vit train", "leave it out: the same 'vit crossval' command continues")
-    if "data.test" in options.layers.options:
-        raise UsageError("--data.test is for vit train: each fold is the test of its network", "leave it out")
-    for name in ONE_DEVICE:
+    reasons = {"data.test": "is the test of its network", **dict.fromkeys(ONE_DEVICE, "trains on one device")}
+    for name, reason in reasons.items():
         if name in options.layers.options:
-            raise UsageError(f"--{name} is for vit train: each fold trains on one device", "leave it out")
+            raise UsageError(f"--{name} is for vit train: each fold {reason}", "leave it out")
     where.check(options.dry_run)
-    plan = make_crossval_plan(options, folds, where, reporter)
-    show_crossval(reporter, plan)
+    plan = make_crossval_plan(options, folds, reporter)
+    show_crossval(reporter, plan, where)
     if options.dry_run:
         return None
-    plan.folder.describe(plan.cells, plan.facts)
-    _run_folds(plan, reporter)
-    report_crossval(reporter, plan.folder.path)
-    return plan.folder.path
 
+    from vit.study.running.cluster import run_cells_on
 
-def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
-    from vit.study.running.executors import run_cells_on
-
-    num_train = max(cell.num_images for cell in plan.cells)
+    folder, cells = plan.folder.path, plan.cells
+    plan.folder.describe(cells, plan.facts)
+    num_train = max(cell.num_images for cell in cells)
     num_images = {"train": num_train, "others": len(plan.digests) - num_train}
-    where, folder = plan.where, plan.folder.path
-    progress = StudyProgress(reporter, folder, plan.cells, num_images)
+    progress = StudyProgress(reporter, folder, cells, num_images)
     try:
-        run_cells_on(
-            where.executor, folder, plan.cells, where.cluster_options, where.jobs, plan.digests, progress.notify
-        )
+        run_cells_on(where.executor, folder, cells, where.cluster_options, where.jobs, plan.digests, progress.notify)
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
     finally:
         progress.close()
+    report_crossval(reporter, folder)
+    return folder

@@ -1,4 +1,4 @@
-"""A cross-validation, fully decided: its folds, its cells, and both on the terminal"""
+"""A cross-validation: its plan, fully decided, and what its folds have found, both on the terminal"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,21 +6,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions, shell_command
+from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.studies.study_series import tracking_of_cells
 from vit.commands.training.run_folder import facts_of_cells, find_bursts, read_images
 from vit.commands.training.train_options import TrainOptions, find_start
 from vit.commands.training.train_plan import warn_of_seen
-from vit.console import Reporter
+from vit.console import Reporter, interval
 from vit.errors import UsageError
 from vit.launch import forget_launcher
-from vit.training.recipes.trackers import refuse_register
+from vit.layout import RunLayout
+from vit.training.tracking.tracker import refuse_register
 
 if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
-    from vit.study.findings import JsonValue
+    from vit.study.findings import Interval, JsonValue
     from vit.study.grid import Cell
-    from vit.study.running.runner import MachineShare
 
 OUT = "crossval"  # parent folder, where --out is not given
 
@@ -31,19 +32,15 @@ class CrossvalPlan:
 
     cells: "list[Cell]"
     folder: "CrossvalDirectory"
-    where: ExecutorOptions
-    machine: "MachineShare"
     digests: Mapping[str, str]
     facts: "Mapping[str, JsonValue]"  # what crossval.json says of it: data, classes, network, folds, seed
     notes: list[str]  # what the user should know about the images, and about the weights to start from
 
 
-def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> CrossvalPlan:
+def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) -> CrossvalPlan:
     """Read the images, divide them, and make every choice before the first training.
 
-    Raises:
-        UsageError: an option is wrong.
-        DataError: the images cannot be divided into so many folds.
+    DataError where the images cannot be divided into so many folds.
     """
     start = find_start(options, reporter)
     if start.recipe.data.fold is not None:
@@ -52,22 +49,20 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.checkpoints.run import slug
     from vit.data.checks.contents import known_contents
     from vit.data.core.samples import Source
-    from vit.data.splits.folds import pooled
+    from vit.data.splits.split import pooled
     from vit.data.splits.stratified import describe_division
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.grid import Inputs, of_cells
-    from vit.study.running.executors import share_of
     from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import OF_FOLDS, seen_before
-    from vit.weights.hashing import weights_hash
+    from vit.training.running.run_images import OF_FOLDS, seen_before
+    from vit.weights.open import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
     forget_launcher()  # a cross-validation that a launcher has started plans and trains alone
     recipe = of_cells(start.recipe, "a cross-validation", "give --epochs or --optim.steps")
     recipe = replace(recipe, wandb=tracking_of_cells(recipe.wandb, recipe.tracker))
-    data = recipe.data
-    found = start.listed or opened_data(data)
+    found = start.listed or opened_data(recipe.data)
     recipe = at_revision(recipe, found)
     data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
@@ -75,28 +70,21 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     first = make_plan(of_folds[0], found, partial(find_bursts, found, data, reporter))
     joined = kept_together(found, data)
     sources, whole = [chosen_part(divided(found, one.data), one) for one in of_folds], pooled(joined)
-    listed = Source(
-        found.name, found.class_names, {"test": whole}
-    )  # each image is tested, so that all must be readable
+    listed = Source(found.name, found.class_names, {"test": whole})  # each is tested, so that all must be readable
     contents = read_images(listed, reporter)
     digests = contents.by_path(listed)
     if recipe.distill.teacher is not None:
-        raise UsageError(
-            "--teacher with vit crossval: one teacher has trained on images that the folds test",
-            "train a teacher of each fold with --data.fold I/N, and its students with the same fold",
-        )
+        fix = "train a teacher of each fold with --data.fold I/N, and its students with the same fold"
+        raise UsageError("--teacher with vit crossval: one teacher has trained on images that the folds test", fix)
     seen = seen_before(recipe, listed, contents, OF_FOLDS)
     warn_of_seen(reporter, seen)
-    start_from = recipe.model.init_from
-    weights = {} if start_from is None else {start_from: weights_hash(start_from)}
+    weights = {path: weights_hash(path) for path in (recipe.model.init_from,) if path is not None}
     inputs = []
     for source in sources:
         known = known_contents(source, digests)
         assert known is not None  # all images have just been read
         inputs.append(Inputs(found.name, known.split_hashes(source), weights))
-    num_images = [len(source.splits["train"]) for source in sources]
-    parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
-    notes = [*joined.notes]
+    parent, notes = Path(recipe.out if options.layers.says("out") else OUT).expanduser(), [*joined.notes]
     if len(found.splits) > 1:
         counts = ", ".join(f"{len(samples):,} {split}" for split, samples in found.splits.items())
         notes.insert(0, f"the splits of {found.name} ({counts}) do not count: every image is tested once")
@@ -115,33 +103,74 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         **({"seen_before": list(seen)} if seen else {}),
     }
     return CrossvalPlan(
-        fold_cells(recipe, first.spec.name, inputs, num_images),
+        fold_cells(recipe, first.spec.name, inputs, [len(source.splits["train"]) for source in sources]),
         CrossvalDirectory(parent / (recipe.name or slug(found.name))),
-        where,
-        share_of(where.executor, where.cluster_options, where.jobs),
         digests,
         facts,
         notes,
     )
 
 
-def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
+def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions) -> None:
     """Show what a cross-validation will do."""
-    from vit.study.running.executors import describe_share
+    from vit.study.running.cluster import describe_share, share_of
 
-    facts = plan.facts
-    classes = facts["classes"]
-    assert isinstance(classes, list)
-    sizes = sorted({cell.num_images for cell in plan.cells})
+    facts, sizes = plan.facts, sorted({cell.num_images for cell in plan.cells})
+    assert isinstance(facts["classes"], list)
+    share = share_of(where.executor, where.cluster_options, where.jobs)
+    each = " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
     reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
     reporter.facts(
         [
-            ("data", f"{facts['images']:,} images; {len(classes)} classes"),
+            ("data", f"{facts['images']:,} images; {len(facts['classes'])} classes"),
             *(("note", note) for note in plan.notes),
             ("folds", f"{facts['folds']}, {facts['division']}"),
-            ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
-            ("jobs", describe_share(plan.where.executor, plan.machine)),
+            ("training", f"{each} images each"),
+            ("jobs", describe_share(where.executor, share)),
             *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
             ("folder", str(plan.folder.path)),
         ]
     )
+
+
+def report_crossval(reporter: Reporter, path: Path) -> None:
+    """Collect the folds, write predictions.csv, summary.json and report.html, and show accuracy and paths.
+
+    BadInputsError where a fold is not finished.
+    """
+    from vit.checkpoints.locking import alone
+    from vit.report.studies.crossval_page import write_crossval_page
+    from vit.study.crossval import CrossvalDirectory
+
+    folder = CrossvalDirectory.open(path)
+    with alone(folder.lock_path):
+        found = folder.collect()
+        write_crossval_page(found, folder.report_path)
+    accuracy = found.accuracy
+    right, total = int(found.predictions.correct.sum()), len(found.predictions.labels)
+    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {found.judges}")
+    for sentence in found.seen_before:
+        reporter.line(f"WARNING: {sentence}")
+    if found.left_out:
+        reporter.line(found.left_out_text)
+    units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
+    whole = f"{_text(accuracy.accuracy)}; the interval respects {units}"
+    naive = f"{_text(accuracy.naive)}; it takes all images for independent, and is often too narrow"
+    reporter.facts([("accuracy", whole), ("naive", naive)])
+    folds = enumerate(zip(accuracy.num_images, accuracy.folds, found.runs, strict=True), 1)
+    rows = [(number, f"{count:,}", _text(one), run.relative_to(path)) for number, (count, one, run) in folds]
+    reporter.table(("fold", "images", "accuracy", "run"), rows)
+    if found.last_weights_warning:
+        reporter.line(f"\n{found.last_weights_warning}")
+    reporter.line()
+    reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
+    data = read_recipe(RunLayout(found.runs[0]).config_path).data
+    of_data = {name: getattr(data, name) for name in ("root", "groups", "image_column", "label_column")}
+    options = {"labels": path, **of_data}
+    reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))
+
+
+def _text(accuracy: "Interval") -> str:
+    assert accuracy.low is not None
+    assert accuracy.high is not None
+    return interval(accuracy.value, accuracy.low, accuracy.high)

@@ -14,7 +14,7 @@ from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import BadInputsError, EmptyClassError, UsageError
 from vit.layout import RunLayout
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
     from vit.study.frozen.backbones import Backbone
@@ -24,15 +24,10 @@ RANDOM = "random:"
 
 @dataclass(frozen=True)
 class ProbeSummary:
-    """What `vit probe` found.
+    """What `vit probe` found."""
 
-    Attributes:
-        folder: folder of the study, which `vit.report` takes.
-        backbones: the backbones, the most accurate first.
-    """
-
-    folder: Path
-    backbones: "list[Backbone]"
+    folder: Path  # folder of the study, which `vit.report` takes
+    backbones: "list[Backbone]"  # the backbones, the most accurate first
 
 
 def probe(
@@ -64,8 +59,7 @@ def probe(
         image_size: side of the input in pixels; null: as each backbone was trained
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
-            with a usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         out: parent folder of study folders
         name: name of the study's folder; null: the data's name with _probe
@@ -76,16 +70,23 @@ def probe(
 
     Raises:
         BadInputsError: a backbone failed.
-        VitError: an option or the data cannot be used.
 
     Example:
         vit probe photos/ --backbones timm:deit_tiny_patch16_224.fb_in1k,timm:resnet18.a1_in1k --sizes 50,200,all
     """
+    import yaml
+
     check_data(os.fspath(data))
     ExecutorOptions(**where).check()
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
-    sources = _sources(items(backbones), folder)
-    recipes = _write_recipes(sources, folder, image_size)
+    parent = folder / "backbones"
+    sources, recipes = _sources(items(backbones), parent), {}
+    parent.mkdir(parents=True, exist_ok=True)
+    for number, (label, weights) in enumerate(sources.items()):
+        model = {"init_from": weights, "freeze": "backbone", "preprocess": {"image_size": image_size}}
+        recipe = parent / f"recipe{number}.yaml"
+        recipe.write_text(yaml.safe_dump({"model": model}), encoding="utf-8")
+        recipes[label] = str(recipe)
     known = {"root": path_text(root), "groups": groups, "image_column": image_column, "label_column": label_column}
     of_data = {name: value for name, value in known.items() if value is not None}
     options = StudyOptions(
@@ -114,29 +115,39 @@ def probe(
         reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
     reporter.line("\n" + conditions(found))
     reporter.table(TITLES, [one.cells() for one in found])
-    measured = [one.name for one in found]
-    reporter.line("\n" + verdict(found, [name for name in sources if name not in measured]))
+    failed = [name for name in sources if name not in {one.name for one in found}]
+    reporter.line("\n" + verdict(found, failed))
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
-    next_options = {f"data.{name}": value for name, value in of_data.items()} | {"init_from": found[0].source}
-    if image_size is not None:
-        next_options["image_size"] = str(image_size)
+    next_options = {
+        **{f"data.{name}": value for name, value in of_data.items()}, "init_from": found[0].source,
+        "image_size": None if image_size is None else str(image_size),
+    }  # fmt: skip
     reporter.next_command(shell_command("vit", "train", data, options=next_options))
     return ProbeSummary(plan.folder.path, found)
 
 
 def _sources(words: list[str], folder: Path) -> dict[str, str]:
-    """{short name: weights to start from}. Networks with random weights get a file in the folder."""
+    """{short name: weights to start from}. Networks with random weights get a file in the folder, from a fixed seed."""
     if not words:
         raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
     found: dict[str, str] = {}
     for word in words:
-        label = _label(word)
+        label, network = _label(word), word.removeprefix(RANDOM)
         if label in found:
             raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
-        found[label] = str(_random(word.removeprefix(RANDOM), folder)) if word.startswith(RANDOM) else word
+        found[label] = word
+        if network != word:
+            check_network(network, ())
+            path = folder / f"{network}.ckpt"
+            if not path.is_file():
+                from vit.study.frozen.measured_backbones import write_random
+
+                folder.mkdir(parents=True, exist_ok=True)
+                write_random(network, path)
+            found[label] = str(path)
     return found
 
 
@@ -148,30 +159,3 @@ def _label(word: str) -> str:
     if RunLayout(path).config_path.is_file():
         return "/".join(path.resolve().parts[-2:])
     return word.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".safetensors").removesuffix(".ckpt")
-
-
-def _random(network: str, folder: Path) -> Path:
-    """A checkpoint of a network with random weights, drawn from a fixed seed."""
-    check_network(network, ())
-    path = folder / "backbones" / f"{network}.ckpt"
-    if not path.is_file():
-        from vit.study.frozen.measured_backbones import write_random
-
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_random(network, path)
-    return path
-
-
-def _write_recipes(sources: dict[str, str], folder: Path, image_size: int | None) -> dict[str, str]:
-    """{short name: recipe file} of linear probes."""
-    import yaml
-
-    parent = folder / "backbones"
-    parent.mkdir(parents=True, exist_ok=True)
-    recipes = {}
-    for number, (label, source) in enumerate(sources.items()):
-        model = {"init_from": source, "freeze": "backbone", "preprocess": {"image_size": image_size}}
-        path = parent / f"recipe{number}.yaml"
-        path.write_text(yaml.safe_dump({"model": model}), encoding="utf-8")
-        recipes[label] = str(path)
-    return recipes

@@ -5,21 +5,20 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.atomic_files import name_new_file, partial_name
+from vit.atomic_files import atomic_write
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import check_card, write_converted_card
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError, UsageError, some_of
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
     from vit.weights.pretrained import PretrainedWeights
 
-Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
 Three = tuple[float, float, float]
 _MAX_CLASSES_FILE = 16 << 20  # bytes
@@ -72,9 +71,6 @@ def convert(
     Returns:
         The checkpoint.
 
-    Raises:
-        VitError: the weights cannot be read or have no classifier, or the list of classes does not fit.
-
     Example:
         vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt
     """
@@ -92,31 +88,25 @@ def convert(
         reasons = [why for why in (READS_PRE_LOGITS, PREDICTS_NUMBERS) if why in pretrained.dropped.values()]
         reasons += ["it has one output, of which a softmax makes 1 for all images"] * pretrained.num_classes
         lack = "has no classifier" + "".join(f" that can be used: {why}" for why in reasons[:1])
-        raise CheckpointError(
-            f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with",
-            _how_to_train(source),
-        )
-    replaceable = {
-        "num_heads": num_heads,
-        "activation": activation,
-        "patch_size": patch_size,
-        "prefix_positions": prefix_positions,
-    }
-    options = {name: value for name, value in replaceable.items() if value is not None}
-    pixels = {"mean": mean, "std": std, "crop_fraction": crop_fraction, "interpolation": interpolation}
-    replaced = {name: value for name, value in pixels.items() if value is not None}
+        problem = f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with"
+        raise CheckpointError(problem, _how_to_train(source))
+    options: dict[str, int | str | bool] = _given(
+        num_heads=num_heads, activation=activation, patch_size=patch_size, prefix_positions=prefix_positions
+    )
+    replaced = _given(mean=mean, std=std, crop_fraction=crop_fraction, interpolation=interpolation)
     if replaced:
         pretrained = pretrained.with_preprocess(replaced)
     source_names, whose = _class_names(pretrained, class_names)
-    names, repeated = _numbered(source_names)
-    facts = _write(pretrained, path, names, image_size, options, has_own_pixels=bool(replaced))
-    shown = f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})"
+    names = _numbered(source_names)
+    facts = _write(pretrained, path, names, image_size, options, bool(replaced))
+    of_classes = [("classes", f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})")]
+    if repeated := [name for name, before in zip(names, source_names, strict=True) if name != before]:
+        got = f"{len(repeated):,} classes got their number into their name: {some_of(repeated, 10)}"
+        of_classes.append(("repeated names", got))
     reporter = Reporter()
     reporter.line(f"Converted {source}")
-    reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, names), *facts])
-    own = {"class_names": class_names, "image_size": image_size}
-    guesses = pretrained.guesses({*options, *(name for name, value in own.items() if value is not None)})
-    if guesses:
+    reporter.facts([*pretrained.facts(), *of_classes, *facts])
+    if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
         reporter.notice(
             f"WARNING: nothing states these values, so they are guesses: {guesses}; where one is wrong, replace it by "
             "--num_heads, --image_size, --mean, --std, --crop_fraction, --interpolation or --class_names"
@@ -130,9 +120,14 @@ def convert(
         from vit.checkpoints.load import load
         from vit.inference.deployment import LoadedModel
 
-        reporter.line(f"model card: {write_converted_card(LoadedModel(*load(path)), source, path, card_file)}")
+        write_converted_card(LoadedModel(*load(path)), source, path, card_file)
+        reporter.line(f"model card: {card_file}")
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _how_to_train(source: str) -> str:
@@ -163,34 +158,17 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
         raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
-    first: dict[str, int] = {}
-    for number, name in enumerate(names, start=1):
-        if first.setdefault(name, number) != number:
-            raise DataError(
-                f"{path} has the class name {name!r} in line {first[name]} and in line {number}",
-                "give each class a name of its own",
-            )
+    for name in (name for name, count in Counter(names).items() if count > 1):
+        lines = " and ".join(f"in line {number}" for number, one in enumerate(names, 1) if one == name)
+        raise DataError(f"{path} has the class name {name!r} {lines}", "give each class a name of its own")
     return names
 
 
-def _numbered(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
-    """(names that are all different, numbers of the classes whose name changed): a name of several gets their number.
-
-    ImageNet has two classes "crane", a bird and a machine. They become "crane (134)" and "crane (517)".
-    """
-    changed: set[int] = set()
+def _numbered(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names that are all different: the two classes "crane" of ImageNet become "crane (134)" and "crane (517)"."""
     while repeated := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
-        changed |= {number for number, name in enumerate(names) if name in repeated}
         names = tuple(f"{name} ({number})" if name in repeated else name for number, name in enumerate(names))
-    return names, sorted(changed)
-
-
-def _repeated(numbers: list[int], class_names: tuple[str, ...]) -> Facts:
-    """What became of class names that several classes share."""
-    if not numbers:
-        return []
-    shown = some_of((class_names[number] for number in numbers), 10)
-    return [("repeated names", f"{len(numbers):,} classes got their number into their name: {shown}")]
+    return names
 
 
 def _write(
@@ -200,7 +178,7 @@ def _write(
     image_size: int | None,
     options: Mapping[str, int | str | bool],
     has_own_pixels: bool,
-) -> Facts:
+) -> list[tuple[str, str]]:
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
     from vit.checkpoints.io import write_checkpoint
@@ -216,10 +194,8 @@ def _write(
         problem = f"{pretrained.source}: the weights of its classifier are 0, so that all images get one answer"
         raise CheckpointError(problem, _how_to_train(pretrained.source))
     if filled.report.initialized:
-        raise CheckpointError(
-            f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
-        )
-    license_name = None if pretrained.license == UNKNOWN else pretrained.license
+        problem = f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}"
+        raise CheckpointError(problem, "give other weights")
     is_same_size = image_size in (None, pretrained.own_network(options).image_size)
     is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
     rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
@@ -231,37 +207,25 @@ def _write(
         versions=versions(),
         validation_scores=pretrained.validation_scores if is_same else None,
         multilabel=rules,
-        license=license_name,
+        license=None if pretrained.license == UNKNOWN else pretrained.license,
         unfinished=pretrained.unfinished or None,
         made_of=pretrained.made_of,
     )
-    partial = partial_name(output)
     try:
-        write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)
-        load(partial)
-        name_new_file(partial, output)
+        with atomic_write(output, is_new=True) as partial:
+            write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)
+            load(partial)
     except FileExistsError as error:
         raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
-    finally:
-        partial.unlink(missing_ok=True)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
-    words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
-    several = (
-        []
-        if rules is None
-        else [("labels", f"several for an image, with thresholds of {range_text(rules.thresholds)}")]
-    )
-    facts = [("network", words), *several, *_calibration(pretrained, is_same)]
-    return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
-
-
-def _calibration(pretrained: "PretrainedWeights", is_kept: bool) -> Facts:
-    """What became of the temperature of weights that have one, or of the rules of their labels."""
+    facts = [("network", f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels")]
+    if rules is not None:
+        facts.append(("labels", f"several for an image, with thresholds of {range_text(rules.thresholds)}"))
     why, temperature = "fitted without the options that you give", pretrained.temperature
-    if pretrained.multilabel is not None and not is_kept:
+    if rules is not None and not is_same:
         lost = "temperatures and thresholds of the source are not kept"
-        return [("calibration", f"{lost}: they were {why}; temperatures are 1, and thresholds 0.5")]
-    if temperature == 1:
-        return []
-    lost = f"{temperature:.3f} is not kept: it was {why}"
-    return [("temperature", f"{temperature:.3f}, as in the source" if is_kept else lost)]
+        facts.append(("calibration", f"{lost}: they were {why}; temperatures are 1, and thresholds 0.5"))
+    elif temperature != 1:
+        lost = f"{temperature:.3f} is not kept: it was {why}"
+        facts.append(("temperature", f"{temperature:.3f}, as in the source" if is_same else lost))
+    return [*facts, *filled.report.facts(), ("checkpoint", str(output))]

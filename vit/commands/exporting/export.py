@@ -11,14 +11,7 @@ from vit import registry
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, StrPath, path_text, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
-from vit.commands.exporting.model_card import (
-    check_card,
-    show_difference,
-    show_how_to_load,
-    show_license,
-    show_size_and_speed,
-    write_card,
-)
+from vit.commands.exporting.model_card import check_card, show_license, trained_model, write_card
 from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError
@@ -27,6 +20,8 @@ from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.export.format import Classify, Quantizer
+    from vit.export.verify import ExportDifference
+    from vit.inference.deployment import LoadedModel
 
 Precision = Literal["32-true", "int8"]
 
@@ -71,25 +66,29 @@ def export(
     Returns:
         The file or folder.
 
-    Raises:
-        VitError: the model cannot be used, the format cannot hold it, or the export differs from it.
-
     Example:
         vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test
     """
     check_model(os.fspath(model), unfinished)
-    _check_images(precision, verify, calibration, measure)
+    is_int8 = precision == "int8"
+    if is_int8 and verify is not None:
+        fix = "give --measure DATA, with labels, or neither"
+        raise UsageError("--verify compares probabilities to 1e-4, which int8 cannot keep", fix)
+    for option, value in (("--calibration", calibration), ("--measure", measure)):
+        if not is_int8 and value is not None:
+            raise UsageError(f"{option} is for --precision int8", f"add it, or leave {option} out")
+    if measure is not None:
+        check_data(os.fspath(measure))
     if latency and format == "coreml":
         raise UsageError("--latency: Core ML computes on Apple's systems alone", "leave it out")
     files = [] if verify is None else list_files([verify], recursive=True).paths
 
-    from vit.commands.exporting.model_card import trained_model
     from vit.export.exporting import check_output, export_format
     from vit.export.exporting import export as write
     from vit.export.verify import Structure
 
     export_kind = export_format(format)
-    quantizer: Quantizer | None = registry.INT8.load()() if precision == "int8" else None
+    quantizer: Quantizer | None = registry.INT8.load()() if is_int8 else None
     if quantizer is not None:
         quantizer.check(format)
     export_kind.check_installed(format)
@@ -98,57 +97,91 @@ def export(
         check_output(format, wanted)  # before the model is loaded
     card_file = check_card(card, format, has_folder=not export_kind.ending)
     trained, reporter = trained_model(Path(model), unfinished), Reporter()
-    warn_of_unfinished(trained.description.unfinished or "", reporter)
-    mark = "-int8" if precision == "int8" else ""
-    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{export_kind.ending}"))
-    what = trained.description.task.kinds_text
-    kind = f"{format}, int8" if precision == "int8" else format
-    summary = f"{path}: {kind}, {len(trained.description.class_names)} {what}"
+    description = trained.description
+    warn_of_unfinished(description.unfinished or "", reporter)
+    path = wanted or free_name(Path(f"{description.spec.name}{'-int8' * is_int8}{export_kind.ending}"))
+    kind = f"{format}, int8" if is_int8 else format
+    summary = f"{path}: {kind}, {len(description.class_names)} {description.task.kinds_text}"
+    exported, cost = trained, None
+    classify: Classify | None = None
     if quantizer is not None:
         images = path_text(calibration), path_text(measure)
         int8 = quantizer.write(trained, format, path, Path(model), *images, reporter)
-        exported, cost = replace(trained, description=int8.description), int8.cost
-        classify: Classify | None = int8.classify
+        exported, cost, classify = replace(trained, description=int8.description), int8.cost, int8.classify
         reporter.line(summary)
         reporter.facts(int8.facts)
     else:
         difference = write(trained, format, path, files)
-        exported, cost = trained, None
-        classify = None if isinstance(difference, Structure) else export_kind.read(trained, path)
+        if not isinstance(difference, Structure):
+            classify = export_kind.read(trained, path)
         reporter.line(summary)
-        show_difference(reporter, difference, files, verify)
+        if isinstance(difference, Structure):
+            reporter.line(difference.words)
+        else:
+            where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
+            _show_difference(reporter, difference, where)
     show_license(reporter, trained)
     written = write_card(Path(model), exported, format, path, card_file, cost)
     if written is not None:
         reporter.line(f"model card: {written}")
-    show_size_and_speed(reporter, trained, kind, path, classify)
+    _show_size_and_speed(reporter, trained, kind, path, classify)
     if latency:
         from vit.export.latency import show_latencies_of
 
         own = {f"{format} {precision}": partial(export_kind.read, exported, path)}
         show_latencies_of(reporter, trained, "cpu", "32-true", own)
-    show_how_to_load(reporter, exported, format, path)
+    reporter.line()
+    for line in export_kind.how_to_load(exported, path).splitlines():
+        reporter.line(line)
     if export_kind.next_command:
         following = export_kind.next_command.format(path=shlex.quote(str(path)))
     else:
         data = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
         following = f"vit evaluate {shlex.quote(os.fspath(model))}{data}"
-    is_refused = trained.description.unfinished is not None and not following.startswith("vit train")
+    is_refused = description.unfinished is not None and not following.startswith("vit train")
     reporter.next_command(following + " --unfinished" * is_refused)
     return path
 
 
-def _check_images(
-    precision: Precision, verify: StrPath | None, calibration: StrPath | None, measure: StrPath | None
-) -> None:
-    """Raise UsageError where images are given that this precision does not use."""
-    if precision == "int8" and verify is not None:
-        raise UsageError(
-            "--verify compares probabilities to 1e-4, which int8 cannot keep",
-            "give --measure DATA, with labels, or neither",
+def _show_difference(reporter: Reporter, difference: "ExportDifference", where: str) -> None:
+    """Show how far probabilities differ from the checkpoint's, and pixels where the library prepares them itself."""
+    reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
+    peer = difference.peer
+    if peer is None:
+        return
+    if not peer.num_images:
+        reporter.line(f"{peer.library}'s own transform was not compared: Pillow decodes all files otherwise")
+        return
+    left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
+    reporter.line(
+        f"{peer.library}'s own transform, from the bytes of {peer.num_images:,} files{left_out}: pixels differ by "
+        f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, labels of "
+        f"{peer.num_labels:,} files"
+    )
+    if peer.num_shifted:
+        reporter.line(
+            f"{peer.library} rounds half a pixel down: the middle square of {peer.num_shifted:,} files lies one pixel "
+            "higher or farther left than here, which changes their probabilities a little"
         )
-    for option, value in (("--calibration", calibration), ("--measure", measure)):
-        if precision != "int8" and value is not None:
-            raise UsageError(f"{option} is for --precision int8", f"add it, or leave {option} out")
-    if measure is not None:
-        check_data(os.fspath(measure))
+
+
+def _show_size_and_speed(
+    reporter: Reporter, trained: "LoadedModel", name: str, path: Path, exported: "Classify | None"
+) -> None:
+    """Show one table for all formats: the export, if it can be computed here, beside its checkpoint."""
+    from vit.export.latency import measured_speed, size_of
+
+    weights = sum(value.nbytes for value in trained.network.state_dict().values())
+    sizes = f"{weights / 1e6:.1f} MB of weights", f"{size_of(path) / 1e6:.1f} MB"
+    reporter.line()
+    if exported is None:
+        reporter.table(("", "size", "images/s"), [("checkpoint", sizes[0], ""), (name, sizes[1], "not measured")])
+        return
+    speed = measured_speed(trained, exported)
+    rows = [
+        ("checkpoint", sizes[0], f"{speed.reference:,.1f}", "1.0"),
+        (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}"),
+    ]
+    reporter.table(("", "size", "images/s", "times as fast"), rows)
+    threads = f"{speed.threads} thread{'s' * (speed.threads != 1)}"
+    reporter.line(f"CPU, {threads}, batches of {speed.batch_size}; of this machine, as busy as it is")

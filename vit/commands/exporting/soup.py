@@ -8,34 +8,24 @@ stays in the average if the accuracy does not fall.
 import os
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import StrPath, check_different, in_points, new_file
 from vit.commands.cli.command_line import Metavar
-from vit.console import ProgressReport, Reporter, percent
+from vit.console import Reporter, percent
 from vit.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vit.checkpoints.format import Description
     from vit.data.core.samples import Samples, Source
     from vit.inference.scores.scored_images import ScoredImages
 
 Weights = dict[str, "Tensor"]
-
-
-@dataclass(frozen=True)
-class _Ingredient:
-    """The best checkpoint of a run, and its accuracy on the validation images."""
-
-    name: str
-    weights: Weights
-    accuracy: float
 
 
 def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath, device: str = "auto") -> Path:
@@ -48,9 +38,6 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
 
     Returns:
         The checkpoint, which says what it is made of.
-
-    Raises:
-        VitError: a run is not finished, or its weights cannot be averaged with those of the others.
 
     Example:
         vit soup studies/photos/cells/vit/0003000/seed* --output soup.ckpt
@@ -78,10 +65,13 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     reporter, on = Reporter(), choose_device(device)
     source = _same_images(paths, reporter)
     loaded = {run: load(checkpoint_of(Path(run))) for run in paths}
-    first = loaded[paths[0]][1]
+    network, first = loaded[paths[0]]
     for run, (_, description) in loaded.items():
-        _check_alike(paths[0], first, run, description)
-    network = loaded[paths[0]][0]
+        if description.multilabel is not None:
+            raise UsageError(f"{run} gives an image several labels, and vit soup is for one class", "leave it out")
+        for what, field in (("networks", "spec"), ("classes", "class_names"), ("preprocessing", "preprocess")):
+            if getattr(first, field) != getattr(description, field):
+                raise UsageError(f"{paths[0]} and {run} have different {what}", "give runs of one recipe")
 
     def scored(weights: Weights, samples: "Samples") -> "ScoredImages":
         network.load_state_dict(weights)
@@ -90,29 +80,32 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
         assert isinstance(found, ScoredImages)
         return in_groups(found, samples)
 
-    validation = source.splits["validation"]
-    ingredients = []
-    for run, (trained, _) in loaded.items():
-        weights = {name: value.clone() for name, value in trained.state_dict().items()}
-        ingredients.append(_Ingredient(run, weights, float(scored(weights, validation).correct.mean())))
-    ingredients.sort(key=lambda one: -one.accuracy)
-    used, mixed, accuracy = [ingredients[0]], ingredients[0].weights, ingredients[0].accuracy
-    rows = [(used[0].name, percent(accuracy), percent(accuracy), "yes")]
-    for one in ingredients[1:]:
-        tried = mean_weights([*(kept.weights for kept in used), one.weights])
-        reached = float(scored(tried, validation).correct.mean())
-        rows.append((one.name, percent(one.accuracy), percent(reached), "yes" if reached >= accuracy else "no"))
+    def accuracy_of(weights: Weights) -> float:
+        return float(scored(weights, source.splits["validation"]).correct.mean())
+
+    weights = {
+        run: {name: value.clone() for name, value in trained.state_dict().items()}
+        for run, (trained, _) in loaded.items()
+    }
+    alone = {run: accuracy_of(own) for run, own in weights.items()}
+    best, *others = sorted(paths, key=lambda run: -alone[run])
+    used, mixed, accuracy = [best], weights[best], alone[best]
+    rows = [(best, percent(accuracy), percent(accuracy), "yes")]
+    for run in others:
+        tried = mean_weights([weights[one] for one in (*used, run)])
+        reached = accuracy_of(tried)
+        rows.append((run, percent(alone[run]), percent(reached), "yes" if reached >= accuracy else "no"))
         if reached >= accuracy:
-            used, mixed, accuracy = [*used, one], tried, reached
+            used, mixed, accuracy = [*used, run], tried, reached
     reporter.table(("run", "validation accuracy", "of the average with it", "used"), rows)
     if len(used) == 1:
-        reporter.notice(f"WARNING: no average is better than {used[0].name}: the soup is that run alone")
+        reporter.notice(f"WARNING: no average is better than {best}: the soup is that run alone")
     split = fitted_split(source.splits) or "validation"
     uncalibrated = scored(mixed, source.splits[split])
     fitted = fit_temperature(uncalibrated, split)
     calibrated = uncalibrated.at(fitted.value)
     above = os.path.commonpath([Path(run).absolute() for run in paths])
-    names = ", ".join(os.path.relpath(one.name, above) for one in used)
+    names = ", ".join(os.path.relpath(run, above) for run in used)
     description = replace(
         first,
         temperature=fitted.value,
@@ -128,13 +121,13 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     reporter.line(f"\n{path}: {description.made_of}; temperature {fitted.describe()}")
     if "test" in source.splits:
         began = time.perf_counter()
-        best, all_together = (scored(weights, source.splits["test"]) for weights in (ingredients[0].weights, mixed))
-        single, whole, groups = best.correct, all_together.correct, all_together.groups
-        gap = paired_gap(whole, single, groups)
-        speed = 2 * len(whole) / (time.perf_counter() - began)
+        single, whole = (scored(one, source.splits["test"]) for one in (weights[best], mixed))
+        gap = paired_gap(whole.correct, single.correct, whole.groups)
+        speed = 2 * len(whole.correct) / (time.perf_counter() - began)
+        accuracies = [percent(float(one.correct.mean())) for one in (whole, single)]
         reporter.line(
-            f"test accuracy {percent(float(whole.mean()))} at {speed:,.0f} images/s; {percent(float(single.mean()))} "
-            f"of the best run on validation images, {ingredients[0].name}; {in_points(gap)}, paired 95 % interval"
+            f"test accuracy {accuracies[0]} at {speed:,.0f} images/s; {accuracies[1]} of the best run on validation "
+            f"images, {best}; {in_points(gap)}, paired 95 % interval"
         )
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
@@ -154,47 +147,29 @@ def _same_images(paths: Sequence[str], reporter: Reporter) -> "Source":
     """The images of the runs, unchanged; the runs have the same splits, and start from the same weights."""
     from vit.checkpoints.run import RunDirectory
     from vit.commands.cli.recipe_options import read_recipe
-    from vit.data.checks.contents import read_contents
-    from vit.training.running.run_images import check_contents, images_of_run, splits_of_run
+    from vit.commands.measuring.measured_images import check_own_images
+    from vit.training.running.run_images import images_of_run, splits_of_run
 
-    splits, starts = [], []
-    for run in paths:
-        found = RunDirectory.around(Path(run))
-        if found is None:
-            raise UsageError(
-                f"{run} is not in a run folder, so its validation images are not known", "give run folders"
-            )
-        listed = splits_of_run(found)
-        splits.append({split: [row.content_hash or row.path for row in rows] for split, rows in listed.items()})
-        starts.append(read_recipe(found.config_path).model.init_from)
-    for run, start, images in zip(paths, starts, splits, strict=True):
-        if start is None or start != starts[0]:
-            what = f"starts from {start or 'random weights'}, and {paths[0]} from {starts[0] or 'random weights'}"
-            raise UsageError(
-                f"{run} {what}: an average of such weights means nothing",
-                "give runs that start from the same pretrained weights, or average answers: vit evaluate RUN RUN",
-            )
+    found = [RunDirectory.around(Path(run)) for run in paths]
+    runs = [run for run in found if run is not None]
+    if None in found:
+        problem = f"{paths[found.index(None)]} is not in a run folder, so its validation images are not known"
+        raise UsageError(problem, "give run folders")
+    recipes, splits = [read_recipe(run.config_path) for run in runs], []
+    for run in runs:
+        rows = splits_of_run(run)
+        splits.append({split: [row.content_hash or row.path for row in part] for split, part in rows.items()})
+    first_start = recipes[0].model.init_from
+    for name, recipe, images in zip(paths, recipes, splits, strict=True):
+        start = recipe.model.init_from
+        if start is None or start != first_start:
+            what = f"starts from {start or 'random weights'}, and {paths[0]} from {first_start or 'random weights'}"
+            fix = "give runs that start from the same pretrained weights, or average answers: vit evaluate RUN RUN"
+            raise UsageError(f"{name} {what}: an average of such weights means nothing", fix)
         for split in ("validation", "calibration", "test"):
             if images.get(split) != splits[0].get(split):
-                raise DataError(f"{run} has other {split} images than {paths[0]}", "give runs with the same splits")
-    first = RunDirectory.around(Path(paths[0]))
-    assert first is not None
-    source = images_of_run(first, read_recipe(first.config_path))
+                raise DataError(f"{name} has other {split} images than {paths[0]}", "give runs with the same splits")
+    source = images_of_run(runs[0], recipes[0])
     for split in splits[0].keys() - {"train"}:
-        with ProgressReport(reporter, "image read") as progress:
-            check_contents(first, source, split, read_contents(source, progress.update, (split,)))
+        check_own_images(runs[0], source, split, reporter)
     return source
-
-
-def _check_alike(name: str, first: "Description", other_name: str, other: "Description") -> None:
-    """Raise UsageError unless two checkpoints hold the same network for the same input and classes."""
-    if other.multilabel is not None:
-        raise UsageError(f"{other_name} gives an image several labels, and vit soup is for one class", "leave it out")
-    same: Mapping[str, tuple[object, object]] = {
-        "networks": (first.spec, other.spec),
-        "classes": (first.class_names, other.class_names),
-        "preprocessing": (first.preprocess, other.preprocess),
-    }
-    for what, (one, two) in same.items():
-        if one != two:
-            raise UsageError(f"{name} and {other_name} have different {what}", "give runs of one recipe")

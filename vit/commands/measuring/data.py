@@ -1,21 +1,19 @@
 """`vit data check|next|pack|index`: problems of a data set; images to label next; images in shards"""
 
 import os
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, new_file, path_text, shell_command
-from vit.commands.measuring.label_check import check_folder, check_labels
 from vit.commands.measuring.next_labels import next_labels
 from vit.commands.measuring.shards import index, pack
 from vit.console import ProgressReport, Reporter, count_of
-from vit.csv_files import describe_escapes, new_table
+from vit.csv_files import describe_escapes, new_output
 from vit.data.core.dataset_names import TableColumns
-from vit.errors import BadInputsError, ResourceError
+from vit.errors import BadInputsError, UsageError
 from vit.inference.files import free_name
+from vit.layout import CrossvalLayout, RunLayout
 
 if TYPE_CHECKING:
     from vit.data.checks.check import CheckResult, Finding
@@ -48,8 +46,7 @@ def check(
             all images to correct, which 'vit train' reads
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
-            with a usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
         page: new HTML page with counts, sizes, equal images side by side, and pictures of other problems; null: none
@@ -60,7 +57,6 @@ def check(
 
     Raises:
         BadInputsError: there is an error; or a warning, and `strict` is set.
-        VitError: the data set cannot be opened, or the list cannot be written.
 
     Example:
         vit data check photos/ --output photos_to_fix.csv
@@ -70,22 +66,34 @@ def check(
     name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
 
     columns = TableColumns(image_column, label_column)
-    if folder is not None:
-        check_folder(folder)
+    made = () if folder is None else (CrossvalLayout(folder).description_path, RunLayout(folder).config_path)
+    if made and not any(file.is_file() for file in made):
+        problem = f"--labels {folder} is not the folder of a cross-validation or a run"
+        raise UsageError(problem, "make one with 'vit crossval DATA', and give its folder")
 
+    from vit.data.checks.check import Finding
+    from vit.data.checks.check import check as find_problems
     from vit.data.core.groups import group_notes, with_groups
     from vit.data.sources.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
     source = replace(source, notes=[*source.notes, *group_notes(source)])
     reporter = Reporter()
-    checked = _check(reporter, source)
+    reporter.notice(
+        f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
+        f"{len(source.class_names):,} {source.task.kinds}"
+    )
+    with ProgressReport(reporter, "image") as progress:
+        checked = find_problems(source, progress.update)
     _show(reporter, source, checked)
     if checked.findings or output is not None:
-        _write(list_file, checked.findings)
+        with new_output(list_file, [field.name for field in fields(Finding)]) as table:
+            for finding in checked.findings:
+                table.row(astuple(finding))
         if words := describe_escapes(source.class_names, f"{list_file} has"):
             reporter.notice(words)
-    found = _counts(checked)
+    num_warnings = len(checked.findings) - checked.errors
+    found = f"{count_of(checked.errors, 'error')} and {count_of(num_warnings, 'warning')}"
     reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
     failed = checked.errors > 0 or (strict and bool(checked.findings))
     if page_file is not None:
@@ -95,7 +103,11 @@ def check(
         reporter.line(f"\npage in {page_file}")
     elif any(finding.other_path for finding in checked.findings):
         reporter.line("--page FILE shows the images of each pair side by side")
-    corrected = None if folder is None else check_labels(source, folder, list_file, reporter)
+    corrected = None
+    if folder is not None:
+        from vit.commands.measuring.label_check import check_labels  # imports torch
+
+        corrected = check_labels(source, folder, list_file, reporter)
     of_data = {"root": root, "groups": groups, "image_column": image_column, "label_column": label_column}
     if failed:
         options = {"labels": folder, **of_data, "strict": strict}
@@ -113,60 +125,37 @@ def check(
 data = {"check": check, "next": next_labels, "pack": pack, "index": index}
 
 
-def _check(reporter: Reporter, source: "Source") -> "CheckResult":
-    from vit.data.checks.check import check as find_problems
-
-    reporter.notice(
-        f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
-        f"{len(source.class_names):,} {source.task.kinds}"
-    )
-    with ProgressReport(reporter, "image") as progress:
-        return find_problems(source, progress.update)
-
-
-def _counts(checked: "CheckResult") -> str:
-    errors, warnings = checked.errors, len(checked.findings) - checked.errors
-    return f"{count_of(errors, 'error')} and {count_of(warnings, 'warning')}"
-
-
 def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
     for split, counts in checked.counts.items():
-        sizes = checked.sizes[split]
-        images, present = checked.num_images[split], counts[counts > 0]
+        sizes, present = checked.sizes[split], counts[counts > 0]
         ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
+        images, readable = f"{checked.num_images[split]:,}", f"{sizes.readable:,}"
         typical = f"{sizes.median_width}x{sizes.median_height}"
-        rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
+        rows.append((split, images, readable, ratio, typical, sizes.smallest, sizes.largest))
     kind, sides = source.task.kind, ("median pixels", "least side", "greatest side")
     reporter.table(("split", "images", "readable", f"largest to smallest {kind}", *sides), rows)
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
     reporter.line(f"\nimages {source.task.of} a {kind}{title}")
-    reporter.table(
-        (kind, *checked.counts),
-        (
-            (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
-            for number in order[:SHOWN_CLASSES]
-        ),
+    of_classes = (
+        (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
+        for number in order[:SHOWN_CLASSES]
     )
-    if checked.findings:
-        _show_findings(reporter, checked.findings)
-
-
-def _show_findings(reporter: Reporter, findings: "list[Finding]") -> None:
-    counts = Counter((finding.severity, finding.kind) for finding in findings)
+    reporter.table((kind, *checked.counts), of_classes)
+    if not checked.findings:
+        return
+    by_kind: dict[tuple[str, str], list[Finding]] = {}
+    for finding in checked.findings:
+        by_kind.setdefault((finding.severity, finding.kind.replace("_", " ")), []).append(finding)
     reporter.line("\nfindings")
-    reporter.table(
-        ("severity", "kind", "count"),
-        ((severity, kind.replace("_", " "), f"{count:,}") for (severity, kind), count in counts.items()),
-    )
-    for (severity, kind), count in counts.items():
-        some = [finding for finding in findings if (finding.severity, finding.kind) == (severity, kind)]
-        reporter.line(f"\n{severity}: {kind.replace('_', ' ')}; {some[0].suggestion}")
-        for finding in some[:SHOWN_EXAMPLES]:
+    reporter.table(("severity", "kind", "count"), ((*kind, f"{len(same):,}") for kind, same in by_kind.items()))
+    for (severity, kind), same in by_kind.items():
+        reporter.line(f"\n{severity}: {kind}; {same[0].suggestion}")
+        for finding in same[:SHOWN_EXAMPLES]:
             reporter.line(f"  {_describe(finding)}")
-        if count > SHOWN_EXAMPLES:
-            reporter.line(f"  ... and {count - SHOWN_EXAMPLES:,} more")
+        if len(same) > SHOWN_EXAMPLES:
+            reporter.line(f"  ... and {len(same) - SHOWN_EXAMPLES:,} more")
 
 
 def _describe(finding: "Finding") -> str:
@@ -176,16 +165,3 @@ def _describe(finding: "Finding") -> str:
     if finding.other_label != finding.label and there:
         there += f" ({finding.label} and {finding.other_label})"
     return f"{here}{there}: {finding.detail}" if here else finding.detail
-
-
-def _write(output: Path, findings: "Iterable[Finding]") -> None:
-    """Write the findings as a new CSV file."""
-    from vit.data.checks.check import Finding
-
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with new_table(output, [field.name for field in fields(Finding)], mode="x") as table:
-            for finding in findings:
-                table.row(astuple(finding))
-    except OSError as error:
-        raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error

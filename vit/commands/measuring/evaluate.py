@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,10 +20,6 @@ from vit.commands.cli.arguments import (
     path_text,
     warn_of_unfinished,
 )
-from vit.commands.measuring.ensembles import EnsembleFinding, scored_together, unseen_by_all
-from vit.commands.measuring.evaluation_folder import evaluation_folder, own_folder, writing
-from vit.commands.measuring.scoring import columns_of, score_images, weak_groups_of
-from vit.commands.measuring.shown_answers import show_measurement
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
@@ -30,15 +27,14 @@ from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
-    from vit.data.core.samples import Samples
+    from vit.commands.measuring.scoring import EnsembleFinding
     from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
     from vit.inference.metrics.weak_groups import WeakGroups
-    from vit.inference.predictor import Predictor
     from vit.inference.scores.scored_images import Scored
-    from vit.report.run.run_common import EvaluatedImages
-    from vit.training.running.run_images import SeenImages
+
+_LOCK = ".unfinished"  # in the folder of an evaluation that is not finished
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Evaluation:
     unfinished: str = ""
     # seconds of a prediction by engine, threads and batch size; () where they were not asked for
     latency: "Sequence[Latency]" = ()
-    ensemble: EnsembleFinding | None = None  # the gain of several models over their best; None: one model was given
+    ensemble: "EnsembleFinding | None" = None  # the gain of several models over their best; None: one model was given
 
 
 def evaluate(
@@ -88,10 +84,8 @@ def evaluate(
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
         root: folder of torchvision data sets
-        image_column: column of images where DATA is a parquet table, or of paths where it is a CSV; null: that of the
-            run, the only one, or the one with a usual name
-        label_column: column of labels where DATA is a parquet table or a CSV; null: that of the run, the only one, or
-            the one with a usual name
+        image_column: column of images (parquet) or of paths (CSV) of DATA; null: that of the run, or a usual one
+        label_column: column of labels (parquet, CSV) of DATA; null: that of the run, or a usual one
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
@@ -106,7 +100,6 @@ def evaluate(
         The folder of the results, and the metrics.
 
     Raises:
-        VitError: the model or the images cannot be used.
         BadInputsError: the evaluation is done, but some images cannot be read.
 
     Example:
@@ -115,68 +108,62 @@ def evaluate(
     model, (others, rest) = os.fspath(model), leading_models([] if data is None else path_list(data))
     if len(rest) > 1:
         raise UsageError(f"{len(rest)} DATA are given: {', '.join(map(str, rest))}", "give one after the models")
-    data = path_text(rest[0]) if rest else None
-    check_different([model, *others])
+    data, models = path_text(rest[0]) if rest else None, (model, *others)
+    check_different(models)
     if others and latency:
         raise UsageError("--latency measures one model", "give one, or leave --latency out")
-    for one in (model, *others):
+    for one in models:
         check_model(one, unfinished)
         check_engine(engine, Path(one), device)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
-    wanted = None if output is None else own_folder(output)
+    wanted = None if output is None else Path(output).expanduser()
+    if wanted is not None and wanted.exists():  # a folder that is empty, or of an evaluation that was cut off
+        is_free = wanted.is_dir() and (not any(wanted.iterdir()) or (wanted / _LOCK).is_file())
+        if not is_free:
+            raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
 
-    from vit.checkpoints.run import RunDirectory, unfinished_text
+    from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
-    from vit.commands.measuring.measured_images import (
-        check_own_model,
-        choose_split,
-        describe_images,
-        measured_by,
-        of_same_task,
-        opened_source,
-        shown_split,
-        with_model_classes,
-    )
+    from vit.commands.measuring import measured_images, scoring
     from vit.inference.engine import distributed
     from vit.inference.ensemble import Ensemble
     from vit.inference.metrics.weak_groups import ImageTraits
     from vit.inference.predictor import load
+    from vit.report.run.run_common import EvaluatedImages
     from vit.weights.license import license_text
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        source = opened_source(model, data, path_text(root), columns, groups, reporter)
-        chosen = choose_split(source, split)
-        shown = shown_split(source, chosen)
-        every = {one: load(one, device, precision, engine, unfinished) for one in (model, *others)}
-        predictor = Ensemble(list(every.values()), list(every)) if others else every[model]
+        source = measured_images.opened_source(model, data, path_text(root), columns, groups, reporter)
+        chosen = measured_images.choose_split(source, split)
+        shown = measured_images.shown_split(source, chosen)
+        every = {one: load(one, device, precision, engine, unfinished) for one in models}
+        predictor = Ensemble(list(every.values()), models) if others else every[model]
         warn_of_unfinished(predictor.lacks, reporter)
         for one, its in every.items():
-            if (its_run := RunDirectory.around(Path(one))) is not None:
-                check_own_model(Path(one), its_run, its)
-        source = of_same_task(source, predictor.task)
-        measured = measured_by(model, data, source, chosen, include_seen, reporter)
-        samples, seen = unseen_by_all(others, source, chosen, measured, include_seen, reporter)
+            measured_images.check_own_model(Path(one), its)
+        source = measured_images.of_same_task(source, predictor.task)
+        samples, seen = measured_images.images_to_measure(models, data, source, chosen, include_seen, reporter)
         if predictor.lacks:
             seen = replace(seen, warning="; ".join(filter(None, (unfinished_text(predictor.lacks), seen.warning))))
-        samples = with_model_classes(samples, source, predictor.class_names, reporter)
-        words = describe_images(source.name, shown)
+        samples = measured_images.with_model_classes(samples, source, predictor.class_names, reporter)
+        words = measured_images.describe_images(source.name, shown)
+        traits = ImageTraits() if predictor.task.is_exclusive and not others else None
         scored: Scored
         ensemble: EnsembleFinding | None = None
-        traits = ImageTraits() if predictor.task.is_exclusive and not others else None
         if others:
-            scored, ensemble = scored_together(every, lambda one: score_images(one, words, samples, reporter), reporter)
+            scored, ensemble = scoring.score_together(every, words, samples, reporter)
         else:
-            scored = score_images(predictor, words, samples, reporter, traits)
+            scored = scoring.score_images(predictor, words, samples, reporter, traits)
     from vit.report.page.style import save
     from vit.report.run import run_page  # imports matplotlib
-    from vit.report.run.run_page import report_of
 
-    class_names, rules, report = predictor.class_names, predictor.multilabel, report_of(predictor.task)
+    class_names, rules, report = predictor.class_names, predictor.multilabel, run_page.report_of(predictor.task)
     scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
     measurement = report.measure(scored, class_names, rules, scores)
-    folder = evaluation_folder("" if others else model, source.name, shown)
+    run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
+    folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)
     found = Evaluation(
         new_folder(wanted, folder) if rank == 0 else wanted or folder,
         measurement,
@@ -187,42 +174,45 @@ def evaluate(
         predictor.lacks,
         ensemble=ensemble,
     )
-    if rank == 0 and latency:
+    if rank > 0:
+        return found
+    if latency:
         from vit.export.latency import show_latencies_of_model
 
         found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
-    run = RunDirectory.around(Path(model))
-    recipe = None if run is None else read_recipe(run.config_path)
-    listed = data or ("" if recipe is None else recipe.data.source)
-    network = Path(model).name if recipe is None else str(recipe.model.network["name"])
-    weak = None
+    recipe, weak = None if run is None else read_recipe(run.config_path), None
     if traits is not None:
-        weak = weak_groups_of(traits, scored, samples, columns_of(listed, source), class_names)
-    if rank == 0:
-        with writing(found.folder):
-            files = _write_metrics(found, seen.warning, class_names, weak)
-            scored.write(files.predictions_path, class_names, rules)
-            for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
-                save(figure, path)
-            show_measurement(reporter, measurement)
-            if weak is not None:
-                reporter.line(f"\nweak groups: {weak.describe()}")
-                reporter.line("\n".join(f"  {one.describe()}" for one in weak.found))
-            images = replace(_page_images(model, network, source.name, shown, samples, predictor, seen), weak=weak)
-            if others:
-                named = f"the average of {', '.join((model, *others))}"
-                images = replace(images, model=named, network=f"ensemble of {1 + len(others)} models")
-            run_page.write_evaluation_page(files, images, scored, measurement)
-        if predictor.license is not None:
-            reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
-        reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
-        if files.report_path.is_file():
-            reporter.line(f"page in {files.report_path}")
-        reporter.next_command(
-            f"vit predict {' '.join(map(shlex.quote, (model, *others)))} FOLDER_OF_IMAGES"
-            + " --unfinished" * bool(found.unfinished)
-        )
-        _check_all_readable(found)
+        table = Path(data or ("" if recipe is None else recipe.data.source)).expanduser()
+        weak = scoring.weak_groups_of(traits, scored, samples, table, source, class_names)
+    with _writing(found.folder):
+        files = _write_metrics(found, seen.warning, class_names, weak)
+        scored.write(files.predictions_path, class_names, rules)
+        for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
+            save(figure, path)
+        scoring.show_measurement(reporter, measurement)
+        if weak is not None:
+            reporter.line(f"\nweak groups: {weak.describe()}")
+            for group in weak.found:
+                reporter.line(f"  {group.describe()}")
+        named, network = model, Path(model).name if recipe is None else str(recipe.model.network["name"])
+        if others:
+            named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models)} models"
+        images = EvaluatedImages(
+            named, network, source.name, shown, samples, predictor.preprocess, seen, predictor.fitted_on, class_names,
+            rules, weak,
+        )  # fmt: skip
+        run_page.write_evaluation_page(files, images, scored, measurement)
+    if predictor.license is not None:
+        reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
+    reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
+    if files.report_path.is_file():
+        reporter.line(f"page in {files.report_path}")
+    more = " --unfinished" * bool(found.unfinished)
+    reporter.next_command(f"vit predict {shlex.join(models)} FOLDER_OF_IMAGES{more}")
+    if found.unreadable:
+        bad, reason = next(iter(found.unreadable.items()))
+        problem = f"{count_of(len(found.unreadable), 'image')} cannot be read or measured, such as {bad}: {reason}"
+        raise BadInputsError(problem, f"see left_out in {files.metrics_path}")
     return found
 
 
@@ -238,11 +228,23 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError("--groups is for DATA: the images of a run have the groups of its training", "leave it out")
     elif columns != TableColumns():
         option = "--label_column" if columns.label is not None else "--image_column"
-        raise UsageError(
-            f"{option} is for DATA: the images of a run have the columns of its training", "leave it out, or give DATA"
-        )
+        problem = f"{option} is for DATA: the images of a run have the columns of its training"
+        raise UsageError(problem, "leave it out, or give DATA")
     elif RunLayout.around(Path(model)) is None:
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """While entered: the folder is marked as unfinished, and this process alone writes to it."""
+    from vit.checkpoints.locking import hold
+
+    file = hold(folder / _LOCK, wait=False)
+    if file is None:
+        raise UsageError(f"another process writes to {folder}", "wait for it, or give another --output")
+    with file:
+        yield
+        (folder / _LOCK).unlink()
 
 
 def _write_metrics(
@@ -267,38 +269,3 @@ def _write_metrics(
     }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files
-
-
-def _page_images(
-    model: str,
-    network: str,
-    data: str,
-    split: str,
-    samples: "Samples",
-    predictor: "Predictor",
-    seen: "SeenImages",
-) -> "EvaluatedImages":
-    """What the page says of the measured images, and reads them with."""
-    from vit.report.run.run_common import EvaluatedImages
-
-    return EvaluatedImages(
-        model,
-        network,
-        data,
-        split,
-        samples,
-        predictor.preprocess,
-        seen,
-        predictor.fitted_on,
-        predictor.class_names,
-        predictor.multilabel,
-    )
-
-
-def _check_all_readable(found: Evaluation) -> None:
-    if found.unreadable:
-        path, reason = next(iter(found.unreadable.items()))
-        raise BadInputsError(
-            f"{count_of(len(found.unreadable), 'image')} cannot be read or measured, such as {path}: {reason}",
-            f"see left_out in {EvaluationLayout(found.folder).metrics_path}",
-        )

@@ -1,6 +1,7 @@
-"""The images that `vit evaluate` measures: of one split, unseen in training, with the class numbers of the model"""
+"""Images of a run or of DATA: of one split, unseen in training, with the class numbers of the model"""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,28 +9,33 @@ from unicodedata import normalize
 
 import numpy as np
 
+from vit.checkpoints.run import RunDirectory
+from vit.commands.cli.arguments import StrPath, path_text
+from vit.commands.cli.recipe_options import read_recipe
 from vit.console import ProgressReport, Reporter, count_of
-from vit.data.checks.contents import read_contents
+from vit.data.checks.contents import Contents, read_contents
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import copies_note, leak_note, with_groups
-from vit.errors import CheckpointError, DataError, UsageError, some_of
+from vit.data.core.samples import Samples, Source, label_names
+from vit.data.sources.sources import columns_for, open_source
+from vit.errors import CheckpointError, DataError, UsageError, VitError, some_of
 from vit.inference.files import TABLES
 from vit.tasks.label_text import ABSENT, NOT_KNOWN
 from vit.tasks.task import Task
+from vit.training.planning.images import opened_data
 from vit.training.running.run_images import (
     MEASURED,
     SEEN,
     SeenImages,
     check_contents,
     groups_in_training,
+    images_of_run,
+    learned_from,
+    seen_in_training,
     splits_of_run,
 )
-from vit.training.running.seen_before import learned_from, seen_in_training
 
 if TYPE_CHECKING:
-    from vit.checkpoints.run import RunDirectory
-    from vit.data.checks.contents import Contents
-    from vit.data.core.samples import Labels, Samples, Source
     from vit.inference.predictor import Predictor
 
 SPLITS = ("test", "validation", "train")  # in the order in which they are preferred
@@ -38,7 +44,51 @@ _USED = {"train": "trained on", "validation": "validated on", "calibration": "wa
 _TOO_GOOD = "so the metrics are too good for new images"
 
 
-def choose_split(source: "Source", split: str) -> str:
+def opened_source(
+    model: str, data: str | None, root: str | None, columns: TableColumns, groups: str | None, reporter: Reporter
+) -> Source:
+    """DATA, or the images of the run. Columns and groups that are not given are those of the run."""
+    run = RunDirectory.around(Path(model))
+    if data is None:
+        assert run is not None
+        return images_of_run(run, read_recipe(run.config_path), root)
+    if run is not None:
+        columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
+    source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
+    say_notes(source, reporter)
+    if groups is not None or run is None:
+        return with_groups(source, groups, "--groups")
+    return in_groups_of_run(source, run, reporter)
+
+
+def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> Source | None:
+    """The images of a run for the pictures of a page; None, with a notice, where they cannot be opened."""
+    of_run = RunDirectory(run)
+    try:
+        return images_of_run(of_run, read_recipe(of_run.config_path), path_text(root))
+    except VitError as error:
+        reporter.notice(f"the page has no pictures: {error}")
+        return None
+
+
+def say_notes(source: Source, reporter: Reporter) -> None:
+    """Show what DATA says of itself, such as skipped files; `with_model_classes` names classes without images."""
+    absent = tuple(f"{split} has no image " for split in source.splits)
+    for note in source.notes:
+        if not note.startswith(absent):
+            reporter.notice(note)
+
+
+def in_groups_of_run(source: Source, run: RunDirectory, reporter: Reporter) -> Source:
+    """The images with the groups that the run's pattern finds; as they are, with a notice, where a path has none."""
+    try:
+        return with_groups(source, read_recipe(run.config_path).data.groups)
+    except DataError as error:
+        reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
+        return source
+
+
+def choose_split(source: Source, split: str) -> str:
     """The split with a name; "auto": the first of test, validation and train that there is."""
     if split == "auto":
         return next(name for name in SPLITS if name in source.splits)
@@ -48,47 +98,82 @@ def choose_split(source: "Source", split: str) -> str:
     return split
 
 
-def shown_split(source: "Source", split: str) -> str:
-    """The name of a chosen split for people and folders: "all" where there is no other one.
-
-    A source without splits, such as plain class folders, holds all its images as training images.
-    """
+def shown_split(source: Source, split: str) -> str:
+    """The name of a chosen split for people and folders: "all" of plain class folders, which count as training."""
     return "all" if tuple(source.splits) == ("train",) else split
 
 
 def describe_images(name: str, shown: str) -> str:
-    """Images of a data set, in words: "images of photos (test)", "images of photos".
-
-    Args:
-        name: name of the data set.
-        shown: their split, as `shown_split` gives it.
-    """
+    """Images of a data set and of a split as `shown_split` gives it: "images of photos (test)", "images of photos"."""
     return f"images of {name}" if shown == "all" else f"images of {name} ({shown})"
 
 
-def in_groups_of_run(source: "Source", run: "RunDirectory", reporter: Reporter) -> "Source":
-    """The images with the groups that the run's pattern finds; as they are, with a notice, where a path has none."""
-    from vit.commands.cli.recipe_options import read_recipe
-
-    pattern = read_recipe(run.config_path).data.groups
-    try:
-        return with_groups(source, pattern)
-    except DataError as error:
-        reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
+def of_same_task(source: Source, task: Task) -> Source:
+    """The images for a model of one class or of several labels: a one-hot table suits both. DataError for others."""
+    if source.task is task:
         return source
+    if source.is_one_hot:
+        return source.with_label_rows()
+    raise DataError(f"{source.name} has {source.task.described}, and the model is for {task.described}", task.layout)
 
 
-def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter: Reporter) -> None:
+def images_to_measure(
+    models: Sequence[str], data: str | None, source: Source, split: str, include_seen: bool, reporter: Reporter
+) -> tuple[Samples, SeenImages]:
+    """The images of a split that no model has seen, and how many of the runs' images are left out, or are among them.
+
+    Args:
+        data: DATA; None: the images are those of the first model's run.
+    """
+
+    samples, seen = source.splits[split], SeenImages()
+    for model in models:
+        run = RunDirectory.around(Path(model))
+        if run is None:
+            reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
+        elif data is None and model == models[0]:
+            samples, seen = own_images(Path(model), run, source, split, reporter)
+        else:
+            part = replace(source, splits={**source.splits, split: samples})
+            samples, more = unseen_images(run, part, split, include_seen, reporter)
+            left_out, scored = Counter(more.left_out), Counter(more.scored)
+            left_out.update(seen.left_out)  # which keeps zeros
+            scored.update(seen.scored)
+            seen = SeenImages(left_out, scored, seen.warning or more.warning)
+    return samples, seen
+
+
+def own_images(
+    model: Path, run: RunDirectory, source: Source, split: str, reporter: Reporter
+) -> tuple[Samples, SeenImages]:
+    """The images of a split of a model's run, with warnings where it knows them. DataError where they have changed."""
+    check_own_images(run, source, split, reporter)
+    _check_own_labels(run, source, split)
+    samples, warnings = source.splits[split], list[str]()
+    if split in SEEN and (own := _own_warning(model, run, source, split)):
+        warnings.append(own)
+    if split in MEASURED:  # images that its network knows from elsewhere, or by copies
+        result, listed = run.read_result(), splits_of_run(run)
+        known = [] if result is None else list(result.seen_before or ())
+        copied = copies_note({name: [row.content_hash for row in rows] for name, rows in listed.items()})
+        warnings += dict.fromkeys([*known, *([copied] if copied else [])])
+    for warning in warnings:
+        reporter.notice(f"WARNING: {warning}")
+    return samples, SeenImages(scored={split: len(samples)} if split in SEEN else {}, warning="; ".join(warnings))
+
+
+def check_own_images(run: RunDirectory, source: Source, split: str, reporter: Reporter) -> None:
     """Raise DataError if images of a run have changed since its training."""
     check_contents(run, source, split, _contents(source, split, reporter))
 
 
-def _check_own_labels(run: "RunDirectory", source: "Source", split: str) -> None:
-    """Raise DataError if the table of a run now has other labels for images of a split than its training had."""
-    from vit.commands.cli.recipe_options import read_recipe
-    from vit.data.core.samples import label_names
-    from vit.training.planning.images import opened_data
+def _contents(source: Source, split: str, reporter: Reporter) -> Contents:
+    with ProgressReport(reporter, "image read") as progress:
+        return read_contents(source, progress.update, (split,))
 
+
+def _check_own_labels(run: RunDirectory, source: Source, split: str) -> None:
+    """Raise DataError if the table of a run now has other labels for images of a split than its training had."""
     data, samples = read_recipe(run.config_path).data, source.splits[split]
     table = Path(data.source).expanduser()
     if table.suffix.lower() not in TABLES or not table.is_file():
@@ -97,48 +182,22 @@ def _check_own_labels(run: "RunDirectory", source: "Source", split: str) -> None
         now = opened_data(data)
     except DataError:  # the table is in use for other images now
         return
-    labels = {
-        path: label
-        for part in now.splits.values()
-        for path, label in zip(part.paths, label_names(part, now.class_names), strict=True)
-    }
+    labels: dict[str, str] = {}
+    for part in now.splits.values() if now.task is source.task else ():
+        labels |= zip(part.paths, label_names(part, now.class_names), strict=True)
     before = zip(samples.paths, label_names(samples, source.class_names), strict=True)
-    changed = [path for path, label in before if labels.get(path, label) != label and now.task is source.task]
+    changed = [path for path, label in before if labels.get(path, label) != label]
     if changed:
-        raise DataError(
-            f"{count_of(len(changed), f'{split} image')} of {table} got other labels since the training: "
-            f"{some_of(changed)}",
-            f"give DATA to measure the labels as they are now: vit evaluate {run.path} {table}",
-        )
+        images = f"{count_of(len(changed), f'{split} image')} of {table}"
+        fix = f"give DATA to measure the labels as they are now: vit evaluate {run.path} {table}"
+        raise DataError(f"{images} got other labels since the training: {some_of(changed)}", fix)
 
 
-def own_images(
-    model: Path, run: "RunDirectory", source: "Source", split: str, reporter: Reporter
-) -> "tuple[Samples, SeenImages]":
-    """The images of a split of a run, with a warning where it knows them or copies of them.
-
-    Args:
-        model: the model, which is in the folder of the run.
-        source: the images of the run.
-
-    Raises:
-        DataError: images have changed since the training.
-    """
-    check_own_images(run, source, split, reporter)
-    _check_own_labels(run, source, split)
-    samples = source.splits[split]
-    own = _own_warning(model, run, source, split) if split in SEEN else ""
-    warnings = [own] * bool(own) + (_known_before(run) if split in MEASURED else [])
-    for warning in warnings:
-        reporter.notice(f"WARNING: {warning}")
-    scored = {split: len(samples)} if split in SEEN else {}
-    return samples, SeenImages(scored=scored, warning="; ".join(warnings))
-
-
-def check_own_model(model: Path, run: "RunDirectory", predictor: "Predictor") -> None:
+def check_own_model(model: Path, predictor: "Predictor") -> None:
     """Raise CheckpointError where best.ckpt is of another training than result.json: what it has seen is not known."""
-    result = run.read_result()
-    if result is None or not model.is_dir() or predictor.network is None:
+    run = RunDirectory.around(model)
+    result = None if run is None else run.read_result()
+    if run is None or result is None or not model.is_dir() or predictor.network is None:
         return
     found, expected = predictor.engine.temperature, result.temperature
     if found != expected or predictor.multilabel != result.rules:
@@ -149,16 +208,7 @@ def check_own_model(model: Path, run: "RunDirectory", predictor: "Predictor") ->
         )
 
 
-def _known_before(run: "RunDirectory") -> list[str]:
-    """Sentences about validation and test images of a run that its network knows from elsewhere, or by copies."""
-    result = run.read_result()
-    told = [] if result is None else list(result.seen_before or ())
-    listed = splits_of_run(run)
-    copied = copies_note({split: [row.content_hash for row in rows] for split, rows in listed.items()})
-    return list(dict.fromkeys([*told, *([copied] if copied else [])]))
-
-
-def _own_warning(model: Path, run: "RunDirectory", source: "Source", split: str) -> str:
+def _own_warning(model: Path, run: RunDirectory, source: Source, split: str) -> str:
     """What a run has learned or chosen from images of a split; "" where the model depends on nothing of them."""
     count = len(source.splits[split])
     if split == "train":
@@ -175,28 +225,21 @@ def _own_warning(model: Path, run: "RunDirectory", source: "Source", split: str)
 
 
 def unseen_images(
-    run: "RunDirectory", source: "Source", split: str, include_seen: bool, reporter: Reporter
-) -> "tuple[Samples, SeenImages]":
-    """The images of a split without the images that a run was trained, validated or calibrated on.
+    run: RunDirectory, source: Source, split: str, include_seen: bool, reporter: Reporter
+) -> tuple[Samples, SeenImages]:
+    """The images of a split without those that a run was trained, validated or calibrated on, and how many it has.
 
-    Args:
-        include_seen: keep these images, with a warning.
-
-    Returns:
-        the images, and how many images of the run are left out, or scored.
-
-    Raises:
-        DataError: no image is left.
+    `include_seen` keeps them, with a warning. DataError where no image is left.
     """
-    samples = source.splits[split]
-    earlier = learned_from(run)
+    samples, earlier = source.splits[split], learned_from(run)
     seen = seen_in_training([run, *earlier], source, split, _contents(source, split, reporter))
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     shared = groups_in_training(run, samples if include_seen else samples.select(kept))
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
-    words = _describe_seen(seen, "the run, or one that it learned from," if earlier else "the run")
+    who = "the run, or one that it learned from," if earlier else "the run"
+    words = " and ".join(f"{count:,} images that {who} {_USED[name]}" for name, count in counts.items() if count)
     if not words:
         return samples, SeenImages(counts, none)
     if include_seen:
@@ -204,135 +247,49 @@ def unseen_images(
         reporter.notice(f"WARNING: {warning}")
         return samples, SeenImages(none, counts, warning)
     if not len(kept):
-        raise DataError(
-            f"all {len(samples):,} images of {source.name} are images that {run.path} was trained, validated or "
-            "calibrated on",
-            "give other images, or --include_seen to score these",
-        )
+        images = f"all {len(samples):,} images of {source.name}"
+        problem = f"{images} are images that {run.path} was trained, validated or calibrated on"
+        raise DataError(problem, "give other images, or --include_seen to score these")
     reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
     return samples.select(kept), SeenImages(counts, none)
 
 
-def _contents(source: "Source", split: str, reporter: Reporter) -> "Contents":
-    with ProgressReport(reporter, "image read") as progress:
-        return read_contents(source, progress.update, (split,))
-
-
-def _describe_seen(seen: "Mapping[str, Labels]", who: str) -> str:
-    return " and ".join(
-        f"{len(indices):,} images that {who} {_USED[name]}" for name, indices in seen.items() if len(indices)
-    )
-
-
-def say_notes(source: "Source", reporter: Reporter) -> None:
-    """Show what DATA says of itself, such as skipped files; `with_model_classes` names classes without images."""
-    absent = tuple(f"{split} has no image " for split in source.splits)
-    for note in source.notes:
-        if not note.startswith(absent):
-            reporter.notice(note)
-
-
-def with_model_classes(
-    samples: "Samples", source: "Source", class_names: Sequence[str], reporter: Reporter
-) -> "Samples":
+def with_model_classes(samples: Samples, source: Source, class_names: Sequence[str], reporter: Reporter) -> Samples:
     """The same images with labels as the model numbers its classes; classes are matched by name.
 
-    Raises:
-        DataError: the model does not know a class.
+    A label that a data set of several labels lacks is unknown. Where images list their labels, no image has it.
+    DataError where the model does not know a class.
     """
-    source = _spelled_alike(source, class_names)
+    names = _spelled_alike(source.class_names, class_names)
     numbers = {name: number for number, name in enumerate(class_names)}
-    unknown = [name for name in source.class_names if name not in numbers]
+    unknown = [name for name in names if name not in numbers]
     if unknown:
-        raise DataError(
-            f"{source.name} has {source.task.kinds} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
-            f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
-            "rename them, or move them elsewhere",
-        )
-    if not source.task.is_exclusive:
-        return _with_model_labels(samples, source, class_names, reporter)
-    labels = np.array([numbers[name] for name in source.class_names], dtype=np.int64)[samples.labels]
-    missing = sorted(set(range(len(class_names))) - set(labels.tolist()))
-    if missing:
-        some = ", ".join(class_names[number] for number in missing[:SHOWN_CLASSES])
-        reporter.notice(f"no image of {len(missing)} classes: {some}")
+        problem = f"{source.name} has {source.task.kinds} that the model does not know"
+        known = f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})"
+        fix = "rename them, or move them elsewhere"
+        raise DataError(f"{problem}: {', '.join(unknown[:SHOWN_CLASSES])} {known}", fix)
+    if source.task.is_exclusive:
+        labels = np.array([numbers[name] for name in names], dtype=np.int64)[samples.labels]
+        present = {class_names[number] for number in np.unique(labels)}
+    else:
+        present, columns = set(names), dict(zip(names, samples.labels.T, strict=True))
+        nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
+        labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
+    missing = [name for name in class_names if name not in present]
+    words = ", ".join(missing[:SHOWN_CLASSES])
+    if missing and source.task.is_exclusive:
+        reporter.notice(f"no image of {len(missing)} classes: {words}")
+    elif missing:
+        absent = "they count as absent from all images"
+        effect = absent if source.has_label_lists else "their predictions are not measured"
+        reporter.notice(f"{source.name} has no labels {words}: {effect}")
     return replace(samples, labels=labels)
 
 
-def _spelled_alike(source: "Source", class_names: Sequence[str]) -> "Source":
-    """The source with names as the model spells them, where they differ only in how Unicode composes a letter."""
-    spelling = {normalize("NFC", name): name for name in class_names}
+def _spelled_alike(names: tuple[str, ...], class_names: Sequence[str]) -> tuple[str, ...]:
+    """Names as the model spells them, where they differ only in how Unicode composes a letter."""
+    spelling, known = {normalize("NFC", name): name for name in class_names}, set(class_names)
     if len(spelling) < len(class_names):
-        return source
-    known = set(class_names)
-    names = tuple(name if name in known else spelling.get(normalize("NFC", name), name) for name in source.class_names)
-    return replace(source, class_names=names) if len(set(names)) == len(names) else source
-
-
-def _with_model_labels(
-    samples: "Samples", source: "Source", class_names: Sequence[str], reporter: Reporter
-) -> "Samples":
-    """The same for images with several labels.
-
-    A label that the data set does not have is unknown. Where images list their labels, no image has it.
-    """
-    columns = {name: samples.labels[:, number] for number, name in enumerate(source.class_names)}
-    nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
-    labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
-    missing = [name for name in class_names if name not in columns]
-    if missing:
-        some = ", ".join(missing[:SHOWN_CLASSES])
-        are_measured = "they count as absent from all images"
-        what = are_measured if source.has_label_lists else "their predictions are not measured"
-        reporter.notice(f"{source.name} has no labels {some}: {what}")
-    return replace(samples, labels=labels)
-
-
-def of_same_task(source: "Source", task: "Task") -> "Source":
-    """The images for a model of one class or of several labels: those of a one-hot table suit both.
-
-    Raises:
-        DataError: the images have one class each, and the model gives several labels; or the other way.
-    """
-    if source.task is task:
-        return source
-    if source.is_one_hot:
-        return source.with_label_rows()
-    raise DataError(f"{source.name} has {source.task.described}, and the model is for {task.described}", task.layout)
-
-
-def opened_source(
-    model: str, data: str | None, root: str | None, columns: TableColumns, groups: str | None, reporter: Reporter
-) -> "Source":
-    """DATA, or the images of the run. Columns that are not given are those of the run."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.cli.recipe_options import read_recipe
-    from vit.data.sources.sources import columns_for, open_source
-    from vit.training.running.run_images import images_of_run
-
-    run = RunDirectory.around(Path(model))
-    if data is None:
-        assert run is not None
-        return images_of_run(run, read_recipe(run.config_path), root)
-    if run is not None:
-        columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
-    source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
-    say_notes(source, reporter)
-    if groups is not None or run is None:
-        return with_groups(source, groups, "--groups")
-    return in_groups_of_run(source, run, reporter)
-
-
-def measured_by(
-    model: str, data: str | None, source: "Source", split: str, include_seen: bool, reporter: Reporter
-) -> "tuple[Samples, SeenImages]":
-    """The images to measure, and how many of the run's images are left out, or are among them."""
-    from vit.checkpoints.run import RunDirectory
-
-    run = RunDirectory.around(Path(model))
-    if run is None:
-        reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
-        return source.splits[split], SeenImages()
-    if data is None:
-        return own_images(Path(model), run, source, split, reporter)
-    return unseen_images(run, source, split, include_seen, reporter)
+        return names
+    alike = tuple(name if name in known else spelling.get(normalize("NFC", name), name) for name in names)
+    return alike if len(set(alike)) == len(alike) else names

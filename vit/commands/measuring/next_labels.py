@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, Paths, PositiveInt, StrPath, new_file, path_list, shell_command
-from vit.console import ProgressReport, Reporter, count_of, percent
-from vit.csv_files import new_table
+from vit.console import Reporter, count_of, percent, tracked
+from vit.csv_files import new_output
 from vit.errors import DataError, UsageError
 from vit.inference.files import free_name, list_images
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vit.checkpoints.run import RunDirectory
     from vit.data.core.image_bytes import ImageError
     from vit.data.splits.split import SplitRow
-    from vit.inference.answers.next_images import Floats
     from vit.inference.predictor import Predictor
 
 SHOWN = 10
@@ -47,17 +45,6 @@ class NextLabels:
     table: Path  # CSV to fill in, which `vit train` reads then
     page: Path  # page with pictures
     known: int  # number of images of the pool that the run knows already
-    unreadable: dict[str, str]  # reason for each image that cannot be read
-
-
-@dataclass(frozen=True)
-class _Pool:
-    """What a network says of the images of a pool that it does not know."""
-
-    paths: list[str]  # (n,) absolute paths
-    probabilities: "Floats"  # (n, C)
-    vectors: "Floats"  # (n, D) features
-    known: int  # number of other images: those of the run, and copies
     unreadable: dict[str, str]  # reason for each image that cannot be read
 
 
@@ -91,24 +78,23 @@ def next_labels(
     Returns:
         The chosen images, the table and the page.
 
-    Raises:
-        VitError: the run or the pool cannot be used, or the table cannot be written.
-
     Example:
         vit data next runs/photos/vit_tiny_patch16_224/20260101-120000 unlabeled/ --count 100
     """
     name, table = os.fspath(run), free_name(Path("to_label.csv"), [".html"]) if output is None else new_file(output)
     check_model(name)
-    page = table.with_suffix(".html")
-    if page.exists():
-        raise UsageError(f"the page {page} exists", "give --output another name, or move the page elsewhere")
+    page = new_file(table.with_suffix(".html"), "the page")
     listed = list_images(path_list(pool), recursive)
     if listed.reader is not None:
         raise UsageError("POOL has images that are not files of this machine", "give folders or files")
 
+    import numpy as np
+
     from vit.checkpoints.run import RunDirectory
-    from vit.inference.answers.next_images import choose_doubtful, choose_random
+    from vit.inference.answers.nearest import choose_doubtful, choose_random
     from vit.inference.predictor import load
+    from vit.report.picture_page import PictureRow, picture_of, write_picture_page
+    from vit.training.running.run_images import splits_of_run
 
     of_run = RunDirectory.around(Path(name))
     if of_run is None:
@@ -120,52 +106,61 @@ def next_labels(
     if not predictor.task.is_exclusive:
         fix = "choose by the probabilities of 'vit predict --probabilities'"
         raise UsageError("vit data next takes a run of one class for an image, and this one gives several", fix)
-    rows = _rows_of_run(of_run, reporter)
-    images = _read(predictor, listed.paths, {row.content_hash for part in rows.values() for row in part}, reporter)
-    total = len(images.paths)
-    if total < count:
-        reporter.notice(f"WARNING: the pool has {count_of(total, 'image')} to label, and {count:,} were asked for")
-    count = min(count, total)
-    if by == "random":
-        places = choose_random(total, count, seed)
-    else:
-        places = choose_doubtful(images.probabilities, images.vectors, count, seed)
-    top, numbers = images.probabilities[places].max(axis=1), images.probabilities[places].argmax(axis=1)
-    chosen = [
-        ImageToLabel(images.paths[place], predictor.class_names[best], float(probability))
-        for place, best, probability in zip(places.tolist(), numbers.tolist(), top.tolist(), strict=True)
-    ]
-    _write(table, chosen, rows)
-    _write_page(page, predictor, chosen, by, total)
-    _show(reporter, chosen, images, by)
-    reporter.facts([("look", str(page)), ("fill in", str(table))])
-    reporter.line(f"fill in the column label of the first {count_of(count, 'line')}, or remove the line, and train")
-    reporter.next_command(shell_command("vit", "train", table, options={}))
-    return NextLabels(chosen, table, page, images.known, images.unreadable)
-
-
-def _rows_of_run(run: "RunDirectory", reporter: Reporter) -> "dict[str, list[SplitRow]]":
-    """The images of a run by split; a table cannot hold those that were set aside for calibration."""
-    from vit.training.running.run_images import splits_of_run
-
-    rows = splits_of_run(run)
+    rows = splits_of_run(of_run)
     if not all(row.content_hash for row in rows.get("train", ())[:1]):
-        raise DataError(f"{run.splits_path} has no hashes, so known images cannot be left out", "train again")
+        raise DataError(f"{of_run.splits_path} has no hashes, so known images cannot be left out", "train again")
     if aside := len(rows.get("calibration", ())):
         reporter.notice(f"the table lacks {count_of(aside, 'image')} that the run has set aside for calibration")
     if not all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1]):
         reporter.notice("the images of the run are not files, so the table lists the new images alone")
-    return rows
+    hashes = {row.content_hash for part in rows.values() for row in part}
+    unknown, unreadable = _read(predictor, listed.paths, hashes, reporter)
+    total, num_known = len(unknown), len(listed.paths) - len(unknown) - len(unreadable)
+    if total < count:
+        reporter.notice(f"WARNING: the pool has {count_of(total, 'image')} to label, and {count:,} were asked for")
+    count = min(count, total)
+    probabilities, vectors = (np.stack([one[place].numpy() for one in unknown.values()]) for place in range(2))
+    if by == "random":
+        places = choose_random(total, count, seed)
+    else:
+        places = choose_doubtful(probabilities, vectors, count, seed)
+    paths = list(unknown)
+    chosen = [
+        ImageToLabel(paths[place], predictor.class_names[values.argmax()], float(values.max()))
+        for place, values in zip(places.tolist(), probabilities[places], strict=True)
+    ]
+    _write(table, chosen, rows)
+    shown = [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(chosen, 1)]
+    how = "drawn with equal chances" if by == "random" else "chosen by doubt and diversity"
+    about = f"{count:,} of {total:,} images, {how}. The class is a suggestion of the network, with its probability."
+    of_model = predictor.preprocess
+    pictures = [picture_of(path, f"{rank}. {label} {sure}", page, of_model) for rank, path, label, sure in shown]
+    write_picture_page(page, "Images to label next", [about, BY[by]], [PictureRow("", "", pictures)])
+    reporter.notice(f"{count_of(total, 'image')} to choose from; left out: {num_known:,} known ones or copies")
+    for path in list(unreadable)[:SHOWN]:
+        reporter.notice(f"WARNING: {path} cannot be read: {unreadable[path]}")
+    if len(unreadable) > SHOWN:
+        reporter.notice(f"WARNING: ... and {len(unreadable) - SHOWN:,} more cannot be read")
+    reporter.table(("rank", "image", "suggested", "probability"), shown[:SHOWN])
+    reporter.line(f"\n{BY[by]}")
+    reporter.facts([("look", str(page)), ("fill in", str(table))])
+    reporter.line(f"fill in the column label of the first {count_of(count, 'line')}, or remove the line, and train")
+    reporter.next_command(shell_command("vit", "train", table, options={}))
+    return NextLabels(chosen, table, page, num_known, unreadable)
 
 
-def _read(predictor: "Predictor", paths: Sequence[str], known: set[str], reporter: Reporter) -> _Pool:
-    """Probabilities and features of the images that the run does not know, each content once."""
-    import numpy as np
+def _read(
+    predictor: "Predictor", paths: Sequence[str], known: set[str], reporter: Reporter
+) -> "tuple[dict[str, tuple[Tensor, Tensor]], dict[str, str]]":
+    """The images that the run does not know, each content once, and those that cannot be read.
+
+    Returns:
+        {absolute path: probabilities (C,) and features (D,)}, and {path: reason}.
+    """
     import torch
 
     from vit.inference.engine import Engine
-    from vit.inference.pipeline import rows_of
-    from vit.inference.prediction import read_hashed
+    from vit.inference.prediction import read_hashed, rows_of
 
     engine = predictor.engine
     if not isinstance(engine, Engine) or not engine.keep_features():
@@ -176,37 +171,26 @@ def _read(predictor: "Predictor", paths: Sequence[str], known: set[str], reporte
 
     def compute(
         part: "list[tuple[str, str, Tensor | ImageError]]",
-    ) -> "list[tuple[str, str, str, Tensor | None, Tensor | None]]":
+    ) -> "list[tuple[str, str, tuple[Tensor, Tensor] | str]]":
         images = [image for *_, image in part if isinstance(image, torch.Tensor)]
         found = iter(zip(*engine.probabilities_and_features(torch.stack(images)), strict=True)) if images else iter(())
         return [
-            (path, own, "", *next(found)) if isinstance(image, torch.Tensor) else (path, own, image.reason, None, None)
-            for path, own, image in part
+            (path, own, next(found) if isinstance(image, torch.Tensor) else image.reason) for path, own, image in part
         ]
 
-    seen, unreadable, kept = set(known), dict[str, str](), list[tuple[str, torch.Tensor, torch.Tensor]]()
-    with ProgressReport(reporter, "image") as progress:
-        for done, (path, own, error, probabilities, vector) in enumerate(rows_of(engine, paths, 64, read, compute), 1):
-            if probabilities is None or vector is None:
-                unreadable[path] = error
-            elif own not in seen:
-                seen.add(own)
-                kept.append((str(Path(path).resolve()), probabilities, vector))
-            progress.update(done, len(paths))
-    if not kept:
-        raise DataError(
-            f"the pool has no image to label: the run knows {len(paths) - len(unreadable):,} of {len(paths):,} files, "
-            f"and {len(unreadable):,} cannot be read",
-            "give other images",
-        )
-    names, of_classes, vectors = zip(*kept, strict=True)
-    return _Pool(
-        list(names),
-        np.stack([one.numpy() for one in of_classes]),
-        np.stack([one.numpy() for one in vectors]),
-        len(paths) - len(kept) - len(unreadable),
-        unreadable,
-    )
+    seen, unreadable = set(known), dict[str, str]()
+    unknown: dict[str, tuple[Tensor, Tensor]] = {}
+    for path, own, answer in tracked(rows_of(engine, paths, 64, read, compute), len(paths), reporter, "image"):
+        if isinstance(answer, str):
+            unreadable[path] = answer
+        elif own not in seen:
+            seen.add(own)
+            unknown[str(Path(path).resolve())] = answer
+    if not unknown:
+        known_ones = f"the run knows {len(paths) - len(unreadable):,} of {len(paths):,} files"
+        problem = f"the pool has no image to label: {known_ones}, and {len(unreadable):,} cannot be read"
+        raise DataError(problem, "give other images")
+    return unknown, unreadable
 
 
 def _write(path: Path, chosen: Sequence[ImageToLabel], rows: "dict[str, list[SplitRow]]") -> None:
@@ -215,39 +199,9 @@ def _write(path: Path, chosen: Sequence[ImageToLabel], rows: "dict[str, list[Spl
     files = {Path(row.path).name for row in listed}
     has_groups = any(row.group and Path(row.group).name not in files for row in listed)  # bursts are named by a file
     columns = ("path", "label", "suggested", "probability", "split", *["group"] * has_groups)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with new_table(path, columns, digits=6, mode="x") as table:
+    with new_output(path, columns, digits=6) as table:
         for one in chosen:
             table.row((one.path, None, one.suggested, one.probability, "train", *[None] * has_groups))
         for split, part in rows.items():
             for row in part if split != "calibration" and Path(part[0].path).is_absolute() else ():
                 table.row((row.path, row.label, None, None, split, *[row.group] * has_groups))
-
-
-def _write_page(page: Path, predictor: "Predictor", chosen: Sequence[ImageToLabel], by: str, total: int) -> None:
-    from vit.report.picture_page import PictureRow, picture_of, write_picture_page
-
-    how = "drawn with equal chances" if by == "random" else "chosen by doubt and diversity"
-    pictures = [
-        picture_of(one.path, f"{number}. {one.suggested} {percent(one.probability, 1)}", page, predictor.preprocess)
-        for number, one in enumerate(chosen, 1)
-    ]
-    about = (
-        f"{len(chosen):,} of {total:,} images, {how}. The class is a suggestion of the network, with its probability."
-    )
-    write_picture_page(page, "Images to label next", [about, BY[by]], [PictureRow("", "", pictures)])
-
-
-def _show(reporter: Reporter, chosen: Sequence[ImageToLabel], images: _Pool, by: str) -> None:
-    reporter.notice(
-        f"{count_of(len(images.paths), 'image')} to choose from; left out: {images.known:,} known ones or copies"
-    )
-    for path in list(images.unreadable)[:SHOWN]:
-        reporter.notice(f"WARNING: {path} cannot be read: {images.unreadable[path]}")
-    if len(images.unreadable) > SHOWN:
-        reporter.notice(f"WARNING: ... and {len(images.unreadable) - SHOWN:,} more cannot be read")
-    reporter.table(
-        ("rank", "image", "suggested", "probability"),
-        [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(chosen[:SHOWN], 1)],
-    )
-    reporter.line(f"\n{BY[by]}")

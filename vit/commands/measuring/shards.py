@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,18 +52,12 @@ def pack(
         out: new folder for the shards and index.parquet
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
-            with a usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         shard_mb: size of a shard in megabytes; the last image may exceed it
 
     Returns:
         The index, and counts of images and shards.
-
-    Raises:
-        UsageError: OUT exists.
-        DataError: the data set cannot be opened, or no image can be read.
-        ResourceError: OUT cannot be written.
 
     Example:
         vit data pack photos/ photos_shards/
@@ -89,15 +84,13 @@ def pack(
             with new_table(partial / LEFT_OUT, ("path", "split", "reason")) as table:
                 for row in left_out:
                     table.row(row)
-        shards = sorted(partial.glob("*.tar"))
-        size = sum(shard.stat().st_size for shard in shards)
+        sizes = [shard.stat().st_size for shard in partial.glob("*.tar")]
     _say_left_out(reporter, [f"{path}: {reason}" for path, _, reason in left_out], f" (see {folder / LEFT_OUT})")
-    kept = total - len(left_out)
-    reporter.line(
-        f"{count_of(kept, 'image')} in {count_of(len(shards), 'shard')}, {size / _MEGABYTE:,.1f} MB, in {folder}"
-    )
+    found = PackedShards(folder / INDEX_NAME, total - len(left_out), len(sizes), len(left_out))
+    images, shards = count_of(found.num_images, "image"), count_of(len(sizes), "shard")
+    reporter.line(f"{images} in {shards}, {sum(sizes) / _MEGABYTE:,.1f} MB, in {folder}")
     reporter.next_command(f"vit train {shlex.quote(os.fspath(folder))}")
-    return PackedShards(folder / INDEX_NAME, kept, len(shards), len(left_out))
+    return found
 
 
 def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
@@ -114,10 +107,6 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     Returns:
         The index, and counts of images and shards.
 
-    Raises:
-        UsageError: the index exists, or would lie elsewhere.
-        DataError: there are no shards, a shard is damaged, or only some shards name a split or images have labels.
-
     Example:
         vit data index imagenet_shards/
     """
@@ -125,23 +114,22 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     if not folder.is_dir():
         raise DataError(f"SHARDS {folder} is not a folder", "give the folder that holds the .tar files")
 
-    file = folder / INDEX_NAME if output is None else Path(output).expanduser()
+    default = folder / INDEX_NAME
+    file = default if output is None else Path(output).expanduser()
     if file.exists():
         raise UsageError(f"the index {file} exists", "move it elsewhere to make it again, or give another --output")
     base = file.resolve().parent
     if file.suffix != ".parquet" or not folder.resolve().is_relative_to(base):
-        raise UsageError(
-            f"--output {file} is not a .parquet file in {folder} or above it", f"give {folder / INDEX_NAME}"
-        )
+        raise UsageError(f"--output {file} is not a .parquet file in {folder} or above it", f"give {default}")
     names = sorted(path.relative_to(base).as_posix() for path in folder.resolve().rglob("*.tar") if path.is_file())
     if not names:
         raise DataError(f"{folder} has no .tar files", "give the folder of the shards; unpack .tar.gz to .tar first")
-    indexing, reporter = SOURCES["tars"].import_module(), Reporter()
+    reporter = Reporter()
     with ProgressReport(reporter, "shard") as progress:
-        found = indexing.index_tars(base, names, progress.update)
+        found = SOURCES["tars"].load()(base, names, progress.update)
     try:
         with atomic_write(file) as partial:
-            indexing.write_index(found.index, partial)
+            found.write(partial)
     except OSError as error:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
     _say_left_out(reporter, found.skipped.left_out, "")
@@ -149,24 +137,30 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         reporter.notice(f"{found.skipped.num_others:,} files of the shards are neither images nor labels")
     if found.skipped.num_hidden:
         reporter.notice(f"skipped: {found.skipped.num_hidden:,} hidden or system files of the shards")
-    splits = sorted(set(found.index.splits), key=("train", "validation", "test").index)
-    counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
+    in_splits = Counter(row.split for row in found.rows)
+    counts = ", ".join(f"{in_splits[split]:,} {split}" for split in ("train", "validation", "test") if in_splits[split])
     counts += " by their folders" * found.has_split_folders
-    num_classes = len(set(found.index.labels))
+    num_classes = len({row.label for row in found.rows})
     reporter.line(
-        f"{count_of(len(found.index), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "
+        f"{count_of(len(found.rows), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "
         f"from {found.labels_from}, in {file}"
     )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
-    return PackedShards(file, len(found.index), len(names), len(found.skipped.left_out))
+    return PackedShards(file, len(found.rows), len(names), len(found.skipped.left_out))
 
 
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` that gets its name at the end of the block. If the block fails, it is removed."""
+    """A folder beside `folder` that gets its name at the end of the block. If the block fails, it is removed.
+
+    What a killed pack has left is removed first, if no process has written to it for an hour.
+    """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(folder)
+        for left in folder.parent.glob(f".{folder.name}.*.partial"):
+            changed = max((path.stat().st_mtime for path in (left, *left.glob("*"))), default=0.0)
+            if left.is_dir() and time.time() - changed >= ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
         partial = partial_name(folder)
         partial.mkdir()
         try:
@@ -177,14 +171,6 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
             raise
     except OSError as error:
         raise ResourceError(f"cannot write {folder}: {error.strerror}", "choose another OUT, or free space") from error
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what a killed pack into the same folder has left, if no process has written to it for an hour."""
-    for partial in folder.parent.glob(f".{folder.name}.*.partial"):
-        changed = max((path.stat().st_mtime for path in (partial, *partial.glob("*"))), default=0.0)
-        if partial.is_dir() and time.time() - changed >= ABANDONED_SECONDS:
-            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:

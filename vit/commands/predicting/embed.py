@@ -1,7 +1,7 @@
 """`vit embed RUN|CKPT|SOURCE IMAGES...`: a vector for each file, in a Parquet file"""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import Paths, PositiveInt, StrPath, new_file, path_list, shell_command
 from vit.commands.cli.command_line import Metavar
-from vit.console import ProgressReport, Reporter, count_of
+from vit.console import Reporter, count_of, tracked
 from vit.data.core.dataset_names import TableColumns
 from vit.errors import BadInputsError, UsageError
 from vit.inference.files import free_name, list_images
@@ -22,19 +22,12 @@ SHOWN_BAD = 10
 
 @dataclass(frozen=True)
 class EmbeddingSummary:
-    """Files and counts of `vit.embed`.
+    """Files and counts of `vit.embed`."""
 
-    Attributes:
-        output: file with one row for each image.
-        num_files: number of rows.
-        width: length of a vector, D.
-        unreadable: reason for each file without a vector.
-    """
-
-    output: Path
-    num_files: int
-    width: int
-    unreadable: dict[str, str]
+    output: Path  # file with one row for each image
+    num_files: int  # number of rows
+    width: int  # length of a vector, D
+    unreadable: dict[str, str]  # reason for each file without a vector
 
 
 def embed(
@@ -88,16 +81,23 @@ def embed(
     if listed.not_read:
         reporter.notice(listed.not_read)
     embedder = Embedder(source, device)
-    used, found = embedder.engine, embedder.model
+    used, found, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
     if embedder.warning:
         reporter.notice(f"WARNING: {embedder.warning}")
     reporter.notice(f"{len(listed.paths):,} files, {found.network}, {used.device.type}, {used.precision}")
     bad: dict[str, str] = {}
+
+    def rows() -> "Iterator[Embedding]":
+        embedded = embedder.embed(listed.paths, listed.reader, batch_size)
+        for row in tracked(embedded, len(listed.paths), reporter, "file"):
+            if row.vector is None:
+                bad[row.path] = row.error
+            yield row
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = embedder.embed(listed.paths, listed.reader, batch_size)
-    write_embeddings(path, found, embedder.width, _watched(rows, len(listed.paths), bad, reporter))
+    write_embeddings(path, found, embedder.width, rows())
     if bad:
-        reporter.notice(f"\nWARNING: {len(bad):,} of {count_of(len(listed.paths), 'file')} have no vector")
+        reporter.notice(f"\nWARNING: {len(bad):,} of {files} have no vector")
         for name in list(bad)[:SHOWN_BAD]:
             reporter.notice(f"  {name}: {bad[name]}")
         reporter.notice("  ..." if len(bad) > SHOWN_BAD else "")
@@ -107,14 +107,3 @@ def embed(
         raise BadInputsError(f"{count_of(len(bad), 'file')} cannot be read", f"see the column error of {path}")
     reporter.next_command(shell_command("vit", "similar", path, "IMAGE", options={}))
     return EmbeddingSummary(path, len(listed.paths), embedder.width, bad)
-
-
-def _watched(rows: "Iterable[Embedding]", total: int, bad: dict[str, str], reporter: Reporter) -> "Iterator[Embedding]":
-    """The same rows, with progress. Reasons for missing vectors are gathered in `bad`."""
-    with ProgressReport(reporter, "file") as progress:
-        progress.update(0, total)
-        for done, row in enumerate(rows, start=1):
-            if row.vector is None:
-                bad[row.path] = row.error
-            yield row
-            progress.update(done, total)

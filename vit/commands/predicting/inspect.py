@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from vit.data.core.samples import Samples
     from vit.data.pixels.preprocess import Preprocess
-    from vit.explain.distance import AttentionSpread
     from vit.explain.inspection import Inspection
     from vit.models.spec import NetworkSpec
     from vit.models.vision_transformer import VisionTransformer
@@ -28,17 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InspectionSummary:
-    """Files and findings of `vit.inspect`.
+    """Files and findings of `vit.inspect`."""
 
-    Attributes:
-        folder: folder with the figures.
-        page: page with all figures.
-        inspection: filters, positions, attention distance and cost as values.
-    """
-
-    folder: Path
-    page: Path
-    inspection: "Inspection"
+    folder: Path  # folder with the figures
+    page: Path  # page with all figures
+    inspection: "Inspection"  # filters, positions, attention distance and cost as values
 
 
 def inspect(
@@ -82,8 +75,7 @@ def inspect(
     from vit.inference.devices import choose_device
     from vit.report.inspect_page import write_inspection
 
-    chosen = choose_device(device)
-    reporter = Reporter()
+    chosen, reporter, path = choose_device(device), Reporter(), Path(model).expanduser()
     network, spec, preprocess, license_name = _load(model, reporter)
     samples = _samples(model, listed.paths)
     pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
@@ -92,34 +84,24 @@ def inspect(
     reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
     if listed.not_read:
         reporter.notice(listed.not_read)
-    found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, license_name)
+    title = spec.name if path.name == spec.name else f"{spec.name} ({path.name})"
+    found = inspect_network(title, network.to(chosen), spec, preprocess, pixels, license_name)
     folder = new_folder(wanted, Path("inspection"))
     write_inspection(found, folder)
     _show(reporter, found)
-    summary = InspectionSummary(folder, InspectionLayout(folder).page_path, found)
-    reporter.line(f"\nfigures in {folder}, page in {summary.page}")
-    reporter.next_command(_next(model))
-    return summary
-
-
-def _next(model: str) -> str:
-    """Only a checkpoint has classes whose maps `vit explain` draws; a training starts from any weights."""
-    path, word = Path(model).expanduser(), shlex.quote(model)
+    page = InspectionLayout(folder).page_path
+    reporter.line(f"\nfigures in {folder}, page in {page}")
+    # only a checkpoint has classes whose maps `vit explain` draws; a training starts from any weights
     is_checkpoint = path.suffix == ".ckpt" if path.is_file() else RunLayout(path).best_path.is_file()
-    return f"vit explain {word} IMAGES" if is_checkpoint else f"vit train DATA --init_from {word}"
-
-
-def _title(model: str, network: str) -> str:
-    """Name of the network, with that of the file or the run folder where it says more."""
-    name = Path(model).name
-    return network if name == network else f"{network} ({name})"
+    word = shlex.quote(model)
+    reporter.next_command(f"vit explain {word} IMAGES" if is_checkpoint else f"vit train DATA --init_from {word}")
+    return InspectionSummary(folder, page, found)
 
 
 def _load(source: str, reporter: Reporter) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
-    """The network, its description, its preprocessing and its license.
+    """The network, its description, its preprocessing and its license, which is None where it is not stated.
 
-    The network of weights without a classifier has a head that the description does not have. The license is None where
-    it is not stated.
+    The network of weights without a classifier has a head that the description does not have.
     """
     from vit.models.vision_transformer import VisionTransformer
     from vit.weights.license import UNKNOWN, license_text
@@ -168,11 +150,9 @@ def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess", reporter: 
     images, reasons = [], []
     for index in taken:
         try:
-            image = image_of(samples, index, preprocess.decoding)
+            images.append(preprocess(image_of(samples, index, preprocess.decoding)))
         except ImageError as error:
             reasons.append(f"{samples.paths[index]}: {error.reason}")
-        else:
-            images.append(preprocess(image))
     if not images:
         raise DataError(f"none of {len(taken)} files is an image that can be read", "give other IMAGES")
     if reasons:
@@ -182,38 +162,26 @@ def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess", reporter: 
 
 def _show(reporter: Reporter, found: "Inspection") -> None:
     total = [sum(part[place] for part in found.parts.values()) for place in range(2)]
-    reporter.table(
-        ("part", "parameters", "share (%)", "MFLOPs", "share (%)"),
-        [
-            (name, f"{own:,}", f"{100 * own / total[0]:.1f}", f"{work / 1e6:,.1f}", f"{100 * work / total[1]:.1f}")
-            for name, (own, work) in found.parts.items()
-        ],
-    )
-    if found.reach is None:
+    rows: list[tuple[object, ...]] = [
+        (name, f"{own:,}", f"{100 * own / total[0]:.1f}", f"{work / 1e6:,.1f}", f"{100 * work / total[1]:.1f}")
+        for name, (own, work) in found.parts.items()
+    ]
+    reporter.table(("part", "parameters", "share (%)", "MFLOPs", "share (%)"), rows)
+    if (reach := found.reach) is None:
         reporter.notice("\nwithout images, attention is not measured: vit inspect MODEL IMAGES...")
     else:
-        _show_reach(reporter, found.reach)
+        reporter.line(
+            f"\nmean attention distance over {count_of(reach.num_images, 'image')}; {reach.uniform_distance:.1f} "
+            "pixels if every patch attended to all patches alike"
+        )
+        rows = []
+        for block, (row, even) in enumerate(zip(reach.distance, reach.entropy, strict=True)):
+            distances = (f"{float(value):.1f}" for value in (row.min(), row.mean(), row.max()))
+            rows.append((block, *distances, f"{float(even.mean()):.2f}"))
+        reporter.table(("block", "nearest head", "mean", "farthest head", "entropy (nats)"), rows)
     now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
     share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
     reporter.line(
         f"\n{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches "
         f"({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}"
-    )
-
-
-def _show_reach(reporter: Reporter, reach: "AttentionSpread") -> None:
-    reporter.line(
-        f"\nmean attention distance over {count_of(reach.num_images, 'image')}; {reach.uniform_distance:.1f} pixels "
-        "if every patch attended to all patches alike"
-    )
-    reporter.table(
-        ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),
-        [
-            (
-                block,
-                *(f"{float(value):.1f}" for value in (row.min(), row.mean(), row.max())),
-                f"{float(even.mean()):.2f}",
-            )
-            for block, (row, even) in enumerate(zip(reach.distance, reach.entropy, strict=True))
-        ],
     )

@@ -17,19 +17,17 @@ from vit.commands.cli.arguments import (
     new_file,
     path_list,
 )
-from vit.commands.predicting.answer_options import AnswerOptions
-from vit.commands.predicting.predict_cluster import check_where, predict_on_cluster
-from vit.commands.predicting.predict_parts import PartsJob, check_labeled, merge_parts, predict_in_parts
-from vit.commands.predicting.prediction_setup import PredictionSetup
+from vit.commands.predicting.predict_parts import PartsJob, check_where, merge_parts, predict_in_parts
+from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.commands.predicting.prediction_tally import (
     DECIDED,
     PredictionSummary,
     PredictionTally,
-    gallery_page,
+    check_labeled,
     show_predictions,
 )
-from vit.commands.predicting.sorted_files import SortBy, SortedFiles, sorted_files
-from vit.console import ProgressReport, Reporter
+from vit.commands.predicting.sorted_files import SortBy, SortedFiles
+from vit.console import Reporter, tracked
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import TableColumns
 from vit.errors import UsageError
@@ -38,7 +36,6 @@ from vit.inference.files import check_output, free_name, list_images
 from vit.launch import is_first
 
 if TYPE_CHECKING:
-    from vit.data.core.image_bytes import ImageReader
     from vit.inference.prediction import Prediction
     from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
@@ -137,9 +134,12 @@ def predict(
     on = ExecutorOptions(**where)
     check_where(on, parts is not None)
     rows_file = Path() if parts is not None else _rows_file(output, gallery)
-    into = None if sort_into is None else Path(sort_into).expanduser()
-    excluded = [("--parts", parts is not None), ("--gallery where files move", gallery and sort_by == "move")]
-    to_sort = sorted_files(into, sort_by, yes, rows_file, excluded)
+    if sort_into is None and (sort_by != "copy" or yes):
+        raise UsageError("--sort_by and --yes need --sort_into", "give --sort_into FOLDER")
+    if sort_into is not None and (parts is not None or (gallery and sort_by == "move")):
+        option = "--gallery where files move" if parts is None else "--parts"
+        raise UsageError(f"--sort_into does not go with {option}", "leave one out")
+    to_sort = None if sort_into is None else SortedFiles(Path(sort_into).expanduser(), sort_by, rows_file)
     wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished, others)
@@ -147,12 +147,9 @@ def predict(
         if output is not None or gallery:
             raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
         job = PartsJob(setup, inputs, Path(parts).expanduser(), recursive, rows_per_part, batch_size, columns)
-        if on.executor != "local":
-            return predict_on_cluster(job, on, on_bad == "fail")
-        return predict_in_parts(job, on_bad == "fail")
+        return predict_in_parts(job, on, on_bad == "fail")
     setup.check()
     listed = list_images(inputs, recursive, columns)
-    files = listed.paths
 
     from vit.inference.rows import check_separator, open_writer
 
@@ -160,7 +157,7 @@ def predict(
     reporter = Reporter(quiet=not is_first())
     if listed.not_read:
         reporter.notice(listed.not_read)
-    predictor = setup.load(reporter, len(files), batch_size)
+    predictor = setup.load(reporter, len(listed.paths), batch_size)
     setup.configure(writer, predictor)
     if to_sort is not None:
         to_sort.check(predictor, listed)
@@ -169,13 +166,20 @@ def predict(
             reporter.notice(words)
         if writer.has_sets or not writer.task.is_exclusive:
             check_separator(predictor.class_names, ".jsonl or .parquet")
-    own = files[_rank() :: _num_processes()]
+    rank, num_processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    own = listed.paths[rank::num_processes]
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
-    rows = _watched(found, len(own), reporter)
-    with _of_all_processes(rows, writer) as all_rows:
-        page = _gallery(rows_file, predictor, model, listed.reader) if gallery and is_first() else None
-        tally = _write(all_rows, writer, predictor, page, to_sort) if is_first() else PredictionTally()
-    summary = tally.summary(rows_file, gallery)
+    rows = tracked(found, len(own), reporter, "file")
+    tally, page = PredictionTally(writer.task, predictor.first_frames), None
+    with _of_all_processes(rows, writer, rank, num_processes) as all_rows:
+        if gallery and is_first():
+            from vit.report.page.gallery import Gallery  # imports jinja2
+
+            page_file = rows_file.with_suffix(".html")
+            page = Gallery(page_file, model, listed.reader, predictor.preprocess, predictor.lacks)
+        if is_first():
+            _write(all_rows, writer, predictor, tally, page, to_sort)
+    summary = tally.summary(rows_file, rows_file.with_suffix(".html") if gallery else None)
     if is_first():
         show_predictions(reporter, summary, tally)
         if to_sort is not None:
@@ -192,23 +196,15 @@ def _rows_file(output: StrPath | None, gallery: bool) -> Path:
         return free_name(Path("predictions.csv"), beside=(".html", ".csv.partial"))
     path = new_file(output)
     check_output(path)
-    if gallery and gallery_page(path).exists():
-        raise UsageError(
-            f"the page {gallery_page(path)} exists", "give --output another name, or move the page elsewhere"
-        )
+    if gallery and (page := path.with_suffix(".html")).exists():
+        raise UsageError(f"the page {page} exists", "give --output another name, or move the page elsewhere")
     return path
 
 
-def _rank() -> int:
-    return int(os.environ.get("RANK", "0"))
-
-
-def _num_processes() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 @contextmanager
-def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Iterator[Iterable[Prediction]]":
+def _of_all_processes(
+    rows: "Iterable[Prediction]", writer: "RowWriter", rank: int, num_processes: int
+) -> "Iterator[Iterable[Prediction]]":
     """The rows of all processes in the order of the files, for the first process.
 
     Each process writes its rows to a file beside the output. The files are removed when the block ends.
@@ -216,12 +212,12 @@ def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Ite
     from vit.inference.engine import distributed
     from vit.inference.rows import JsonLinesWriter, merge
 
-    if _num_processes() == 1:
+    if num_processes == 1:
         yield rows
         return
-    parts = [writer.path.with_name(f"{writer.path.name}.part-{rank}.jsonl") for rank in range(_num_processes())]
-    parts[_rank()].unlink(missing_ok=True)  # of a command that was killed
-    with distributed(), JsonLinesWriter(parts[_rank()], writer.top_k) as part:  # ends when all parts are written
+    parts = [writer.path.with_name(f"{writer.path.name}.part-{number}.jsonl") for number in range(num_processes)]
+    parts[rank].unlink(missing_ok=True)  # of a command that was killed
+    with distributed(), JsonLinesWriter(parts[rank], writer.top_k) as part:  # ends when all parts are written
         for row in rows:
             part.write(row)
     yield merge(parts)
@@ -230,24 +226,16 @@ def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Ite
             path.unlink()
 
 
-def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "Iterator[Prediction]":
-    with ProgressReport(reporter, "file") as progress:
-        progress.update(0, total)
-        for done, row in enumerate(rows, start=1):
-            yield row
-            progress.update(done, total)
-
-
 def _write(
     rows: "Iterable[Prediction]",
     writer: "RowWriter",
     predictor: "Predictor",
+    tally: PredictionTally,
     gallery: "Gallery | None",
     to_sort: SortedFiles | None,
-) -> PredictionTally:
+) -> None:
     rules = predictor.multilabel
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    tally = PredictionTally(task=writer.task, first_frames=predictor.first_frames)
     with ExitStack() as stack:
         stack.enter_context(writer)
         if gallery is not None:
@@ -261,10 +249,3 @@ def _write(
                 labels = None if writer.task.is_exclusive or row.status not in DECIDED else row.labels
                 nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
                 gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
-    return tally
-
-
-def _gallery(rows_file: Path, predictor: "Predictor", model: str, reader: "ImageReader | None") -> "Gallery":
-    from vit.report.page.gallery import Gallery  # imports jinja2
-
-    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess, predictor.lacks)

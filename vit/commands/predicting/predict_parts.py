@@ -1,30 +1,42 @@
-"""`vit predict --parts` and `--merge`: predictions of many images in parts, by any number of processes"""
+"""`vit predict --parts` and `--merge`: predictions of many images in parts, by any number of processes or tasks"""
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath
+from vit.commands.cli.arguments import ExecutorOptions, StrPath
 from vit.commands.predicting.prediction_setup import PredictionSetup
-from vit.commands.predicting.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
+from vit.commands.predicting.prediction_tally import (
+    PredictionSummary,
+    PredictionTally,
+    check_labeled,
+    count_statuses,
+    show_predictions,
+)
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.core.dataset_names import HUB, TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, ResourceError, UsageError, some_of
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
 from vit.layout import PartsLayout
+from vit.study.running.cluster import Alive, cluster_of
 
 if TYPE_CHECKING:
     from vit.data.core.image_bytes import ImageReader
-    from vit.inference.manifest import Manifest, RowsAsked
+    from vit.inference.parts import Manifest
     from vit.inference.prediction import Prediction
     from vit.inference.rows import ParquetWriter
 
 _SHOWN = 5  # missing or damaged parts in an error
+_POLL = 1.0  # seconds between two looks at the files
+_GRACE = 20.0  # seconds in which the last files of a task may still appear on a shared file system
 
 
 @dataclass(frozen=True)
@@ -49,92 +61,125 @@ class PartsJob:
     def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> "AbstractContextManager[Manifest]":
         """The manifest, written where there is none.
 
-        Args:
-            list_paths: function that lists the images. It is called where there is no manifest, or where no other
-                process that runs now has compared the manifest with the images.
+        `list_paths` is called where no other process that runs now has compared the manifest with the images.
         """
-        from vit.inference.manifest import open_manifest
+        from vit.checkpoints.io import file_hash
+        from vit.checkpoints.run import checkpoint_of
+        from vit.inference.parts import RowsAsked, open_manifest
 
-        return open_manifest(PartsLayout(self.folder), _asked(self), list_paths)
+        setup, file = self.setup, checkpoint_of(Path(self.setup.model))
+        names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in self.images]
+        has_folder = [Path(name).is_absolute() or is_far(name) or name.startswith(HUB) for name in names]
+        options = {
+            **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities,
+            "recursive": self.recursive, "precision": setup.precision, "engine": setup.engine,
+            "image_column": self.columns.image,
+        }  # fmt: skip
+        asked = RowsAsked(
+            images=tuple(names),
+            folder="" if all(has_folder) else str(Path.cwd()),
+            # of the file that is computed; of a graph of OpenVINO with its weights
+            model="+".join(map(file_hash, [file, file.with_suffix(".bin")] if file.suffix == OPENVINO else [file])),
+            options={name: str(value) for name, value in options.items()},
+            rows_per_part=self.rows_per_part,
+        )
+        return open_manifest(PartsLayout(self.folder), asked, list_paths)
 
 
-def predict_in_parts(job: PartsJob, fail_on_bad: bool) -> PredictionSummary:
+@dataclass(frozen=True)
+class PartsTask:
+    """A task of a cluster that computes parts until all are there."""
+
+    home: Path  # working folder of the command, from which its paths begin
+    job: PartsJob  # what was asked for
+
+    def __call__(self) -> None:
+        """Compute the parts that no other task has computed or computes now."""
+        os.chdir(self.home)
+        with suppress(BadInputsError):  # of images without a label, which the command counts over all tasks
+            predict_in_parts(self.job, ExecutorOptions(), fail_on_bad=False)
+
+    def saved(self) -> "PartsTask":
+        """The same: parts that are there are passed over."""
+        return self
+
+
+def predict_in_parts(job: PartsJob, where: ExecutorOptions, fail_on_bad: bool) -> PredictionSummary:
     """Compute the parts that no other process has computed or computes now, until all are there.
 
-    Args:
-        fail_on_bad: whether files without a label are an error.
-
     Returns:
-        Counts of what this process computed.
+        Counts of what this process, or its tasks of a cluster, computed.
+
+    Raises:
+        BadInputsError: files have no label, or the tasks ended before all parts were there.
+        StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
     """
     job.setup.check()
-    readers: list[ImageReader | None] = []
-
-    def list_paths() -> Sequence[str]:
-        listed = job.listed()
-        readers.append(listed.reader)
-        return listed.paths
-
-    with job.open_manifest(list_paths) as manifest:
-        tally = _compute_parts(job, manifest, readers[0] if readers else _reader(job, manifest))
-    reporter, summary = Reporter(), tally.summary(job.folder, gallery=False)
-    if summary.num_files:
-        show_predictions(reporter, summary, tally)
+    reporter = Reporter()
+    summary = _predict_here(job, reporter) if where.executor == "local" else _predict_on_cluster(job, where, reporter)
     check_labeled(summary, fail_on_bad)
-    reporter.next_command(merge_command(job.folder))
+    reporter.next_command(_merge_command(job.folder))
     return summary
 
 
-def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | None") -> PredictionTally:
-    """Compute the parts that no other process computes; counts of their rows.
+def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
+    listed = cache(job.listed)
+    with job.open_manifest(lambda: listed().paths) as manifest:
+        has_reader = any(is_parquet(os.fspath(one)) for one in job.images) or any(map(is_far, manifest.paths(0)[:1]))
+        tally = _compute_parts(job, manifest, listed().reader if has_reader else None, reporter)
+    summary = tally.summary(job.folder)
+    if summary.num_files:
+        show_predictions(reporter, summary, tally)
+    return summary
 
-    Args:
-        reader: what reads the images; None for files.
-    """
+
+def _compute_parts(
+    job: PartsJob, manifest: "Manifest", reader: "ImageReader | None", reporter: Reporter
+) -> PredictionTally:
+    """Compute the parts that no other process computes; counts of their rows."""
     from vit.inference.parts import claimed, write_part
     from vit.inference.rows import ParquetWriter
+    from vit.tasks.task import SINGLE_LABEL
 
-    setup, files, reporter = job.setup, PartsLayout(job.folder), Reporter()
-    num_there = len(files.finished())
-    reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
-    tally = PredictionTally()
-    if num_there < manifest.num_parts:
-        predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
-        tally.task, tally.first_frames = predictor.task, predictor.first_frames
+    setup, files = job.setup, PartsLayout(job.folder)
+    if not _num_missing(files, manifest, reporter):
+        return PredictionTally(SINGLE_LABEL)
+    predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
+    tally = PredictionTally(predictor.task, predictor.first_frames)
 
-        def open_rows(path: Path) -> "ParquetWriter":
-            writer = ParquetWriter(path, setup.top_k)
-            setup.configure(writer, predictor)
-            return writer
+    def open_rows(path: Path) -> "ParquetWriter":
+        writer = ParquetWriter(path, setup.top_k)
+        setup.configure(writer, predictor)
+        return writer
 
-        num_ranked = setup.num_ranked(predictor)
-        with ProgressReport(reporter, "file") as progress:
-            for number in claimed(files, manifest):
-                before = _rows_there(files, manifest)
-                found = predictor.predict_files(manifest.paths(number), num_ranked, job.batch_size, reader)
-                watched = _watched(found, tally, progress, before, manifest.num_rows)
-                write_part(files, manifest, number, watched, open_rows)
+    def predictions(number: int) -> "Iterator[Prediction]":
+        there = files.finished()
+        before = [one for one in range(manifest.num_parts) if files.part_path(one).name in there]
+        num_before = sum(map(manifest.num_rows_of, before))
+        rows = predictor.predict_files(manifest.paths(number), setup.num_ranked(predictor), job.batch_size, reader)
+        for done, row in enumerate(rows, start=1):
+            tally.add(row)
+            yield row
+            progress.update(num_before + done, manifest.num_rows)
+
+    with ProgressReport(reporter, "file") as progress:
+        for number in claimed(files, manifest):
+            write_part(files, manifest, number, predictions(number), open_rows)
     return tally
 
 
-def check_labeled(summary: PredictionSummary, fail_on_bad: bool) -> None:
-    """Raise BadInputsError where no file has a label, or some have none and that is an error."""
-    if summary.num_files and (summary.num_unlabeled if fail_on_bad else summary.num_unlabeled == summary.num_files):
-        raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {summary.output}")
+def _num_missing(files: PartsLayout, manifest: "Manifest", reporter: Reporter) -> int:
+    num_there = len(files.finished())
+    reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
+    return manifest.num_parts - num_there
 
 
-def merge_command(folder: Path) -> str:
-    """The command that merges the parts of a folder."""
+def _merge_command(folder: Path) -> str:
     return f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet"
 
 
 def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> PredictionSummary:
-    """Prove that every image of a manifest has exactly one row, and write all rows to one file.
-
-    Args:
-        folder: folder of the parts.
-        output: new .parquet or .csv file; None writes none.
-        fail_on_bad: whether files without a label are an error.
+    """Prove that every image of a manifest has exactly one row, and write all rows to `output`, if it is given.
 
     Raises:
         UsageError: `output` has another ending.
@@ -149,8 +194,7 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
 
     from pyarrow.parquet import read_schema
 
-    from vit.inference.manifest import Manifest
-    from vit.inference.parts import check_parts, tables
+    from vit.inference.parts import Manifest, check_parts, tables
     from vit.inference.rows import PROBABILITIES, write_tables
 
     manifest = Manifest(files.manifest_path)
@@ -169,10 +213,8 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
         )
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
-    unlabeled = sum(count for status, count in found.statuses.items() if status not in DECIDED)
-    unsure = found.statuses.get("unsure", 0)
-    summary = PredictionSummary(output or folder, None, found.num_rows, unlabeled, unsure, {})
-    following = merge_command(folder)
+    summary = PredictionSummary(output or folder, None, *count_statuses(found.statuses), {})
+    following = _merge_command(folder)
     if output is not None:
         try:
             write_tables(output, tables(files, manifest))
@@ -187,55 +229,70 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
     return summary
 
 
-def _asked(job: PartsJob) -> "RowsAsked":
-    from vit.inference.manifest import RowsAsked
-
-    setup = job.setup
-    names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in job.images]
-    is_relative = any(not Path(name).is_absolute() and not is_far(name) and not name.startswith(HUB) for name in names)
-    options = {
-        **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities, "recursive": job.recursive,
-        "precision": setup.precision, "engine": setup.engine, "image_column": job.columns.image,
-    }  # fmt: skip
-    return RowsAsked(
-        images=tuple(names),
-        folder=str(Path.cwd()) if is_relative else "",
-        model=_model_hash(Path(setup.model)),
-        options={name: str(value) for name, value in options.items()},
-        rows_per_part=job.rows_per_part,
-    )
+def check_where(where: ExecutorOptions, has_parts: bool) -> None:
+    """Raise UsageError where the options for a cluster do not fit each other or this machine."""
+    where.check()
+    if where.executor == "local":
+        if where.jobs is not None:
+            fix = "start the same command several times, or torchrun on several GPUs"
+            raise UsageError("--jobs without a cluster", fix)
+        return
+    if not has_parts:
+        raise UsageError(f"--executor {where.executor} without --parts", "give --parts FOLDER, which all machines see")
+    if where.jobs is None:
+        raise UsageError(f"--executor {where.executor} without --jobs", "give --jobs N, the number of tasks")
+    if where.cluster_options.cells_per_task:
+        raise UsageError("--cluster.cells_per_task with vit predict", "give --jobs N, the number of tasks")
 
 
-def _model_hash(model: Path) -> str:
-    """SHA-256 of the file that is computed; of a graph of OpenVINO with its weights."""
-    from vit.checkpoints.io import file_hash
-    from vit.checkpoints.run import checkpoint_of
-
-    file = checkpoint_of(model)
-    parts = [file, file.with_suffix(".bin")] if file.suffix == OPENVINO else [file]
-    return "+".join(file_hash(part) for part in parts)
-
-
-def _reader(job: PartsJob, manifest: "Manifest") -> "ImageReader | None":
-    """What reads the images of a manifest that another process has written; None for files."""
-    if any(is_parquet(os.fspath(one)) for one in job.images) or any(is_far(path) for path in manifest.paths(0)[:1]):
-        return job.listed().reader
-    return None
-
-
-def _watched(
-    rows: Iterable["Prediction"], tally: PredictionTally, progress: ProgressReport, before: int, total: int
-) -> Iterator["Prediction"]:
-    """The rows of a part; the progress counts them after the rows of the parts that are there."""
-    for done, row in enumerate(rows, start=1):
-        tally.add(row)
-        yield row
-        progress.update(before + done, total)
+def _predict_on_cluster(job: PartsJob, where: ExecutorOptions, reporter: Reporter) -> PredictionSummary:
+    files = PartsLayout(job.folder.absolute())
+    with job.open_manifest(lambda: job.listed().paths) as manifest:  # tasks do not list the images while this runs
+        before, num_parts = files.finished(), manifest.num_parts
+        tasks = [PartsTask(Path.cwd(), job)] * min(where.jobs or 1, _num_missing(files, manifest, reporter))
+        if tasks:
+            started = f"{count_of(len(tasks), 'task')} of {where.executor.upper()}"
+            reporter.notice(f"{started}; their logs are in {files.jobs_dir}")
+            files.jobs_dir.mkdir(exist_ok=True)
+            with cluster_of(where.executor).started(files.jobs_dir, tasks, where.cluster_options) as (names, alive):
+                _follow(files, num_parts, names, alive, reporter)
+        summary = _summary(files, manifest, before)
+        if num_missing := num_parts - len(files.finished()):
+            raise BadInputsError(
+                f"the tasks have ended, and {num_missing:,} of {num_parts:,} parts are missing",
+                f"see the logs in {files.jobs_dir}; the same command computes what is missing",
+            )
+    reporter.line(f"{count_of(summary.num_files, 'row')} in {job.folder}")
+    return summary
 
 
-def _rows_there(files: PartsLayout, manifest: "Manifest") -> int:
-    """Number of rows in the parts that are there."""
-    there = files.finished()
-    return sum(
-        manifest.num_rows_of(number) for number in range(manifest.num_parts) if files.part_path(number).name in there
-    )
+def _follow(files: PartsLayout, num_parts: int, names: Sequence[str], alive: Alive, reporter: Reporter) -> None:
+    """Wait until all parts are there, or all tasks have ended; the progress counts the parts."""
+    gone_since: float | None = None
+    with ProgressReport(reporter, "part") as progress:
+        while (num_there := len(files.finished())) < num_parts:
+            progress.update(num_there, num_parts)
+            now = time.monotonic()
+            gone_since = None if alive(names) else now if gone_since is None else gone_since
+            if gone_since is not None and now - gone_since > _GRACE:
+                return
+            time.sleep(_POLL)
+        progress.update(num_there, num_parts)
+
+
+def _summary(files: PartsLayout, manifest: "Manifest", before: Collection[str]) -> PredictionSummary:
+    """Counts of the parts that were not there before."""
+    import pyarrow.parquet as pq
+
+    from vit.inference.rows import LABELS
+
+    statuses, labels = Counter[str](), Counter[str]()
+    for path in map(files.part_path, range(manifest.num_parts)):
+        if path.name in before or not path.is_file():
+            continue
+        answer = "label" if "label" in pq.read_schema(path).names else LABELS  # one class, or a list of labels
+        table = pq.read_table(path, columns=["status", answer])
+        statuses.update(table["status"].to_pylist())
+        for found in filter(None, table[answer].to_pylist()):
+            labels.update([found] if isinstance(found, str) else found)
+    return PredictionSummary(files.path, None, *count_statuses(statuses), dict(labels))

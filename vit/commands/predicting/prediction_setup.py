@@ -1,54 +1,137 @@
-"""The model of `vit predict` with its rule, and the columns of its rows"""
+"""What `vit predict` and `vit serve` were asked for: the model, its rule for labels, and the columns of its rows"""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import check_different, warn_of_unfinished
-from vit.commands.predicting.answer_options import AnswerOptions, no_novelty
-from vit.console import Reporter
+from vit.commands.cli.arguments import check_different, fraction, warn_of_unfinished
+from vit.console import Reporter, percent
 from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 
 if TYPE_CHECKING:
+    from vit.inference.answers.answers import AnswerRule, SetMethod
     from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
+
+SHOWN_CLASSES = 10
+FRACTIONS = ("reject_below", "target_accuracy", "coverage")  # options between 0 and 1 that need one class
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """Options that decide which images get a label, and which set of labels. UsageError where they are wrong."""
+
+    reject_below: float | None
+    target_accuracy: float | None
+    coverage: float | None
+    sets: "SetMethod"
+    reject_novel: bool
+
+    def __post_init__(self) -> None:
+        if self.reject_below is not None and self.target_accuracy is not None:
+            raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
+        if self.sets != "lac" and self.coverage is None:
+            raise UsageError(f"--sets {self.sets} needs --coverage", "give --coverage 0.9")
+        for name in FRACTIONS:
+            fraction(f"--{name}", getattr(self, name))
+
+    def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
+        """The rule for a model, and lines that say what it does.
+
+        Raises:
+            UsageError: the model gives an image several labels, or its validation images are missing or too few.
+        """
+        given = [name for name in FRACTIONS if getattr(self, name) is not None]
+        if predictor.multilabel is not None and given:
+            raise UsageError(
+                f"--{given[0]} decides between classes that exclude each other, and this model gives an image several "
+                "labels, each with its own threshold",
+                f"leave --{given[0]} out; --probabilities writes the probability of every label",
+            )
+        import numpy as np  # not above: --help needs none
+
+        from vit.inference.answers.answers import answer_rule
+
+        scores, numbers = predictor.validation_scores, {name: getattr(self, name) for name in FRACTIONS}
+        rule = answer_rule(scores, predictor.class_names, sets=self.sets, **numbers)
+        if self.reject_novel:
+            rule = replace(rule, reject_novelty=_novelty_limit(predictor))
+        if self.target_accuracy is not None and scores is not None:
+            target, left = percent(self.target_accuracy), np.ones(len(scores), dtype=bool)
+            thresholds = [("labels", rule.reject_below)]
+            thresholds += [(f"answers such as {level.example}", least) for level, least in rule.levels]
+            for (what, least), one in zip(thresholds, (scores, *scores.levels), strict=True):
+                kept, left = left & (one.highest >= least), left & (one.highest < least)
+                reporter.notice(
+                    f"{what}: none, because {target} cannot be guaranteed"
+                    if least == math.inf
+                    else f"{what} from a probability of {least:.4f}: accuracy at least {target} (95 % confidence), "
+                    f"{percent(float(kept.mean()))} of {len(scores):,} {predictor.fitted_on} kept"
+                )
+        if rule.sets is not None and rule.sets.unlimited:
+            names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
+            reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")
+        return rule
+
+
+def _novelty_limit(predictor: "Predictor") -> float:
+    """The novelty from which images get no label. UsageError where the model cannot tell."""
+    from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE
+    from vit.inference.answers.answers import more_images
+
+    if predictor.novelty is None:
+        raise UsageError(f"--reject_novel needs a novelty: {_no_novelty(predictor)}", "leave --reject_novel out")
+    count = len(predictor.novelty.validation)
+    if count < FEWEST_IMAGES:
+        raise UsageError(
+            f"--reject_novel needs {FEWEST_IMAGES} {predictor.fitted_on}, and this model has {count}",
+            more_images(predictor.validation_scores),
+        )
+    return UNLIKE
+
+
+def _no_novelty(predictor: "Predictor") -> str:
+    """Why the predictions of a model have no novelty."""
+    if predictor.multilabel is not None:
+        return "a model that gives several labels has none"
+    if predictor.is_ensemble:
+        return "the average of several models has none"
+    if predictor.is_exported:
+        return "an exported file has none; give the run or its checkpoint"
+    if predictor.engine.name != "torch":
+        return f"{predictor.engine.name} computes no features (--engine torch does)"
+    return "the model was saved without features of training images"
 
 
 @dataclass(frozen=True)
 class PredictionSetup:
-    """What was asked of a model.
+    """What was asked of a model. `device`, `precision`, `engine` and `unfinished` are as in `vit.load`."""
 
-    Attributes:
-        model: path of the model.
-        wanted: rule that decides which images get a label.
-        top_k: number of classes in a row.
-        probabilities: whether rows have the probability of every class.
-        device, precision, engine, unfinished: as in `vit.load`.
-        others: paths of further models, whose probabilities are averaged with those of `model`.
-    """
-
-    model: str
-    wanted: AnswerOptions
-    top_k: int
-    probabilities: bool
+    model: str  # path of the model
+    wanted: AnswerOptions  # what decides which images get a label
+    top_k: int  # number of classes in a row
+    probabilities: bool  # whether rows have the probability of every class
     device: str
     precision: str
     engine: EngineName
     unfinished: bool = False
-    others: Sequence[str] = ()
+    others: Sequence[str] = ()  # paths of further models, whose probabilities are averaged with those of `model`
 
     def check(self) -> None:
         """Raise VitError where the model cannot be what was asked for, before anything heavy is imported."""
-        check_different([self.model, *self.others])
-        for model in (self.model, *self.others):
+        models, wanted = (self.model, *self.others), self.wanted
+        check_different(models)
+        for model in models:
             check_model(model, self.unfinished)
             check_engine(self.engine, Path(model), self.device)
-        if self.others and (option := self.wanted.fitted_option):
-            problem = f"{option} is fitted to the validation images of one model, and {1 + len(self.others)} are given"
-            raise UsageError(problem, "give one model, or --reject_below")
+        for option in ("target_accuracy", "coverage", "reject_novel") if self.others else ():
+            if getattr(wanted, option):
+                problem = f"--{option} is fitted to the validation images of one model, and {len(models)} are given"
+                raise UsageError(problem, "give one model, or --reject_below")
 
     def load(self, reporter: Reporter, num_images: int | None = None, batch_size: int = 1) -> "Predictor":
         """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
@@ -66,7 +149,7 @@ class PredictionSetup:
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
-            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
+            reporter.notice(f"the column novelty stays empty: {_no_novelty(predictor)}")
         files, used = "" if num_images is None else f"{num_images:,} files, ", predictor.engine
         kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
         compiled = [compile_for(one.engine, num_images or 0, batch_size) for one in every]

@@ -1,11 +1,13 @@
 """Counts of predictions and what `vit predict` shows of them"""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter, count_of, percent
+from vit.errors import BadInputsError
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
@@ -19,53 +21,32 @@ SHOWN_LABELS = 20
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """Files and counts of `vit.predict`. Of several processes, the first one has the counts, and others have zeros.
+    """Files and counts of `vit.predict`. Of several processes, the first one has the counts, and others have zeros."""
 
-    Attributes:
-        output: file with one row for each predicted file.
-        page: gallery; None where none was asked for.
-        num_files: number of rows.
-        num_unlabeled: number of files that could not be read.
-        num_unsure: number of images without a label, because its probability is too low.
-        label_counts: number of files for each predicted label. Where an image may have several, they add up to more.
-        num_novel: number of images that are unlike the training images, with or without a label; None where the model
-            cannot tell.
-    """
-
-    output: Path
-    page: Path | None
-    num_files: int
-    num_unlabeled: int
-    num_unsure: int
-    label_counts: dict[str, int]
+    output: Path  # file with one row for each predicted file
+    page: Path | None  # gallery; None where none was asked for
+    num_files: int  # number of rows
+    num_unlabeled: int  # number of files that could not be read
+    num_unsure: int  # number of images without a label, because its probability is too low
+    label_counts: dict[str, int]  # {label: number of files}; where an image may have several, they add up to more
+    # number of images that are unlike the training images, with or without a label; None where the model cannot tell
     num_novel: int | None = None
-
-
-def gallery_page(output: Path) -> Path:
-    """The page of a file of predictions."""
-    return output.with_suffix(".html")
-
-
-def _single_label() -> "Task":
-    from vit.tasks.task import SINGLE_LABEL  # here, because --help needs no numpy
-
-    return SINGLE_LABEL
 
 
 @dataclass
 class PredictionTally:
     """Counts and examples, gathered while the rows go by."""
 
+    task: "Task"
+    # files of several frames or pages, of which the first was read; the predictor gathers them
+    first_frames: set[str] = field(default_factory=set)
     statuses: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
-    task: "Task" = field(default_factory=_single_label)
     groups: Counter[str] = field(default_factory=Counter)  # answers of images without a label
     judged: int = 0  # images with a novelty
     novel: int = 0
-    # files of several frames or pages, of which the first was read; the predictor gathers them
-    first_frames: set[str] = field(default_factory=set)
 
     def add(self, row: "Prediction") -> None:
         """Count a row."""
@@ -81,28 +62,37 @@ class PredictionTally:
         elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
-    def summary(self, output: Path, gallery: bool) -> PredictionSummary:
+    def summary(self, output: Path, page: Path | None = None) -> PredictionSummary:
         """The counts, with the files of the rows and of the page."""
-        total = self.statuses.total()
-        page = gallery_page(output) if gallery else None
-        unlabeled = total - sum(self.statuses[status] for status in DECIDED)
         novel = self.novel if self.judged else None
-        return PredictionSummary(output, page, total, unlabeled, self.statuses["unsure"], dict(self.labels), novel)
+        return PredictionSummary(output, page, *count_statuses(self.statuses), dict(self.labels), novel)
+
+
+def count_statuses(statuses: Mapping[str, int]) -> tuple[int, int, int]:
+    """The numbers of files, of files that could not be read, and of images without a label, by {status: number}."""
+    unlabeled = sum(count for status, count in statuses.items() if status not in DECIDED)
+    return sum(statuses.values()), unlabeled, statuses.get("unsure", 0)
+
+
+def check_labeled(summary: PredictionSummary, fail_on_bad: bool) -> None:
+    """Raise BadInputsError where no file has a label, or some have none and that is an error."""
+    if summary.num_files and (summary.num_unlabeled if fail_on_bad else summary.num_unlabeled == summary.num_files):
+        raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {summary.output}")
 
 
 def _show_files(reporter: Reporter, tally: PredictionTally) -> None:
     """The answer for each of a few files."""
-    columns: tuple[str, ...] = ("file", "labels")
-    rows: list[tuple[str, ...]] = [(row.path, _labels_text(row)) for row in tally.first if row.status == "ok"]
-    if tally.task.is_exclusive:
-        columns = ("file", "label", "probability", "set")
+    if not tally.task.is_exclusive:
+        columns: tuple[str, ...] = ("file", "labels")
+        rows: list[tuple[str, ...]] = [(row.path, _labels_text(row)) for row in tally.first if row.status == "ok"]
+    else:
+        count = 4 if any(row.labels for row in tally.first) else 3
+        columns = ("file", "label", "probability", "set")[:count]
         rows = [
-            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
+            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))[:count]
             for row in tally.first
             if row.probability is not None
         ]
-        count = 4 if any(row[3] for row in rows) else 3
-        columns, rows = columns[:count], [row[:count] for row in rows]
     if rows:
         reporter.table(columns, rows)
 
@@ -138,10 +128,9 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
             f"more; 1 in 20 is usual){rejected}"
         )
     if summary.num_unlabeled:
-        bad = {status: count for status, count in tally.statuses.items() if status not in DECIDED}
-        words = ", ".join(f"{count:,} {status}" for status, count in bad.items())
+        bad = (f"{count:,} {status}" for status, count in tally.statuses.items() if status not in DECIDED)
         total, without = summary.num_files, summary.num_unlabeled
-        reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {words}")
+        reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {', '.join(bad)}")
         for row in tally.bad:
             reporter.notice(f"  {row.path}: {row.error}")
         if without > len(tally.bad):

@@ -97,27 +97,19 @@ def similar(
             reporter.table(("similarity", "image"), [(f"{cosine:.3f}", path) for path, cosine in one.neighbors])
     if len(found) > SHOWN_IMAGES:
         reporter.line(f"\n... and {len(found) - SHOWN_IMAGES:,} more images, which are on the page")
-    readable = [one for one in found if not one.error]
-    preprocess = embedder.engine.preprocess
-    write_picture_page(
-        page_file,
-        f"Images similar to {readable[0].path if len(readable) == 1 else count_of(len(found), 'image')}",
-        [
-            f"{file.name}: {count_of(len(known.paths), 'image')}, {known.model.network}. The number is the cosine of "
-            "two vectors: 1 is the same direction. What counts as similar depends on what the network has learned.",
-        ],
-        [
-            PictureRow(
-                one.path,
-                "; ".join(filter(None, (one.error, *(f"the same file as {copy}" for copy in one.copies)))),
-                [
-                    picture_of(one.path, "", page_file, preprocess, listed.reader),
-                    *(picture_of(path, f"{cosine:.3f}", page_file, preprocess) for path, cosine in one.neighbors),
-                ],
-            )
-            for one in found
-        ],
+    readable, preprocess = [one for one in found if not one.error], embedder.engine.preprocess
+    rows = []
+    for one in found:
+        words = "; ".join(filter(None, (one.error, *(f"the same file as {copy}" for copy in one.copies))))
+        pictures = [picture_of(one.path, "", page_file, preprocess, listed.reader)]
+        pictures += [picture_of(path, f"{cosine:.3f}", page_file, preprocess) for path, cosine in one.neighbors]
+        rows.append(PictureRow(one.path, words, pictures))
+    about = (
+        f"{file.name}: {count_of(len(known.paths), 'image')}, {known.model.network}. The number is the cosine of two "
+        "vectors: 1 is the same direction. What counts as similar depends on what the network has learned."
     )
+    title = readable[0].path if len(readable) == 1 else count_of(len(found), "image")
+    write_picture_page(page_file, f"Images similar to {title}", [about], rows)
     reporter.line(f"\npage in {page_file}")
     if not readable:
         raise BadInputsError(f"none of {count_of(len(found), 'image')} can be read", f"see {page_file}")

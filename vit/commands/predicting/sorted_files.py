@@ -4,7 +4,6 @@ import errno
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 SortBy = Literal["copy", "link", "move"]
 APART = ("unsure", "novel")  # statuses of images without a label, which get folders of their own
+_DONE = {"copy": "copied", "link": "linked", "move": "moved"}
 
 
 class SortedFiles:
@@ -32,20 +32,22 @@ class SortedFiles:
         into: a folder that is not there yet.
         by: how a file comes there.
         rows_file: file of the predictions, beside which the places are written.
+
+    Raises:
+        UsageError: a folder or the list of places exists.
     """
 
     def __init__(self, into: Path, by: SortBy, rows_file: Path) -> None:
         self.into, self.by = into, by
-        self.list_path = places_file(rows_file)
+        self.list_path = rows_file.with_name(f"{rows_file.stem}-sorted.csv")
         self._places: dict[str, Path] = {}  # of each path, which a list may name twice
         self._taken: set[Path] = set()
         for folder in (into, *map(self._apart, APART)):
             if folder.exists() or folder.is_symlink():
                 raise UsageError(f"--sort_into {into}: {folder} exists already", "give a new folder")
         if self.list_path.exists():
-            raise UsageError(
-                f"the file {self.list_path} exists", "give --output another name, or move the file elsewhere"
-            )
+            fix = "give --output another name, or move the file elsewhere"
+            raise UsageError(f"the file {self.list_path} exists", fix)
 
     def check(self, predictor: "Predictor", listed: "ListedImages") -> None:
         """Raise UsageError where images are no files, or where a class cannot be a folder."""
@@ -78,8 +80,9 @@ class SortedFiles:
         """
         counts = Counter(str(place.parent) for place in self._places.values())
         reporter.table(("folder", "files"), sorted(counts.items()))
+        files = count_of(len(self._places), "file")
         if self.by == "move" and not yes:
-            reporter.notice(f"nothing was moved: {count_of(len(self._places), 'file')} would be; --yes moves them")
+            reporter.notice(f"nothing was moved: {files} would be; --yes moves them")
             return
         with create(self.list_path, "x") as file:
             table = TableWriter(file, ("path", "sorted_to"))
@@ -95,61 +98,27 @@ class SortedFiles:
                     ) from error
                 table.row((path, str(place)))
                 table.flush()
-        done_word = {"copy": "copied", "link": "linked", "move": "moved"}[self.by]
-        reporter.line(
-            f"{count_of(len(self._places), 'file')} {done_word}, listed in {shlex.quote(str(self.list_path))}"
-        )
+        reporter.line(f"{files} {_DONE[self.by]}, listed in {shlex.quote(str(self.list_path))}")
 
     def _bring(self, source: Path, place: Path) -> None:
         if self.by == "link":
             place.symlink_to(source.absolute())
-        elif self.by == "copy" or source.is_symlink():
-            _copy(source, place)
-        else:
+            return
+        if self.by == "move" and not source.is_symlink():
             try:
                 name_new_file(source, place)
                 return
             except OSError as error:
                 if error.errno != errno.EXDEV:  # another disk
                     raise
-            _copy(source, place)
+        partial = partial_name(place)
+        try:
+            shutil.copy2(source, partial)
+            name_new_file(partial, place)
+        finally:
+            partial.unlink(missing_ok=True)
         if self.by == "move":
             source.unlink()
 
     def _apart(self, status: str) -> Path:
         return self.into.with_name(f"{self.into.name}-{status}")
-
-
-def _copy(source: Path, place: Path) -> None:
-    partial = partial_name(place)
-    try:
-        shutil.copy2(source, partial)
-        name_new_file(partial, place)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def places_file(rows_file: Path) -> Path:
-    """The list of places beside a file of predictions."""
-    return rows_file.with_name(f"{rows_file.stem}-sorted.csv")
-
-
-def sorted_files(
-    into: Path | None, by: SortBy, yes: bool, rows_file: Path, others: Sequence[tuple[str, bool]]
-) -> SortedFiles | None:
-    """The files to sort; None where none are.
-
-    Args:
-        others: options that exclude sorting, and whether each is given.
-
-    Raises:
-        UsageError: options contradict each other, or a folder exists.
-    """
-    if into is None:
-        if by != "copy" or yes:
-            raise UsageError("--sort_by and --yes need --sort_into", "give --sort_into FOLDER")
-        return None
-    for option, is_given in others:
-        if is_given:
-            raise UsageError(f"--sort_into does not go with {option}", "leave one out")
-    return SortedFiles(into, by, rows_file)

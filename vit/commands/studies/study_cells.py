@@ -23,7 +23,7 @@ def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
 
     Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
     """
-    from vit.study.running.executors import run_cells_on
+    from vit.study.running.cluster import run_cells_on
 
     options, cells, folder = plan.options, plan.own_cells, plan.folder
     folder.describe(plan.cells, plan.protocol)

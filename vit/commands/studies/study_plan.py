@@ -122,7 +122,7 @@ class StudyPlan:
         from vit.study.answer.answer_warnings import COMMONEST
         from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS, SHARED
         from vit.study.design import seeds_of_protocol
-        from vit.study.running.executors import describe_share
+        from vit.study.running.cluster import describe_share
         from vit.training.planning.images import subset_text
 
         choices = {name: list(found) for name, found in self.series.items()}
@@ -171,13 +171,13 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     first = _recipes(series)[0]
     listed = listed_images(first)
 
-    from vit.study.cell_files import without_cell_files
     from vit.study.grid import Budget, parse_sizes
-    from vit.study.running.executors import share_of
+    from vit.study.running.cluster import share_of
+    from vit.study.spec import without_cell_files
     from vit.training.planning.images import at_revision
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import seen_before
+    from vit.training.running.run_images import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
 
@@ -253,9 +253,9 @@ def _recipes(series: Series) -> list[Recipe]:
 
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
     """Hashes of the images, weights and teachers that cells learn from."""
-    from vit.study.cell_files import with_cell_files
     from vit.study.grid import Inputs
-    from vit.weights.hashing import weights_hash
+    from vit.study.spec import with_cell_files
+    from vit.weights.open import weights_hash
 
     recipes = _recipes(series)
     cells = [with_cell_files(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]

@@ -14,10 +14,10 @@ from vit.commands.training.train_options import PUBLISHED, read_words, unavailab
 from vit.console import Reporter
 from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import DistillConfig, Recipe, as_trained
-from vit.training.recipes.trackers import WandbMode, refuse_register
+from vit.training.tracking.tracker import WandbMode, refuse_register
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -42,9 +42,8 @@ Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
 def series_of(options: StudyOptions) -> Series:
     """The recipes of every series, whose names of networks and data are checked."""
-    from vit.study.cell_files import has_weights_pattern, without_cell_files
     from vit.study.grid import of_cells
-    from vit.study.spec import make_series
+    from vit.study.spec import has_weights_pattern, make_series, without_cell_files
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
@@ -171,7 +170,7 @@ def networks_for(
     of their size. Photographs start from the weights of files, from published weights, or on demand from random ones.
     Small images start from random weights.
     """
-    from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
+    from vit.training.planning.images import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
     from vit.weights.hub_cache import fetch
 
     name, both = recipe.data.source, options.compares_both

@@ -21,7 +21,7 @@ from vit.training.recipes.values import dump, plain, training_options
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.core.samples import Source
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import Plan
 
 P = TypeVar("P", bound="Plan")
@@ -44,13 +44,13 @@ def recipe_for_all(
     if is_first() and not is_launched():
         recipe, world_size = read()  # before the import below, which takes seconds
 
-        from vit.training.distributed.rendezvous import Rendezvous
+        from vit.training.distributed.processes import Rendezvous
 
         rendezvous = Rendezvous(world_size)
         rendezvous.decided("recipe", lambda: dump(recipe))
         return recipe, rendezvous
 
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
     # opened before the run is read, because the other processes wait for an answer or an error
     rendezvous = Rendezvous(int(os.environ["WORLD_SIZE"]) if is_first() else 2)

@@ -11,14 +11,14 @@ from vit.console import ProgressReport, Reporter
 from vit.launch import is_first
 from vit.registry import TRACKERS
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import WANDB, chosen_trackers, wandb_mode
 from vit.training.recipes.values import plain
+from vit.training.tracking.tracker import WANDB, chosen_trackers, wandb_mode
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import Plan
     from vit.training.recipes.image_options import DataConfig
     from vit.training.tracking.tracker import Tracker, TrackerKind
@@ -98,11 +98,11 @@ def open_run(
 
 def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
     """The trackers of a training; only the first process has some."""
-    from vit.training.tracking.open import open_trackers
-    from vit.training.tracking.tracker import NoTracker, Sharing, Tracking
+    from vit.training.tracking.open import Trackers, open_trackers
+    from vit.training.tracking.tracker import Sharing, Tracking
 
     if not is_first():
-        return NoTracker()
+        return Trackers({}, reporter.notice)
     out = run.path.absolute().parents[2]  # the recipe's may be relative to another folder, where the run is resumed
     sharing = Sharing(plan.recipe.tracker_media, plan.recipe.tracker_model)
     settings = Tracking(run.path, out, run.path.name, None, plain(plan.recipe), sharing)

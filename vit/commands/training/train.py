@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vit.training.planning.plan import Plan
     from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
-    from vit.training.trials.trial import Trial
+    from vit.training.trials import Trial
 
 
 def train(
@@ -112,9 +112,9 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     start = find_start(options, reporter)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import seen_before
+    from vit.training.running.run_images import seen_before
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
@@ -183,8 +183,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, I
     if not (plan.is_timed or is_searched):
         return plan, None
 
-    from vit.training.trials.largest_batch import plan_with_largest_batch
-    from vit.training.trials.trial import trials
+    from vit.training.trials import plan_with_largest_batch, trials
 
     with trials(plan) as trial:
         if is_searched:
@@ -198,7 +197,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, I
 
 
 def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
-    from vit.training.trials.clock import plan_for_time
+    from vit.training.trials import plan_for_time
 
     def short(seconds: float) -> str:
         return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)

@@ -14,12 +14,12 @@ from vit.console import Reporter
 from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
 from vit.launch import is_launched
-from vit.models.network_names import check_image_size
+from vit.models.catalog import check_image_size
 from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
 # ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
@@ -139,7 +139,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
         return InitialWeights(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
     rendezvous = Rendezvous(device_and_world_size(recipe)[1])
     weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
@@ -172,15 +172,14 @@ def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
     if listed is None:
         return recipe.data.source in PHOTOGRAPHS
 
-    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
 
     return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
 
 
 def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:
     """The published weights that photographs start from, or `RANDOM`: the run that `--resume auto` may continue did."""
-    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
-    from vit.training.planning.images import opened_data
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, opened_data
     from vit.weights.hub_cache import fetch, published, repository_of
 
     name = str(recipe.model.network.get("name", "auto"))

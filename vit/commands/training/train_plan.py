@@ -100,7 +100,7 @@ def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
     """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
-    from vit.tasks.multi_label_loss import frequencies_of
+    from vit.tasks.losses import frequencies_of
 
     optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
     known, frequencies = rows >= 0, frequencies_of(rows)
@@ -183,8 +183,8 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
         return [("start", f"random weights: {why}")] if why else []
 
     from vit.training.distributed.batch_norm import has_batch_norm
+    from vit.training.network.features import last_layer
     from vit.training.network.initial_network import fits_head
-    from vit.training.network.linear_head import last_layer
 
     empty = plan.spec.build_empty(plan.preprocess.image_size)
     words = f"weights of {weights}" + f", {why}" * bool(why)

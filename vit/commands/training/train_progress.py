@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vit.console import GrowingTable, ProgressReport, Reporter, count_of, duration, interval, percent
 from vit.errors import some_of
-from vit.training.callbacks.listener import Listener
+from vit.training.observers import Listener
 
 if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
