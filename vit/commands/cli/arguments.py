@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from vit.console import Reporter
     from vit.inference.scores.intervals import Interval
 
-
 StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
 Model = Annotated[StrPath, Metavar("RUN|CKPT")]

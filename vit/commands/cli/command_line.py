@@ -32,8 +32,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Function = Callable[..., object]
 Command = Function | Mapping[str, Function]  # one function, or one for each action, such as `vit data check`
-
-
 SCHEMA = "--print_schema"
 _ONE_FOLDER = "give one folder DATA, with train/, val/ and test/ in it, or a CSV with the column split"
 _OF_OTHERS = dict.fromkeys(("val_dir", "val_data", "test_dir"), _ONE_FOLDER)  # options that have no counterpart here

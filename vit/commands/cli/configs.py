@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from vit.commands.cli.command_line import Parser
 from vit.errors import UsageError, first_line, nearest
 from vit.plain_files import DamagedFileError, parse_yaml, read_text
 
@@ -18,8 +19,8 @@ def find_config(name: str) -> Path:
     raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
 
 
-def read_config(name: str) -> tuple[Path, dict[str, Any]]:
-    """The file of --config, and the sections and options in it; UsageError for anything else, and for a key twice."""
+def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
+    """The file of --config, and the values of its options; UsageError for anything else, and for a key twice."""
     path = find_config(name)
     try:
         text = read_text(path)
@@ -31,7 +32,10 @@ def read_config(name: str) -> tuple[Path, dict[str, Any]]:
     if not isinstance(tree, dict):
         raise UsageError(f"{path} holds no options", "give sections and options, as 'vit train --print_config' prints")
     _check_keys(path, text)
-    return path, tree
+    try:
+        return path, parser.read_tree(tree)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.problem}", error.fix) from error
 
 
 def _check_keys(path: Path, text: str) -> None:

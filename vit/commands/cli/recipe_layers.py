@@ -142,14 +142,11 @@ class RecipeLayers:
 
     def _read(self, config: str) -> Layer:
         """The values in a recipe file; UsageError for an unknown option or a wrong value, with the file's name."""
-        path, tree = read_config(config)
+        path, values = read_config(config, make_parser(self.kind))
         for name in OF_COMMAND:
-            if name in tree:
+            if name in values:
                 raise UsageError(f"{path} has {name!r}, which is not an option of a recipe", f"give --{name} instead")
-        try:
-            return make_parser(self.kind).read_tree(tree)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error.problem}", error.fix) from error
+        return values
 
 
 def _section(section: str, layer: Layer) -> Layer:

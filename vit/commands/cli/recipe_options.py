@@ -146,8 +146,8 @@ def _parser(is_pretraining: bool) -> Parser:
         example="vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
         main={"method": {"--method NAME": "diet (each image is a class) or mae (hidden patches)"}, **MAIN},
     )
-    _, first = read_config(f"pretrain_{PretrainRecipe().method}")
-    parser = parser.changed({name: {"default": value} for name, value in parser.read_tree(first).items()})
+    _, first = read_config(f"pretrain_{PretrainRecipe().method}", parser)
+    parser = parser.changed({name: {"default": value} for name, value in first.items()})
     return parser.without(UNUSED, ("distill", "mlflow")).changed(NO_TRIALS | _OF_PRETRAINING)
 
 

@@ -179,12 +179,9 @@ def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) 
     whole: dict[str, Any] = {}
     name = None
     for config in configs:
-        path, tree = read_config(f"studies/{config}" if f"studies/{config}" in shipped_configs() else config)
-        name = path.stem
-        try:
-            whole |= parser.read_tree(tree)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error.problem}", error.fix) from error
+        shipped = f"studies/{config}"
+        path, in_file = read_config(shipped if shipped in shipped_configs() else config, parser)
+        name, whole = path.stem, whole | in_file
     for option in ("data", "cluster"):
         if option in values:
             values = {**values, option: {**whole.get(option, {}), **values[option]}}
