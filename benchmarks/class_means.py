@@ -16,7 +16,7 @@ import numpy.typing as npt
 from vit.data.core.samples import Labels
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics
 from vit.inference.scores.intervals import Metric, balanced_accuracy, macro_f1
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredLabels
 
 COMMON, MANY = 30, 20  # classes, and images of each
 LABELS, IMAGES, OFTEN = 10, 400, 60

@@ -24,8 +24,7 @@ from vit.inference.answers.selective import risk_coverage
 from vit.inference.metrics.metrics import with_intervals
 from vit.inference.metrics.multilabel_metrics import MultilabelMetrics, multilabel_metrics
 from vit.inference.scores.intervals import Metric
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 
 IMAGES = (10, 25, 100, 400, 2000)
 MANY = 200_000  # images of the truth

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.core.samples import Labels
-from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, SetMethod
+from vit.inference.answers.answers import SET_METHODS, PredictionSets, SetMethod
 from vit.inference.answers.selective import threshold_for
 from vit.inference.scores.image_groups import numbered
 from vit.inference.scores.intervals import Metric
@@ -65,9 +65,9 @@ class World:
             correct = self.uniform(groups, random) < highest**2
             for place, given in enumerate((None, groups)):
                 found = threshold_for(self.target, highest, correct, given)
-                if found is not None:
-                    broken[place] += (1 - found.value**3) / (3 * (1 - found.value)) < self.target
-                    kept[place] += found.coverage
+                if found < np.inf:
+                    broken[place] += (1 - found**3) / (3 * (1 - found)) < self.target
+                    kept[place] += (highest >= found).mean()
         shares = [f"{100 * one / fits:.1f}" for one in (*broken, *kept)]
         start = f"{self.num_groups} | {sizes_words(self.size, self.uneven)} | {self.alike:g} | {100 * self.target:g}"
         return f"| {start} | {' | '.join(shares)} |"

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import torch
 from scipy import stats
 
-from vit.inference.answers.next_images import choose_doubtful, doubts
+from vit.inference.answers.nearest import choose_doubtful, doubts
 from vit.inference.embeddings import Embeddings
 from vit.tasks.task import SINGLE_LABEL
-from vit.training.network.linear_head import HeadFit
+from vit.training.network.features import HeadFit
 from vit.training.planning.schedule import PENALTIES
 
 STEP, LAST = 100, 400  # labels of a round, and after the last one

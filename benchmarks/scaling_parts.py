@@ -192,7 +192,7 @@ def _split_and_check(source: Any, folder: Path, found: Numbers, count: int) -> N
     import numpy as np
 
     from vit.data.checks.duplicates import exact_matches
-    from vit.data.checks.scan import ImageList, ScannedImages
+    from vit.data.checks.scan import FACTS, ImageList, ScannedImages
     from vit.data.splits.split import read_splits, with_all_splits, write_splits
 
     with _measured(found, "split", count):
@@ -204,9 +204,10 @@ def _split_and_check(source: Any, folder: Path, found: Numbers, count: int) -> N
         write_splits(source, folder / "splits.csv")
     with _measured(found, "read splits.csv", count):
         read_splits(folder / "splits.csv")
-    images, scanned = ImageList(source), ScannedImages(count)
-    scanned.readable[:] = True
-    scanned._pixel_hashes[:] = np.random.default_rng(0).integers(0, 2**63, (count, 2), dtype=np.uint64)
+    images, scanned = ImageList(source), ScannedImages(np.zeros(count, FACTS))
+    scanned.facts["sides"] = 32
+    hashes = np.random.default_rng(0).integers(0, 2**63, (count, 2), dtype=np.uint64)
+    scanned.facts["pixel_hash"] = hashes.view("V16")[:, 0]
     with _measured(found, "find equal images", count):
         list(exact_matches(scanned.groups(), images.split_numbers, images.labels))
 

@@ -57,10 +57,9 @@ class Work:
 
 def measured_peak(precision: str) -> float:
     """The matrix peak of this machine in FLOP/s, measured now."""
-    from vit.inference.devices import choose_device
-    from vit.inference.matrix_peak import measure_matrix_peak
+    from vit.inference.devices import choose_device, matrix_peak
 
-    return measure_matrix_peak(choose_device(), precision)
+    return matrix_peak.__wrapped__(choose_device(), precision)
 
 
 @dataclass(frozen=True)

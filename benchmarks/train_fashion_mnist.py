@@ -21,7 +21,7 @@ from pathlib import Path
 
 from timing import Work, answer, compare, now
 
-from vit.training.callbacks.listener import Listener
+from vit.training.observers import Listener
 
 RECIPE, NETWORK = (
     "fashion_mnist",

@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from vit.checkpoints.run import RunDirectory
 from vit.commands.training.train_options import read_values
 from vit.inference.devices import autocast
-from vit.training.callbacks.listener import Listener
 from vit.training.fit import fit
+from vit.training.observers import Listener
 from vit.training.planning.plan import Plan, make_plan
 
 Side = Callable[[], object]

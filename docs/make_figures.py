@@ -23,7 +23,7 @@ from vit.csv_files import records
 from vit.data.pixels.decode import read_image
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import with_all_splits
-from vit.report.page.image_grid import image_grid
+from vit.report.page.image_figures import image_grid
 from vit.report.page.style import rendered
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from vit.memory import collect_seldom
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 from vit.registry import command_module
 
 collect_seldom()
@@ -11,7 +11,7 @@ import_timm()
 for name in (
     "tests.forked", "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets",
     "torchvision.transforms.v2", "vit.report.run.run_figures", "vit.report.run.run_page", "vit.study.running.cell",
-    "vit.training.fit", "vit.training.distributed.rendezvous", "vit.training.planning.plan",
+    "vit.training.fit", "vit.training.distributed.processes", "vit.training.planning.plan",
 ):  # fmt: skip
     import_module(name)
 for command in ("train", "pretrain"):  # whose drawing `tests.forked` leaves out

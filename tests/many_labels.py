@@ -6,7 +6,7 @@ from PIL import Image
 
 from tests.export.conftest import CLASSES, make_multilabel
 from vit.checkpoints.format import checkpoint_content
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredLabels
 
 
 def scored_labels(count=400, rates=(0.05, 0.3, 0.7), unknown=0.1, temperature=1.0, seed=0, ties=False):

@@ -158,7 +158,7 @@ def read(name, *words):
             patch.setattr(study_options, "_options", lambda *_: None)
             study_options.read_words(words)
     elif name == "pretrain":
-        module.read_with(module.make_parser(module.PretrainRecipe), words, kind=module.PretrainRecipe)
+        module.read_words(words, module.PretrainRecipe)
     elif name == "crossval":
         module.crossval_parser().read_words(words)
     else:

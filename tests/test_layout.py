@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 import vit
-from vit.layout import CELLS, EvaluationLayout, RunLayout, StudyLayout
-from vit.layout.folder import File
+from vit.layout import CELLS, EvaluationLayout, File, RunLayout, StudyLayout
 
 PACKAGE = Path(vit.__file__).parent
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent.name != "layout")
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "layout.py")
 # files of the same name outside a run folder: the default output of `vit predict`, a part of an exported program
 OF_OTHERS = {"commands/predicting/predict.py": {"predictions.csv"}, "export/exporting.py": {"classes.json"}}
 

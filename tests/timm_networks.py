@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import timm
 import torch
 
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
+from vit.models.timm_network import TimmConfig, TimmNetwork
 
 CLASSES = 5
 _VIT = {"depth": 2, "embed_dim": 48, "num_heads": 2}

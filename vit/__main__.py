@@ -39,16 +39,10 @@ COMPUTE = (
     "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "embed", "serve", "demo",
     "explain", "soup",
 )  # fmt: skip
-READ_RECIPES = (
-    "train",
-    "pretrain",
-    "crossval",
-    "study",
-)  # their options also come from files: the modules read the words
+READ_RECIPES = ("train", "pretrain", "crossval", "study")  # options also come from files: the modules read the words
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOENT, errno.ENOTDIR, errno.ESTALE}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.ENOMEM}
 _SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal
-_PLATFORM = "vit runs on Linux and macOS; Windows is not tested: use WSL 2 if anything fails"
 _LOST_WORKER = re.compile(
     r"DataLoader worker .*(killed by signal|exited unexpectedly)|shared memory\(shm\)|Pin memory thread exited"
     r"|DataLoader worker process.*No space left on device",
@@ -79,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.platform == "win32":
-        print(f"vit: {_PLATFORM}", file=sys.stderr)
+        print("vit: vit runs on Linux and macOS; Windows is not tested: use WSL 2 if anything fails", file=sys.stderr)
     debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
     wait_briefly()
@@ -131,21 +125,17 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
-    try:
-        return _run(name, rest)
-    except SystemExit as end:  # the parser ends so after --help and --print_config
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-
-
-def _run(name: str, arguments: list[str]) -> int:
     if name in COMPUTE:
         keep_freed_memory()
-    module = command_module(name)
-    if name in READ_RECIPES:
-        return int(module.main(arguments))
-    from vit.commands.cli.command_line import run_command
+    try:
+        module = command_module(name)
+        if name in READ_RECIPES:
+            return int(module.main(rest))
+        from vit.commands.cli.command_line import run_command
 
-    run_command(getattr(module, name), arguments, name)
+        run_command(getattr(module, name), rest, name)
+    except SystemExit as end:  # the parser ends so after --help and --print_config
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
 
 

@@ -18,13 +18,7 @@ def atomic_write(path: Path, is_new: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`. At the end of the block the file is synced and renamed to `path`.
 
     If the block fails, the temporary file is removed. Several processes may write one file at a time: each has its own
-    temporary file, and the last rename wins.
-
-    Args:
-        is_new: whether a file that has appeared under this name meanwhile stays, and this one is refused.
-
-    Raises:
-        FileExistsError: `is_new`, and there is such a file.
+    temporary file, and the last rename wins. With `is_new`, a file that has appeared meanwhile stays: FileExistsError.
     """
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
@@ -89,13 +83,7 @@ def partial_name(path: Path) -> Path:
 
 
 def remove_partial(folder: Path, name: str = "", unchanged_for: float | None = None) -> None:
-    """Remove partial files that killed processes have left in a folder.
-
-    Args:
-        name: name of the file that was being written; empty: any file.
-        unchanged_for: minimum age in seconds of the last change; None: any age, if no other process writes to the
-            folder.
-    """
+    """Remove partial files of killed processes, of one name or of all, which are unchanged for some seconds."""
     with suppress(OSError):
         for entry in list(folder.iterdir()):
             if entry.name.startswith(f".{name}." if name else ".") and entry.name.endswith(".partial"):

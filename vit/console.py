@@ -26,10 +26,7 @@ _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
 
 def harmless(text: str) -> str:
-    """Text with escaped control characters: a file name must not move the cursor, change colors or break a line.
-
-    Bytes that are not UTF-8 (surrogates in Python) become question marks.
-    """
+    """Text with escaped control characters, which move a cursor or break a line; bytes that are not UTF-8 are "?"."""
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
@@ -45,11 +42,7 @@ def silenced(is_silent: bool) -> Iterator[None]:
 
 
 class Reporter:
-    """Prints results to standard output, and notices and progress to standard error.
-
-    Args:
-        quiet: print nothing. Of several processes, only the first one prints.
-    """
+    """Prints results to standard output, notices and progress to standard error; of several processes, the first."""
 
     def __init__(self, quiet: bool = False) -> None:
         silent = quiet or _SILENT.get()
@@ -72,11 +65,7 @@ class Reporter:
         title: str | None = None,
         spare: Sequence[str] = (),
     ) -> None:
-        """Print a table. Columns of numbers are aligned to the right.
-
-        Args:
-            spare: columns whose values stand elsewhere too; a narrow terminal leaves them out, first to last.
-        """
+        """Print a table. A narrow terminal leaves `spare` columns out, whose values stand elsewhere too."""
         cells = [[harmless(str(cell)) for cell in row] for row in rows]
         shown = list(columns)
         for name in spare if self.out.file.isatty() else ():
@@ -161,11 +150,7 @@ def _lines(words: Sequence[str], width: int, indent: int, ending: str = "") -> l
 
 
 class GrowingTable:
-    """A table that gets its rows one by one, each in a fixed layout; in a log, a line of names and values for each row.
-
-    Args:
-        widths: {name: characters} of the columns, which a longer name widens.
-    """
+    """A table that gets its rows one by one, in columns of fixed widths; in a log, a line for each row."""
 
     def __init__(self, reporter: Reporter, widths: Mapping[str, int]) -> None:
         self.reporter = reporter
@@ -173,12 +158,7 @@ class GrowingTable:
         self._rows = 0
 
     def row(self, values: Mapping[str, str], log_line: str | None = None) -> None:
-        """Print a row.
-
-        Args:
-            values: {name: value}; a column without a value stays empty.
-            log_line: the line in a log; None: all names and values.
-        """
+        """Print a row; a column without a value stays empty. `log_line` is that of a log; None: names and values."""
         if not _draws(self.reporter):
             self.reporter.notice(log_line or "  ".join(f"{name} {value}" for name, value in values.items() if value))
             return
@@ -231,14 +211,7 @@ class ProgressReport:
         self.close()
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
-        """Show the progress.
-
-        Args:
-            done: number of finished parts.
-            total: number of all parts.
-            words: more facts, for example the loss.
-            share: finished fraction of the work, for parts of different lengths; None: done / total.
-        """
+        """Show the progress; `share` is the finished fraction of parts of different lengths, None: done / total."""
         share, now = done / max(total, 1) if share is None else share, time.monotonic()
         if self._first is None:
             self._first = now, share

@@ -60,14 +60,9 @@ def is_of_vit(header: Sequence[str]) -> bool:
 
 
 class TableWriter:
-    """Writes rows to an open file.
+    """Writes rows to a file opened by `create`. Text is escaped. Numbers are not: a spreadsheet computes -0.5 to -0.5.
 
-    Text is escaped. Numbers are not, because a spreadsheet computes -0.5 to -0.5.
-
-    Args:
-        file: a file opened by `create`, or with the same settings.
-        columns: the header; empty for a file that has one.
-        digits: number of digits of a float after the point; None: all digits.
+    No `columns`: the file has a header. `digits` is the number of digits of a float after the point; None: all digits.
     """
 
     def __init__(self, file: IO[str], columns: Sequence[str] = (), digits: int | None = None) -> None:
@@ -119,11 +114,7 @@ def new_output(path: Path, columns: Sequence[str], digits: int | None = None) ->
 
 
 def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and the rows of a table. A row that a kill has cut short is shorter than the header.
-
-    Raises:
-        ValueError: the file is not a CSV.
-    """
+    """The header and the rows of a table, the last of which a kill may have cut short; ValueError: it is not a CSV."""
     check_regular(path)
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         try:
@@ -134,10 +125,6 @@ def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def records(path: Path) -> list[dict[str, str]]:
-    """The complete rows of a table as dicts. A row that a kill has cut short is left out.
-
-    Raises:
-        ValueError: the file is not a CSV.
-    """
+    """The rows of a table as dicts, without one that a kill has cut short; ValueError: the file is not a CSV."""
     columns, rows = read_table(path)
     return [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns)]

@@ -21,13 +21,7 @@ _PREFIX = 4  # letters of a beginning that is completed
 
 
 class VitError(Exception):
-    """A failure that a user can fix, printed as one line: `vit: error[CODE]: problem and place; fix`.
-
-    Attributes:
-        code: exit code of the program.
-        problem: problem and its place.
-        fix: instruction that solves the problem.
-    """
+    """A failure that a user can fix, printed as one line: `vit: error[CODE]: problem and place; fix`."""
 
     code = 1
 

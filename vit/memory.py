@@ -38,10 +38,7 @@ def collect_seldom() -> None:
 
 
 def _freeze() -> None:
-    """Leave all objects out of the collection at exit; the system frees them with the process.
-
-    Triton 3.9, which comes with PyTorch 2.15 for GPUs, prints 36 lines of leaks where its objects stay.
-    """
+    """Leave all objects out of the collection at exit, but triton's (3.9), which prints 36 lines of leaks then."""
     if "triton._C.libtriton" not in sys.modules:
         gc.freeze()
 

@@ -28,14 +28,7 @@ def trust(path: str) -> None:
 
 
 def load(path: str, flag: str) -> Any:
-    """What a path names. Modules in the current folder are found too.
-
-    Args:
-        flag: option that has the path, for errors.
-
-    Raises:
-        UsageError: the user has not named the path, or it cannot be imported.
-    """
+    """What a path names, also in the current folder; UsageError: the user has not named it, or the import fails."""
     if path not in _trusted():
         raise UsageError(
             f"{path} ({flag}) is code outside vit, and a file alone does not make vit run it",

@@ -38,11 +38,7 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        OSError, UnicodeDecodeError, DamagedFileError: as their names say.
-    """
+    """The text of a file; errors are OSError, UnicodeDecodeError, DamagedFileError."""
     check_regular(path, MAX_BYTES)
     return path.read_text(encoding="utf-8")
 

@@ -63,7 +63,7 @@ COMMANDS = {
     "push": Entry("hub", "command", "push"),
     "serve": Entry("serve", "command", "serve"),
 }
-EXECUTORS = {  # of `vit.study.executors.Cluster`
+EXECUTORS = {  # of `vit.study.running.cluster.Cluster`
     "ray": Entry("ray", "tasks", "Ray"),
     "slurm": Entry("slurm", "tasks", "Slurm"),
 }
@@ -73,10 +73,10 @@ FORMATS = {  # of `vit.export.format.Format`
     "coreml": Entry("coreml", "package", "CoreMlPackage"),
     "hf": Entry("hub", "transformers_folder", "TransformersFolder"),
 }
-INT8 = Entry("int8", "command", "Int8Export")  # of `vit.export.format.Quantizer`
+INT8 = Entry("int8", "export", "Int8Export")  # of `vit.export.format.Quantizer`
 TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
     "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
-    "mlflow": Entry("mlflow", "kind", "Mlflow"),
+    "mlflow": Entry("mlflow", "tracker", "Mlflow"),
 }
-PRETRAINING_PLAN = Entry("pretrain", "plan", "plan_of")
+PRETRAINING_PLAN = Entry("pretrain", "plan", "make_pretrain_plan")
 PRETRAINING_PAGE = Entry("pretrain", "page", "write_pretrain_report")

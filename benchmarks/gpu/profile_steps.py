@@ -26,8 +26,8 @@ from torch.profiler import ProfilerActivity, profile
 from training_step import Measured, draw_images, our_plan
 
 from vit.checkpoints.run import RunDirectory
-from vit.training.callbacks.listener import Listener
 from vit.training.fit import fit
+from vit.training.observers import Listener
 
 STEPS = 20
 WARMUP = 10

@@ -39,9 +39,9 @@ from kept import MACHINES
 from machine import machine
 from published_weights import CNN, VIT, make
 
-from vit.commands.studies.study_networks import FEW_TEST_IMAGES, fold_sources
 from vit.commands.studies.study_options import read_words
 from vit.commands.studies.study_plan import make_study_plan
+from vit.commands.studies.study_series import FEW_TEST_IMAGES, fold_sources
 from vit.console import Reporter
 from vit.data.core.samples import Source
 from vit.data.splits.subset import subset

@@ -28,7 +28,7 @@ from pages import write_pages
 from vit.atomic_files import write_json
 from vit.study.cells import ListedCell
 from vit.study.folder import StudyDirectory
-from vit.weights.hashing import weights_hash
+from vit.weights.open import weights_hash
 
 HERE = Path(__file__).parent
 POLL = 20.0  # seconds

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
 from vit.data.loading.loader import labeled_images
-from vit.explain.distance import attention_spread
+from vit.explain.inspection import attention_spread
 from vit.inference.engine import Engine
 from vit.inference.predictor import load
-from vit.models.resnet import SmallImageResNet
+from vit.models.timm_network import SmallImageResNet
 from vit.models.vision_transformer import VisionTransformer
 from vit.study.folder import StudyDirectory
 from vit.training.running.run_images import images_of_run

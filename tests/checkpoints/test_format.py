@@ -21,7 +21,7 @@ from vit.checkpoints.run import checkpoint_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError
 from vit.models.spec import NetworkSpec, create_network
-from vit.training.running.checkpoint_io import DurableCheckpointIO
+from vit.training.callbacks.checkpoints import DurableCheckpointIO
 
 CLASSES = ("cat", "dög", "a b/../c")
 

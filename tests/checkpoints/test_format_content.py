@@ -34,7 +34,7 @@ def refused(content, tmp_path, *words):
     ("change", "words"),
     [
         (lambda s: s.pop("network.head.bias"), ["head.bias is missing"]),
-        (lambda s: s.update({"network.extra": torch.zeros(2)}), ["extra is unknown"]),
+        (lambda s: s.update({"network.extra": torch.zeros(2)}), ["extra is unexpected"]),
         (lambda s: s.update({"network.head.bias": torch.zeros(4)}), ["head.bias", "(4,)", "(3,)"]),
         (lambda s: s.update({"network.head.bias": torch.zeros(3, dtype=torch.int64)}), ["head.bias", "int64"]),
         (lambda s: s.update({"network.head.bias": torch.tensor([0, math.nan, 0])}), ["not numbers", "head.bias"]),

@@ -54,19 +54,6 @@ def test_channels_from_training_to_export(channels, vit, here):
     assert [row["label"] for row in rows(here / "q.csv")] == [row["label"] for row in found]
     answer = vit("export", run, "--format", "timm", "--output", "t.safetensors")
     assert answer.code == 2 and f"the network sees {channels}" in answer.err
-    example = saved_example(run / "checkpoints" / "best.ckpt", here / "mlflow")
-    assert example["status"].tolist() == ["ok"]
-
-
-def saved_example(checkpoint, folder):
-    """What a model of MLflow answers to its own example."""
-    from mlflow import pyfunc
-    from mlflow.models import Model
-
-    from vit.extras.mlflow.model import save_mlflow_model
-
-    save_mlflow_model(checkpoint, folder)
-    return pyfunc.load_model(str(folder)).predict(Model.load(str(folder)).load_input_example(str(folder)))
 
 
 @pytest.mark.faults("I23")

@@ -15,7 +15,7 @@ from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
 from vit.commands.comparing.crossval import crossval_parser
 from vit.commands.comparing.crossval_plan import make_crossval_plan
-from vit.commands.training.train_options import read_with
+from vit.commands.training.train_options import to_options
 from vit.console import Reporter
 from vit.csv_files import new_table, records
 from vit.study.crossval import CrossvalDirectory
@@ -230,7 +230,7 @@ def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
 def test_a_fold_of_a_recipe_for_several_devices_trains_on_one(vit, table, here):
     """The fold started the cross-validation again on its second device, and waited for it without end."""
     Path("config.yaml").write_text("trainer: {devices: 2, num_nodes: 2}\n")
-    options, _ = read_with(crossval_parser(), [str(table), "--config", "config.yaml", *TINY])
+    options = to_options(crossval_parser().read_words([str(table), "--config", "config.yaml", *TINY]))
     plan = make_crossval_plan(options, FOLDS, Reporter())
     assert {(cell.recipe.trainer.devices, cell.recipe.trainer.num_nodes) for cell in plan.cells} == {(1, 1)}
 

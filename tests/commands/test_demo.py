@@ -31,7 +31,7 @@ from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
 from vit.models.spec import create_network
-from vit.report.page.overlay import overlay
+from vit.report.page.image_figures import overlay
 from vit.training.running.run_images import images_of_run
 
 BEGIN = """

@@ -15,7 +15,7 @@ from tests.forked import run
 from tests.processes import environment
 from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError
-from vit.training.running.checkpoint_io import DurableCheckpointIO
+from vit.training.callbacks.checkpoints import DurableCheckpointIO
 
 # A mount namespace of its own: no other process sees these disks, and they go with it.
 UNSHARED = """
@@ -93,7 +93,9 @@ def mount(path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", path], check=True)
 from tests.conftest import ask
 from vit.commands.training import train_progress
-from vit.training.tracking.open import open_wandb
+from vit.training.recipes.recipe import Recipe
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 def die(watcher, done, *rest):
     if done == 3:
         raise RuntimeError
@@ -108,7 +110,8 @@ mount(run / "wandb")
 answer = ask("train", "--resume", run, drawn=True)
 mount(folder / "cell" / "wandb")
 notices = []
-tracker = open_wandb("offline", folder / "cell", {}, "cell", notices.append)
+told = Tracking(folder / "cell", folder, "cell", None, {}, NUMBERS_ALONE)
+tracker = open_trackers(Recipe(wandb="offline"), told, notices.append)
 for step in range(2000):
     tracker.log({"train/loss": 1.0, "lr": 0.1}, step)
 tracker.finish()

@@ -12,8 +12,7 @@ from vit.csv_files import new_table, read_table, records
 from vit.data.checks.contents import read_contents
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import write_splits
-from vit.study.fold_table import FoldPredictions
-from vit.study.label_errors import LabelErrors
+from vit.study.fold_table import FoldPredictions, LabelErrors
 
 LABELS = ("blue", "<b>red</b>")
 NONE = np.zeros(0, dtype=np.int64)

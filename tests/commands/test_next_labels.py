@@ -8,7 +8,7 @@ from vit.csv_files import new_table, read_table, records
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import read_splits
 from vit.errors import DataError
-from vit.inference.answers.next_images import choose_doubtful, choose_random, doubts
+from vit.inference.answers.nearest import choose_doubtful, choose_random, doubts
 from vit.layout import RunLayout
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.commands.predicting import predict_parts
-from vit.inference.manifest import Manifest
+from vit.inference.parts import Manifest
 from vit.layout import PartsLayout
 
 PATIENT = 600  # seconds, on a busy machine

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard, constants
 from tests.commands.following import next_words
 from tests.commands.model_hub import running_model_hub
 from vit.checkpoints.load import load
-from vit.extras.hub import upload
+from vit.extras.hub.command import Repository
 
 NAME = "me/digits-vit"
 pytestmark = pytest.mark.usefixtures("here")
@@ -138,7 +138,7 @@ def test_another_upload_meanwhile_is_not_overwritten(vit, digits_run, hub):
 
 
 def test_a_hub_that_loses_a_file_is_noticed(vit, digits_run, hub, monkeypatch):
-    monkeypatch.setattr(upload.Repository, "holds", lambda self, folder: False)
+    monkeypatch.setattr(Repository, "holds", lambda self, folder: False)
     answer = vit("push", digits_run.path, f"hf:{NAME}")
     assert answer.code == 7 and "does not hold what was uploaded" in answer.err
 

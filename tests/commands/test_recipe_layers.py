@@ -176,21 +176,6 @@ def test_a_recipe_file_that_cannot_be_used_is_named(command, text, words, vit, h
     refused(vit(command, "digits", "--config", "mine.yaml", "--dry_run"), 2, "mine.yaml", *words)
 
 
-@pytest.mark.faults("K26")
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (b"- optim.lr\n", "holds no options"),
-        (b"\toptim.lr: [1]\n", "not plain YAML"),
-        (b"\xff\xfeo\x00", "not a text in UTF-8"),
-        (b"a: 2001-99-99\n", "not plain YAML"),
-    ],
-)
-def test_a_file_of_values_to_tune_that_cannot_be_used_is_named(text, words, vit, here):
-    (here / "tune.yaml").write_bytes(text)
-    refused(vit("study", "digits", "--tune", "tune.yaml", "--dry_run"), 2, "tune.yaml", words)
-
-
 @pytest.mark.faults("K27")
 @pytest.mark.parametrize(
     "name",

@@ -181,17 +181,13 @@ def test_a_run_gets_its_page_again(vit, digits_run, tmp_path):
     assert vit("report", run, "--target", 0.9).code == 2
 
 
-def test_a_page_that_cannot_be_drawn_is_a_notice(monkeypatch, capsys, tmp_path):
+def test_a_page_that_cannot_be_drawn_is_a_notice(capsys, tmp_path):
     """The training is finished then, and nothing of it may look lost."""
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.training.train import _draw
+    from vit.commands.training.run_folder import noticed_failure
     from vit.console import Reporter
-    from vit.report.run import run_figures
 
-    def fail(*_):
+    with noticed_failure(Reporter(), RunDirectory(tmp_path)):
         raise ValueError("no\x1b[31mfont")
-
-    monkeypatch.setattr(run_figures, "draw_run", fail)
-    _draw(Reporter(), RunDirectory(tmp_path), None, None, None)
     said = capsys.readouterr().err
     assert r"could not be drawn: ValueError: no\x1b[31mfont" in said and f"'vit report {tmp_path}' tries again" in said

@@ -366,8 +366,8 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
 TWICE = """
 import os, signal
 from vit.commands.training import train_progress
-from vit.training import signals
-signals.REPEAT_SECONDS = 0.0
+from vit.training import observers
+observers.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):
     if done == 5:
         os.kill(os.getpid(), signal.SIGINT)

@@ -12,12 +12,12 @@ import pytest
 import vit as python
 from tests.report.pages import Page
 from tests.tables import rows
-from vit.checkpoints.io import store_label_rules
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import NEVER
 from vit.errors import UsageError
 from vit.extras.demo.command import _caption
 from vit.inference.answers.answers import AnswerRule
-from vit.inference.scores.scored_labels import read_scored_labels
+from vit.inference.scores.scored_images import read_scored_labels
 
 NAMES = ("bright", "left", "top")
 pytestmark = pytest.mark.usefixtures("here")
@@ -142,7 +142,7 @@ def test_a_label_that_no_image_gets_is_said_so(vit, labels_run, labels_csv, here
     """Its threshold was shown as 2.000."""
     rules = python.load(labels_run.path).multilabel
     shutil.copy(labels_run.path / "checkpoints" / "best.ckpt", here / "two.ckpt")
-    store_label_rules(here / "two.ckpt", replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
+    store_calibration(here / "two.ckpt", rules=replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
     answer = vit("evaluate", "two.ckpt", labels_csv, "--output", "measured")
     assert answer.code == 0, answer.err
     assert answer.out.count("never") == 2 and "2.000" not in answer.out and "0.250" in answer.out
@@ -159,12 +159,12 @@ def test_a_label_that_no_image_gets_is_said_so(vit, labels_run, labels_csv, here
 def test_the_page_of_a_run_has_every_label(labels_run):
     assert "could not be drawn" not in labels_run.answer.err, labels_run.answer.err
     html = (labels_run.path / "report.html").read_text()
-    for text in ("Mean average precision", "average precision (%)", "Labels that come together", "validation mAP"):
+    for text in ("Mean average precision", "average precision (%)", "validation mAP"):
         assert text in html
     assert all(f'<th class="word">{name}</th>' in html for name in NAMES)
     assert "Confusion" not in html and "top-5" not in html
     figures = {path.stem for path in (labels_run.path / "figures").iterdir()}
-    assert {"precision_recall", "average_precision_by_size", "labels_together", "reliability"} <= figures
+    assert {"precision_recall", "average_precision_by_size", "reliability"} <= figures
     assert "confusion_matrix" not in figures
 
 

@@ -13,14 +13,14 @@ from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.conftest import LABELS_OPTIONS
 from tests.report.pages import Page
 from tests.runs import run_folder
-from vit.checkpoints.io import store_label_rules
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
 from vit.commands.training import train_progress
 from vit.data.sources.sources import open_source
-from vit.inference.scores.scored_labels import read_scored_labels
+from vit.inference.scores.scored_images import read_scored_labels
 from vit.report.run import run_figures
 from vit.report.run.run_page import write_run_report
 from vit.study.running import runner
@@ -108,12 +108,12 @@ def test_without_test_images_a_run_shows_only_what_thresholds_do_not_decide(vit,
     ):  # fmt: skip
         assert shown in text, text
     decided = ("micro F1", "macro F1", "All labels are right", "recall (%)", "calibration error (%)",
-               "images have a wrong label", "Labels that come together", "Calibration")  # fmt: skip
+               "images have a wrong label", "Calibration")  # fmt: skip
     assert not [words for words in decided if words in text] and "not trained on" not in text
     rows = json.loads(run.per_class_path("validation").read_text())["per_label"]
     assert all({"ap", "threshold"} <= row.keys() and not row.keys() & {"precision", "f1", "nll", "ece"} for row in rows)
     figures = {path.stem for path in run.figures_dir.iterdir()}
-    assert "precision_recall" in figures and not figures & {"reliability", "labels_together"}
+    assert "precision_recall" in figures and "reliability" not in figures
 
     apart = replace(result, num_images={**result.num_images, "calibration": 9})  # which chose the thresholds then
     write_run_report(run, None, apart)
@@ -143,7 +143,7 @@ def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, mon
 def test_a_run_that_was_killed_after_its_calibration_ends_the_same(vit, labels_run, tmp_path):
     run = shutil.copytree(labels_run.path, tmp_path / "run")
     (run / "result.json").unlink()
-    store_label_rules(run / "checkpoints" / "best.ckpt", LabelRules(np.full(3, 0.5), np.full(3, 0.2)))
+    store_calibration(run / "checkpoints" / "best.ckpt", rules=LabelRules(np.full(3, 0.5), np.full(3, 0.2)))
     answer = vit("train", "--resume", run)
     assert answer.code == 0, answer.err
     before, after = (RunResult.read(folder / "result.json") for folder in (labels_run.path, run))

@@ -9,7 +9,7 @@ from vit.console import Reporter
 from vit.inference.metrics.metrics import measure
 from vit.inference.scores.scored_images import ScoredImages
 from vit.report.tables import run_tables
-from vit.report.tables.answer_tables import unsure_content
+from vit.report.tables.run_tables import unsure_content
 
 NAMES = ("ant", "bee", "cat", "dog")
 
@@ -47,7 +47,7 @@ def test_a_threshold_that_no_image_reaches_is_not_one_that_cannot_be_guaranteed(
     assert lines["0.995"].count("cannot be guaranteed") == 2
     tested = run_tables.Tested(scored.labels, scored.predictions, scored.confidences, scored.confidences, scored.losses)
     (row, *_) = unsure_content(answers, tested, ("ant", "bee"))["thresholds"]
-    assert row.accuracy[0] == words.removesuffix(" %") and row.threshold == "0.9900"
+    assert row["accuracy"][0] == words.removesuffix(" %") and row["threshold"] == "0.9900"
 
 
 @pytest.mark.parametrize(

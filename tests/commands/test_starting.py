@@ -14,7 +14,7 @@ from tests.commands.weights_hub import WeightsHub
 from tests.forked import run
 from tests.processes import TWO, environment
 from tests.runs import run_folder
-from vit.commands.training.starting import PUBLISHED
+from vit.commands.training.train_options import PUBLISHED
 from vit.weights.hub_cache import PATIENCE
 
 NAME = PUBLISHED.removeprefix("timm:")

@@ -6,13 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.study.results import PROTOCOL
-from tests.study.results import study as results
 from vit.commands.studies import study_cells, study_estimate
-from vit.commands.studies.study import compare_with_frozen
-from vit.console import Reporter
-from vit.study.answer.summary import summarize
-from vit.study.running import executors, runner
+from vit.study.running import cluster, runner
 
 NANO = ("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean", "--budget", "steps:6")
 QUICK = ("--set", "model.network.depth=1", "--set", "augment.name=none", "--set", "trainer.accelerator=cpu")
@@ -45,7 +40,7 @@ def test_a_time_decides_sizes_and_seeds_and_more_of_it_adds_to_them(study, monke
     assert {(30, 0), (30, 1)} <= groups(first) and len(groups(first)) < 20
     answer, again = study("--time", "60s", step=0.1)  # faster now: the design stays
     assert answer.code == 0 and groups(again) == groups(first) and again["protocol"]["looks"] == 1
-    monkeypatch.setattr(executors, "run_cells_on", lambda *_: None)  # which trains them
+    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)  # which trains them
     answer, more = study("--time", "10min", step=0.1)
     assert answer.code == 0 and groups(more) > groups(first)
     assert more["protocol"]["looks"] == 2 and len(groups(more)) == 20
@@ -100,17 +95,3 @@ def test_above_an_hour_nothing_starts_without_yes(study):
 def test_times_and_starts_that_decide_nothing_are_refused(study, words, said):
     answer, _ = study(*words)
     assert answer.code in (2, 4) and said in answer.err
-
-
-def test_frozen_and_fine_tuned_networks_are_ranked_at_one_size_and_ties_are_ties(tmp_path, capsys):
-    """Of two networks with equal errors the first was called ahead: "another order" than that of frozen ones."""
-    cells = results({"vit": [0.2, 0.1], "cnn": [0.2, 0.1]}, sizes=(100, 200), seeds=2, noise=0)
-    plan, found = SimpleNamespace(folder=SimpleNamespace(frozen_dir=tmp_path)), summarize(cells, PROTOCOL, [], None)
-    for size, said in ((200, "\nFewest errors: frozen, cnn (20.0 %); fine-tuned, vit and cnn (10.0 %).\n"), (100, "")):
-        series = [
-            {"name": name, "points": [{"images": size, "mean": {"value": error}}]}
-            for name, error in (("vit", 0.3), ("cnn", 0.2))
-        ]
-        (tmp_path / "summary.json").write_text(json.dumps({"series": series}))
-        compare_with_frozen(plan, found, Reporter())
-        assert capsys.readouterr().out == said

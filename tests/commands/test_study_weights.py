@@ -11,7 +11,7 @@ from vit.console import Reporter
 from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
 from vit.weights.file import write_backbone
-from vit.weights.hashing import weights_hash
+from vit.weights.open import weights_hash
 
 NANO = "digits --model.network.name=vit_nano_patch2_8 --model.network.depth=1"
 FINETUNE = "finetune --model.network.name=vit_nano_patch2_8 --model.network.depth=1"

@@ -60,14 +60,14 @@ def test_two_trainings_are_equal_and_the_teacher_matters(weights, teacher, tmp_p
 def test_remembered_logits_give_the_same_training(weights, monkeypatch):
     remembered = weights("a", "--augment", "none", "--optim.ema_decay", 0.5)
     assert "computed once" in weights.out and "more FLOPs" not in weights.out
-    monkeypatch.setattr("vit.training.planning.plan.can_remember", lambda *_: False)
+    monkeypatch.setattr("vit.training.planning.plan.REMEMBERED_BYTES", 0)
     each_time = weights("b", "--augment", "none", "--optim.ema_decay", 0.5)
     for name, value in remembered.items():
         torch.testing.assert_close(value, each_time[name], rtol=1e-4, atol=1e-5)
 
 
 def test_the_plan_says_what_a_teacher_costs_that_remembers_nothing(vit, colors, teacher, monkeypatch):
-    monkeypatch.setattr("vit.training.distillation.teacher.REMEMBERED_BYTES", 0)
+    monkeypatch.setattr("vit.training.planning.plan.REMEMBERED_BYTES", 0)
     answer = vit("train", colors, *OPTIONS, "--teacher", teacher, "--augment", "none", "--dry_run")
     assert answer.code == 0 and "more FLOPs a step" in answer.out and "computed once" not in answer.out, answer
 

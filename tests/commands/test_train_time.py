@@ -11,9 +11,9 @@ from tests.commands.test_train_errors import refused
 from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.cli.recipe_options import read_recipe
+from vit.training import trials
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.loop import Classifier
-from vit.training.trials import clock
 
 OPTIONS = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--augment", "strong",
            "--model.network.drop_path_rate", 0.2, "--keep_state", "true", "--wandb", "off")  # fmt: skip
@@ -22,16 +22,16 @@ OPTIONS = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "
 @pytest.fixture
 def ten_steps(monkeypatch):
     """Real trials, whose steps seem to take so long that ten hours allow 10 of them."""
-    measure = clock.pace_of
-    monkeypatch.setattr(clock, "_SHORTEST", 0.0)
-    monkeypatch.setattr(clock, "_SHARE", 0.0)
+    measure = trials.pace_of
+    monkeypatch.setattr(trials, "_SHORTEST", 0.0)
+    monkeypatch.setattr(trials, "_SHARE", 0.0)
 
     def slow(trial, seconds):
         plan, pace = measure(trial, seconds)
         assert min(vars(pace).values()) > 0
         return plan, replace(pace, step=2400.0)
 
-    monkeypatch.setattr(clock, "pace_of", slow)
+    monkeypatch.setattr(trials, "pace_of", slow)
 
 
 def weights(run):
@@ -59,7 +59,7 @@ def test_trials_leave_nothing_and_the_run_resumes(vit, colors, tmp_path, ten_ste
         on_batch_end = Recorder.on_train_batch_end
         patch.setattr(Recorder, "on_train_batch_end", stop_at_four)
         assert vit(*line).code == 143
-    monkeypatch.setattr(clock, "pace_of", None)  # no second measurement
+    monkeypatch.setattr(trials, "pace_of", None)  # no second measurement
     stopped = run_folder(tmp_path / "stopped")
     refused(vit("train", "--resume", stopped, "--time", "20h"), 2, "optim.time is 10h in the run, 20h here")
     answer = vit(*line)

@@ -15,7 +15,7 @@ from vit.data.core.image_bytes import content_hash
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
 from vit.errors import CheckpointError
-from vit.weights.hashing import weights_hash
+from vit.weights.open import weights_hash
 
 
 def train_hash(source):

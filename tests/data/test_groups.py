@@ -15,8 +15,7 @@ from vit.data.core.groups import leak_notes, with_groups
 from vit.data.core.image_bytes import content_hash
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
-from vit.data.splits.folds import fold_numbers, read_fold, with_fold
-from vit.data.splits.split import read_splits, with_all_splits, write_splits
+from vit.data.splits.split import fold_numbers, read_fold, read_splits, with_all_splits, with_fold, write_splits
 from vit.data.splits.stratified import group_folds, stratified
 from vit.errors import DataError, UsageError
 from vit.training.planning.images import chosen_part, divided

@@ -8,7 +8,7 @@ import torch
 from scipy.fft import dctn
 from torchvision.transforms.v2 import functional as TF
 
-from vit.data.checks.image_hashes import hash_image
+from vit.data.checks.scan import hash_image
 from vit.data.pixels.decode import decode_image
 
 
@@ -36,7 +36,7 @@ def test_the_hash_is_the_dct_hash_of_imagehash(scene):
 def test_only_the_same_pixels_have_the_same_hash(scene):
     image = pixels(scene(0, 32, 24))
     first = hash_image(image)
-    assert (first.height, first.width, len(first.pixel_hash)) == (24, 32, 16)
+    assert (first.sides, len(first.pixel_hash)) == ((24, 32), 16)
     assert hash_image(image.clone()).pixel_hash == first.pixel_hash
     other_strides = image.transpose(1, 2).contiguous().transpose(1, 2)
     assert hash_image(other_strides).pixel_hash == first.pixel_hash

@@ -8,7 +8,7 @@ import pytest
 import vit
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import read_contents
-from vit.data.core.outputs import is_output
+from vit.data.core.image_files import is_output
 from vit.data.sources.sources import open_source
 from vit.errors import DataError
 from vit.layout import CrossvalLayout

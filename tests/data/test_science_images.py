@@ -26,7 +26,7 @@ from vit.data.pixels.planes import gray_of
 from vit.data.pixels.preprocess import Decoding
 from vit.data.sources.sources import open_source
 from vit.errors import install
-from vit.training.planning.automatic_network import automatic_network
+from vit.training.planning.images import automatic_network
 
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (5, 20, 30), dtype=np.uint8)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.data.core.samples import Labels
-from vit.data.loading.module import LANES, ShardOrder
+from vit.data.loading.epoch_order import LANES, ShardOrder
 from vit.data.loading.sampler import Key, TrainSampler
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
-from vit.data.splits.folds import fold_numbers
-from vit.data.splits.split import SplitRow, groups_of, read_splits, with_all_splits, write_splits
+from vit.data.splits.split import SplitRow, fold_numbers, groups_of, read_splits, with_all_splits, write_splits
 from vit.data.splits.stratified import stratified
 from vit.data.splits.subset import subset
 from vit.errors import DataError

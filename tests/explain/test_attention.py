@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vit.explain.attention import attention_weights, last_attention, patch_map, record_attention
+from vit.explain.methods import attention_weights, last_attention, patch_map, record_attention
 from vit.models.vision_transformer import Attention
 
 KINDS = [

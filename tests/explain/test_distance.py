@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from vit.explain.attention import attention_weights
-from vit.explain.distance import attention_spread, mean_distance, mean_entropy, patch_distances
+from vit.explain.inspection import attention_spread, mean_distance, mean_entropy, patch_distances
+from vit.explain.methods import attention_weights
 
 
 def test_uniform_attention_over_a_grid_of_14():

@@ -14,7 +14,7 @@ from vit.explain.gradcam import gradcam
 from vit.explain.methods import METHODS, choose_methods
 from vit.models.ablations import AblatedConfig, AblatedTransformer
 from vit.models.network import Network, NetworkConfig
-from vit.models.resnet import SmallImageResNet, SmallImageResNetConfig
+from vit.models.timm_network import SmallImageResNet, SmallImageResNetConfig
 
 pytest.importorskip("pytorch_grad_cam")
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vit.explain.faithfulness import Faithfulness, score_method
+from vit.explain.explainer import Faithfulness, score_method
 
 
 def found(deletion, insertion, random):

@@ -4,8 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from vit.explain.attention import record_attention
-from vit.explain.methods import relevance, weight_gradient
+from vit.explain.methods import record_attention, relevance, weight_gradient
 from vit.models import vision_transformer
 
 

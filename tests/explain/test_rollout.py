@@ -2,8 +2,7 @@
 
 import torch
 
-from vit.explain.attention import attention_weights
-from vit.explain.methods import rolled, rollout
+from vit.explain.methods import attention_weights, rolled, rollout
 
 
 def test_two_blocks_by_hand():

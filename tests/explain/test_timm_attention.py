@@ -6,10 +6,16 @@ import torch
 
 from tests.timm_networks import VITS, random_images, small_create, small_network
 from vit.errors import UsageError
-from vit.explain.attention import attention_weights, last_attention
-from vit.explain.methods import choose_methods, num_readable_blocks, relevance, rollout
+from vit.explain.methods import (
+    attention_weights,
+    choose_methods,
+    last_attention,
+    num_readable_blocks,
+    relevance,
+    rollout,
+)
 from vit.explain.timm_attention import attention_modules, read_weights
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
+from vit.models.timm_network import TimmConfig, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 

@@ -8,8 +8,7 @@ from huggingface_hub import ModelCard
 
 from tests.export.conftest import make_multilabel
 from vit.checkpoints.label_rules import LabelRules
-from vit.export.card import card_text
-from vit.export.card_facts import CardFacts, Int8Cost, MeasuredImages, Origin
+from vit.export.card import CardFacts, Int8Cost, MeasuredImages, Origin, card_text
 from vit.inference.scores.intervals import Metric
 
 OWN = MeasuredImages("validation images of the run", "photos", None, "validation")

@@ -22,12 +22,11 @@ from vit import registry
 from vit.commands.exporting.export import export as command
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.export import exporting, timm_file
+from vit.export import exporting, weights
 from vit.export.exporting import Program, export, export_format
 from vit.export.format import Format
-from vit.export.timm_file import _crop_pct
 from vit.export.verify import ExportDifference, compare, random_images
-from vit.export.weights import Weights
+from vit.export.weights import Weights, _crop_pct
 from vit.extras.export import onnx_file
 from vit.extras.export.onnx_file import OnnxFile
 from vit.extras.openvino.files import OpenVinoFiles
@@ -288,7 +287,7 @@ def test_timm_resizes_to_our_side(size, fraction):
 
 
 def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(timm_file, "_crop_pct", lambda plain: plain.image_size / (plain.resize_side + 1))
+    monkeypatch.setattr(weights, "_crop_pct", lambda plain: plain.image_size / (plain.resize_side + 1))
     with pytest.raises(
         CheckpointError, match=r"the transform of timm prepares a random picture .* nothing was written"
     ):

@@ -19,8 +19,7 @@ from vit.extras.int8.formats import FORMATS
 from vit.inference.engine import trained_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.predictor import load
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 
 OUTPUTS = {"onnx": "m.onnx", "openvino": "m"}
 FILES = {"onnx": "m.onnx", "openvino": "m/openvino_model.xml"}

@@ -9,11 +9,11 @@ from PIL import Image
 from tests.mlflow_store import client_of
 from vit.csv_files import new_table, read_table
 from vit.extras.mlflow import tracker
-from vit.extras.mlflow.address import MlflowAddress
+from vit.extras.mlflow.tracker import MlflowAddress
 from vit.inference.predictor import load
 from vit.training.recipes.recipe import Recipe
 from vit.training.tracking.open import open_trackers
-from vit.training.tracking.tracker import NUMBERS_ALONE, NoTracker, Sharing, Tracking
+from vit.training.tracking.tracker import NUMBERS_ALONE, Sharing, Tracking
 
 pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
 pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")
@@ -31,9 +31,8 @@ def begin(mlflow_out, tmp_path):
     """`begin(config, sharing, register)` -> a tracker of the run in the folder `run`."""
 
     def make(config=None, sharing=EVERYTHING, register=None):
-        address, run = MlflowAddress.below(mlflow_out), tmp_path / "run"
-        files = (run / "mlflow_run.txt", run / "metrics.csv")
-        return tracker.MlflowTracker(address, *files, config or {"seed": 0}, "first", "study", sharing, register)
+        run = Tracking(tmp_path / "run", mlflow_out, "first", "study", config or {"seed": 0}, sharing)
+        return tracker.MlflowTracker(run, register)
 
     return make
 
@@ -160,7 +159,7 @@ def test_a_server_that_cannot_be_reached_is_one_warning_within_seconds(mlflow_ou
     told = Tracking(tmp_path / "run", mlflow_out, "first", None, {}, NUMBERS_ALONE)
     tracker = open_trackers(Recipe(tracker="mlflow"), told, notices.append)
     assert time.monotonic() - began < 10
-    assert isinstance(tracker, NoTracker)
+    assert tracker.trackers == {}
     (line,) = notices
     assert line == ("MLflow cannot be used (ConnectionError: no connection to 127.0.0.1); training goes on without it")
 
@@ -192,7 +191,7 @@ def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, mlflow_
     (folder,) = (mlflow_out / "mlflow" / "artifacts").glob("*/artifacts/model")
     assert newest.source.endswith(f"{run.info.run_id}/artifacts/model")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert "data/best.ckpt" in files and "input_example.json" in files
+    assert "data/best.ckpt" in files
     assert not [name for name in files if name.endswith((".pkl", ".pickle", ".py"))]
 
     model = pyfunc.load_model(str(folder))

@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 from vit.csv_files import new_table
+from vit.layout import RunLayout
 
 pytest.importorskip("tensorboard", reason="the extra 'tensorboard' is not installed")
 
@@ -35,7 +36,7 @@ def write_metrics(path, steps):
 
 @pytest.fixture
 def begin(tmp_path):
-    return lambda: TensorBoardTracker(tmp_path / "tensorboard", tmp_path / "metrics.csv", CONFIG)
+    return lambda: TensorBoardTracker(RunLayout(tmp_path), CONFIG)
 
 
 def test_what_is_logged_can_be_read(begin, tmp_path):

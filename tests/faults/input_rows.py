@@ -231,7 +231,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K25", "vit study: an option that it decides itself (seed, number of images, length), values that make "
               "one training or other test images",
               "refused before anything runs; a budget of recipe frees the length", 2),
-        Fault("K26", "a recipe, or a file of values to tune, that is not a text, YAML or a mapping; a section with a "
+        Fault("K26", "a recipe that is not a text, YAML or a mapping; a section with a "
               "value, an option without its section",
               "refused with the file, the key and where it belongs; a section with nothing below it has no values", 2),
         Fault("K27", "null for an option that must have a value, also as None in Python",

@@ -23,7 +23,7 @@ from vit.models.attend import attend
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import Mlp
 from vit.training import loop
-from vit.training.distributed.sharding import Sharding
+from vit.training.distributed.devices import Sharding
 from vit.training.planning.plan import Plan, make_plan
 
 pytestmark = pytest.mark.gpu

@@ -12,7 +12,7 @@ from timm.models.volo import VOLO
 from tests.weights.test_timm_weights import shaken
 from vit.data.pixels.preprocess import Preprocess
 from vit.inference.engine import Engine
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
+from vit.models.timm_network import TimmConfig, TimmNetwork
 
 CLASSES, SIDE = 5, 32
 OWN_LAYERS = {  # last layers of timm's own, which torch.fx looks into

@@ -5,8 +5,8 @@ import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from tests.many_labels import scored_labels
-from vit.inference.answers.label_fit import FEWEST, fit_label_temperatures, fit_label_thresholds
-from vit.inference.scores.scored_labels import above
+from vit.inference.answers.calibration import FEWEST, fit_label_temperatures, fit_label_thresholds
+from vit.inference.scores.scored_images import above
 
 
 def test_every_label_finds_its_own_temperature_again_without_its_unknown_images():

@@ -9,8 +9,7 @@ from scipy.stats import chi2
 from vit.inference.metrics.metrics import with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics
 from vit.inference.scores.intervals import mean_loss
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 
 CLASSES = 4
 

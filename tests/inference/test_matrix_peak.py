@@ -2,8 +2,8 @@
 
 import torch
 
-from vit.inference import matrix_peak as module
-from vit.inference.matrix_peak import matrix_peak, mfu
+from vit.inference import devices as module
+from vit.inference.devices import matrix_peak, mfu
 
 CPU = torch.device("cpu")
 
@@ -32,6 +32,6 @@ def test_products_are_of_the_precision_and_slow_sides_are_left_out(monkeypatch):
         return 1e-6 if len(measured) < 2 else 1.0  # as if the second side were slow
 
     monkeypatch.setattr(module, "_fastest", fastest)
-    peak = module.measure_matrix_peak(CPU, "bf16-mixed")
+    peak = matrix_peak.__wrapped__(CPU, "bf16-mixed")
     assert measured == [(torch.bfloat16, (512, 512)), (torch.bfloat16, (1024, 1024))]
     assert peak == 2 * 512**3 / 1e-6

@@ -111,7 +111,7 @@ def test_a_class_of_false_alarms_alone_has_a_precision_of_0_and_no_recall():
     some = ScoredImages(("a", "b"), np.array([0, 0]), np.eye(3, dtype=np.float32)[[0, 1]])
     table = per_class(some.labels, some.predictions, ("x", "y", "z"))
     assert table[1:] == [ClassMetrics("y", 0, 0.0, None, None), ClassMetrics("z", 0, None, None, None)]
-    assert min(reversed(table), key=f1_order).class_name == "x"
+    assert min(reversed(table), key=lambda row: f1_order(row.f1)).class_name == "x"
     never_called = per_class(np.array([0, 1]), np.array([0, 0]), ("x", "y"))[1]
     assert never_called == ClassMetrics("y", 1, None, 0.0, 0.0), "0 of 0 predictions are right"
     assert values(some, 3)["macro_f1"] == pytest.approx(1 / 3), "the mean of 2/3 and 0, as documented"

@@ -9,9 +9,8 @@ from torchmetrics.functional.classification import multilabel_average_precision,
 
 from tests.many_labels import scored_labels
 from vit.errors import DataError
-from vit.inference.metrics.multilabel_bootstrap import RankedImages
-from vit.inference.metrics.multilabel_metrics import measure_labels, multilabel_metrics
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.metrics.multilabel_metrics import RankedImages, measure_labels, multilabel_metrics
+from vit.inference.scores.scored_images import ScoredLabels
 
 NAMES = ("rare", "some", "common")
 THRESHOLDS = (0.3, 0.5, 0.6)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import vit
-from vit.inference import pipeline
+from vit.inference import prediction as pipeline
 from vit.inference.engine import Engine
-from vit.inference.pipeline import rows_of
+from vit.inference.prediction import rows_of
 
 
 @dataclass

@@ -6,7 +6,7 @@ from crepes import ConformalClassifier
 from scipy.stats import binom
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, fewest_images
+from vit.inference.answers.answers import SET_METHODS, PredictionSets, fewest_of_sets
 
 NUM_CLASSES = 4
 FREQUENCIES = [0.7, 0.1, 0.1, 0.1]
@@ -94,7 +94,7 @@ def test_aps_sets_of_difficult_images_are_larger():
 
 
 def test_with_too_few_images_a_set_is_every_class():
-    count = fewest_images(0.9)
+    count = fewest_of_sets(0.9)
     assert count == 9
     generator = np.random.default_rng(4)
     labels, probabilities = draw(generator, count)
@@ -163,5 +163,5 @@ def test_groups_of_one_image_are_images_and_copies_change_nothing():
 
 def test_few_groups_make_sets_of_all_classes_however_many_images_they_have():
     labels, probabilities = draw(np.random.default_rng(9), 800)
-    few = ValidationScores.of(labels, probabilities, np.arange(800) % (fewest_images(0.9) - 1))
+    few = ValidationScores.of(labels, probabilities, np.arange(800) % (fewest_of_sets(0.9) - 1))
     assert len(PredictionSets.fit(few, "lac", 0.9, NUM_CLASSES).unlimited) == NUM_CLASSES

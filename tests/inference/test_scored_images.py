@@ -6,9 +6,7 @@ import pytest
 from tests.many_labels import scored_labels
 from vit.checkpoints.label_rules import LabelRules
 from vit.errors import DataError
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_labels import read_scored_labels
-from vit.inference.scores.scored_rows import read_scored
+from vit.inference.scores.scored_images import ScoredImages, read_scored, read_scored_labels
 
 NAMES = ("caf\udce9\n.png", "=1+1", 'a,"b')
 

@@ -10,9 +10,8 @@ import torch
 
 from vit.errors import UsageError
 from vit.models.catalog import CATALOG, entry, names
-from vit.models.outside.timm_network import TimmNetwork
-from vit.models.resnet import SmallImageResNet
 from vit.models.spec import NetworkSpec, create_network, describe
+from vit.models.timm_network import SmallImageResNet, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
 SMALL = ["vit_nano_patch2_8", "vit_mini_patch4_28", "vit_tiny_cifar", "resnet10_small", "resnet18_cifar"]

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from vit.models.heads import classifier_names, with_features
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
-from vit.models.resnet import SmallImageResNet, SmallImageResNetConfig
+from vit.models.timm_network import SmallImageResNet, SmallImageResNetConfig, TimmConfig, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 

@@ -10,8 +10,8 @@ import torch
 
 from tests.processes import ROOT
 from vit.models.memory_format import checkpoint_blocks
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
 from vit.models.spec import create_network
+from vit.models.timm_network import TimmConfig, TimmNetwork
 
 GRADIENTS = """
 import sys

@@ -6,8 +6,8 @@ import torch
 
 from tests.timm_networks import SMALL, random_images, small_create, small_network
 from vit.errors import UsageError
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
 from vit.models.spec import NetworkSpec, create_network
+from vit.models.timm_network import TimmConfig, TimmNetwork
 from vit.training.optim import LEVELS, parameter_groups
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import fill, head_names

@@ -19,8 +19,8 @@ SLOW = """
 import os, time
 from datetime import timedelta
 from vit.data.checks import contents
-from vit.training.distributed import rendezvous
-rendezvous.PATIENCE = timedelta(seconds=8)
+from vit.training.distributed import processes
+processes.PATIENCE = timedelta(seconds=8)
 check = contents.check_header
 read = open("read.txt", "a")
 def slow(data, name):

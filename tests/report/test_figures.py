@@ -10,11 +10,10 @@ from sklearn.metrics import average_precision_score
 
 from vit.inference.metrics.multilabel_metrics import LabelMetrics
 from vit.inference.scores.intervals import Metric
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 from vit.report.check_page import class_counts
 from vit.report.page.figures import confusion_matrix, curves, reliability, save
-from vit.report.page.image_grid import displayable, image_grid
+from vit.report.page.image_figures import displayable, image_grid
 from vit.report.page.style import rendered
 from vit.report.run.multi_label_report import precision_recall
 from vit.report.tables.class_sizes import ClassSize, recall_by_size

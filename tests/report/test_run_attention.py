@@ -13,7 +13,7 @@ from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
 from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
-from vit.report.page.overlay import overlay
+from vit.report.page.image_figures import overlay
 from vit.report.run import run_pictures
 
 IMAGES = list(torch.randint(0, 256, (2, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vit.study.label_errors import find_label_errors
+from vit.study.fold_table import find_label_errors
 
 
 def made_up(num_images, num_classes, rate, seed, certainty=4.0):

@@ -7,7 +7,7 @@ from timm.loss import AsymmetricLossMultiLabel
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vit.data.pixels.augment import Augment, BatchAugment
-from vit.tasks.multi_label_loss import MultilabelLoss, asymmetric_losses, frequencies_of, known_share
+from vit.tasks.losses import MultilabelLoss, asymmetric_losses, frequencies_of, known_share
 
 ROWS = np.array([[1, 0, -1], [0, 0, 1], [1, -1, -1], [0, 1, 0]], dtype=np.int8)
 

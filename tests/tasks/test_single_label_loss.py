@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.tasks.single_label_loss import TrainingLoss
+from vit.tasks.losses import TrainingLoss
 
 WEIGHTS = torch.tensor([0.2, 1.5, 8.0, 0.7], dtype=torch.float64)
 ADJUSTMENT = torch.tensor([0.3, -0.5, -4.0, 0.0], dtype=torch.float64)

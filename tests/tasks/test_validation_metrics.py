@@ -14,8 +14,7 @@ from tests.runs import run_folder
 from tests.tables import rows
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE
 from vit.extras.pretrain.pretrainer import BANK, QUERIES, NeighborAccuracy
-from vit.tasks.multi_label_loss import MultilabelLoss
-from vit.tasks.single_label_loss import TrainingLoss
+from vit.tasks.losses import MultilabelLoss, TrainingLoss
 
 
 def labels_loss():

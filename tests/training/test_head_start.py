@@ -16,8 +16,8 @@ from vit.checkpoints.load import load
 from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
+from vit.training.network.features import FrozenBackbone, labeled
 from vit.training.network.initial_network import fits_head, initial_network, start_head
-from vit.training.network.linear_head import FrozenBackbone, labeled
 from vit.training.planning.plan import make_plan
 from vit.weights.open import open_pretrained
 

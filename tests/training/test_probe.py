@@ -11,8 +11,8 @@ import torch
 
 from tests.runs import run_folder
 from vit.checkpoints.load import load
-from vit.tasks.single_label_loss import TrainingLoss
-from vit.training.network.linear_head import minimize
+from vit.tasks.losses import TrainingLoss
+from vit.training.network.features import minimize
 
 
 @pytest.fixture(scope="module")

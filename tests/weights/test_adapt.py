@@ -5,9 +5,9 @@ import torch
 from timm.layers import resample_abs_pos_embed, resample_patch_embed
 from timm.models.volo import VOLO
 
-from vit.models.outside.timm_network import TimmConfig, TimmNetwork
 from vit.models.spec import create_network
-from vit.training.network.linear_head import last_layer
+from vit.models.timm_network import TimmConfig, TimmNetwork
+from vit.training.network.features import last_layer
 from vit.weights.adapt import Classes, fill, head_names, resample_patch_kernel, resample_positions
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}
@@ -87,7 +87,7 @@ def test_another_image_size_resamples_positions():
     [
         (lambda w: w.pop("norm.weight"), "norm.weight is missing"),
         (lambda w: w.update(extra=torch.zeros(1)), "extra is unexpected"),
-        (lambda w: w.update({"norm.bias": torch.zeros(5)}), r"norm.bias is \(5,\), the network's \(64,\)"),
+        (lambda w: w.update({"norm.bias": torch.zeros(5)}), r"norm.bias is \(5,\), not \(64,\)"),
         (lambda w: w.update(pos_embed=torch.zeros(1, 12, 64)), "pos_embed is"),
     ],
 )

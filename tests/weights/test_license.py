@@ -10,8 +10,7 @@ from safetensors.torch import save_file
 from tests.runs import run_folder
 from vit.checkpoints.format import Description
 from vit.data.pixels.preprocess import Preprocess
-from vit.export.card import card_text
-from vit.export.card_facts import CardFacts, Origin
+from vit.export.card import CardFacts, Origin, card_text
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
 from vit.weights.license import UNKNOWN, license_of, license_of_card, license_text, restricts

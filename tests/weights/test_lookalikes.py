@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from vit.errors import CheckpointError
 from vit.weights.file import read_weights_file
 from vit.weights.folder import StatedFacts
-from vit.weights.formats.timm_model import TimmModel
+from vit.weights.formats.weight_format import TimmModel
 from vit.weights.open import _preprocess, open_pretrained
 
 VIT, CNN, SIDE = "vit_tiny_patch16_224", "resnet18", 96

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from vit.errors import CheckpointError, UsageError
-from vit.models.outside.timm_network import TimmNetwork
 from vit.models.spec import create_network
+from vit.models.timm_network import TimmNetwork
 from vit.weights.open import open_pretrained
 
 _slow = partial(pytest.param, marks=pytest.mark.slow)

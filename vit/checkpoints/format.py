@@ -18,13 +18,10 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
     lora: {"network.<key>": tensor}                  with LoRA: the parts that state_dict has the sums of, for resuming
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
-Each fact stands once. The number of classes is the length of `classes`, and the image size is in `preprocess`.
-`temperature` divides the logits before the softmax. It is 1 during training. At the end, the temperature that was
-fitted on the validation images is written into best.ckpt, with the scores of these images, and with features of
-training images (`Novelty`).
-
-`multilabel` is there if the network gives several labels for an image, and only then. Probabilities are then sigmoids
-of the logits over the temperature of each label, and `temperature` stays 1.
+Each fact stands once: the number of classes is the length of `classes`, and the image size is in `preprocess`.
+`temperature` divides the logits before the softmax. It is 1 during training. At the end, the fitted temperature is
+written into best.ckpt, with the scores of the validation images and with features of training images (`Novelty`). With
+`multilabel`, probabilities are sigmoids of the logits over the temperature of each label, and `temperature` stays 1.
 
 A checkpoint holds plain values and tensors only. It loads with `weights_only=True`, and nothing in it is imported,
 called or used as a path. The files of `vit export` carry the same description.
@@ -40,6 +37,7 @@ from typing import Any, get_args
 from torch import Tensor
 
 from vit.checkpoints.label_rules import MAX_TEMPERATURE, MIN_TEMPERATURE, LabelRules
+from vit.checkpoints.model_path import FIX
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.pixels.preprocess import MAX_CHANNELS, ColorProfiles, Interpolation, Preprocess, ResizeMode, is_window
 from vit.errors import CheckpointError, first_line
@@ -55,7 +53,6 @@ PREFIX = "network."
 MAX_SIDE = 4096
 _TEXTS = ("license", "unfinished", "made_of")  # attributes of a description that a file may lack
 _MAX_TEXT = 1000
-FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 Content = dict[str, Any]  # Lightning's dictionary
 _STATED = {item.name for item in fields(Preprocess)} - {"window", "channels"}  # values of every preprocess
@@ -64,35 +61,20 @@ _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 @dataclass(frozen=True)
 class Description:
-    """Everything that a checkpoint says beside its weights.
+    """Everything that a checkpoint says beside its weights."""
 
-    Attributes:
-        class_names: name of each class; () for a backbone of a pretraining, which has no layer for classes.
-        spec: the network.
-        preprocess: how an image becomes the network's input.
-        precision: precision of the training.
-        temperature: divisor of the logits.
-        metrics: validation metrics of these weights.
-        versions: version of each package that decides a number.
-        validation_scores: what the network gave the validation images; None where it has none.
-        multilabel: rules of the labels if the network gives several labels for an image; None: one class for an image.
-        license: license of the weights that the training started from; None: random weights, or not stated.
-        unfinished: what the training lacks, such as "7 of 60 epochs, no temperature"; None: it is finished.
-        made_of: the runs whose weights are averaged here; None: the weights are of one training.
-    """
-
-    class_names: tuple[str, ...]
-    spec: NetworkSpec
-    preprocess: Preprocess
-    precision: str = "32-true"
-    temperature: float = 1.0
-    metrics: dict[str, float] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    validation_scores: ValidationScores | None = None
-    multilabel: LabelRules | None = None
-    license: str | None = None
-    unfinished: str | None = None
-    made_of: str | None = None
+    class_names: tuple[str, ...]  # name of each class; () for a backbone of a pretraining
+    spec: NetworkSpec  # the network
+    preprocess: Preprocess  # how an image becomes the network's input
+    precision: str = "32-true"  # precision of the training
+    temperature: float = 1.0  # divisor of the logits
+    metrics: dict[str, float] = field(default_factory=dict)  # validation metrics of these weights
+    versions: dict[str, str] = field(default_factory=dict)  # version of each package that decides a number
+    validation_scores: ValidationScores | None = None  # what the network gave the validation images; None: unknown
+    multilabel: LabelRules | None = None  # rules of several labels for an image; None: one class for an image
+    license: str | None = None  # of the weights that the training started from; None: random, or not stated
+    unfinished: str | None = None  # what the training lacks: "7 of 60 epochs, no temperature"; None: it is finished
+    made_of: str | None = None  # the runs whose weights are averaged here; None: the weights are of one training
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""
@@ -125,15 +107,15 @@ class Description:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Description":
-        """The description that `to_dict` wrote, each value checked.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not such a dictionary.
-        """
+        """The description that `to_dict` wrote, each value checked. KeyError, TypeError, ValueError: it is not one."""
         class_names = tuple(plain["classes"])
         if not all(isinstance(name, str) and len(name) <= 1000 for name in class_names):
             raise ValueError("class names must be text")
-        _check_different(class_names)
+        first: dict[str, int] = {}
+        for number, name in enumerate(class_names):  # rows and labels name classes, and must tell them apart
+            if first.setdefault(name, number) != number:
+                pair, fix = f"classes {first[name]} and {number}", "vit convert now gives such classes different names"
+                raise ValueError(f"{pair} are both called {name[:80]!r} ({fix})")
         if plain["precision"] not in _PRECISIONS:
             raise ValueError(f"unknown precision {plain['precision']!r}")
         temperature = float(plain["temperature"])
@@ -161,17 +143,6 @@ class Description:
         )
 
 
-def _check_different(class_names: tuple[str, ...]) -> None:
-    """ValueError where two classes have one name: rows and labels name classes, so they could not be told apart."""
-    first: dict[str, int] = {}
-    for number, name in enumerate(class_names):
-        if first.setdefault(name, number) != number:
-            raise ValueError(
-                f"classes {first[name]} and {number} are both called {name[:80]!r} "
-                "(vit convert now gives such classes different names)"
-            )
-
-
 def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
     """The preprocessing of a description, each value checked: the decoder and the resizer trust it."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
@@ -179,40 +150,27 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
     if missing:
         raise ValueError(f"preprocess lacks {', '.join(sorted(missing))}")
     made = Preprocess(**values)
-    if type(made.image_size) is not int or not 0 < made.image_size <= MAX_SIDE:
-        raise ValueError(f"image_size is {made.image_size!r}")
-    if not isinstance(made.crop_fraction, float | int) or not 1 / MAX_SIDE <= made.crop_fraction <= 1:
-        raise ValueError(f"crop_fraction is {made.crop_fraction!r}")
-    if type(made.channels) is not int or not 0 < made.channels <= MAX_CHANNELS:
-        raise ValueError(f"channels is {made.channels!r}")
-    for name, numbers, lowest in (("mean", made.mean, -math.inf), ("std", made.std, 0.0)):
-        if len(numbers) != made.channels or not all(lowest < float(number) < math.inf for number in numbers):
-            raise ValueError(f"{name} is {numbers!r}")
-    if made.window is not None and not is_window(made.window, made.channels):
-        raise ValueError(f"window is {made.window!r}")
-    if made.interpolation not in get_args(Interpolation):
-        raise ValueError(f"interpolation is {made.interpolation!r}")
-    if made.resize_mode not in get_args(ResizeMode):
-        raise ValueError(f"resize_mode is {made.resize_mode!r}")
-    if made.color_profiles not in get_args(ColorProfiles):
-        raise ValueError(f"color_profiles is {made.color_profiles!r}")
+    choices = {"interpolation": Interpolation, "resize_mode": ResizeMode, "color_profiles": ColorProfiles}
+    is_right = {
+        "image_size": type(made.image_size) is int and 0 < made.image_size <= MAX_SIDE,
+        "crop_fraction": isinstance(made.crop_fraction, float | int) and 1 / MAX_SIDE <= made.crop_fraction <= 1,
+        "channels": type(made.channels) is int and 0 < made.channels <= MAX_CHANNELS,
+        "mean": len(made.mean) == made.channels and all(-math.inf < float(number) < math.inf for number in made.mean),
+        "std": len(made.std) == made.channels and all(0 < float(number) < math.inf for number in made.std),
+        "window": made.window is None or is_window(made.window, made.channels),
+        **{name: getattr(made, name) in get_args(kind) for name, kind in choices.items()},
+    }
+    for name, right in is_right.items():
+        if not right:
+            raise ValueError(f"{name} is {getattr(made, name)!r}")
     return made
 
 
 def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
-    """The description that a file holds.
-
-    Args:
-        plain: plain values from the file, which is not trusted.
-        path: the file, for errors.
-        fix: fix that an error names.
-
-    Raises:
-        CheckpointError: it is not a description, or of a newer format.
-    """
+    """The description that an untrusted file holds; CheckpointError with `fix` where it is none, or newer."""
     try:
         version = int(plain["format"])
-    except Exception as error:  # as below
+    except Exception as error:
         raise CheckpointError(f"{path} has no readable description", fix) from error
     if version != FORMAT:
         newer = "upgrade vit-lightning" if version > FORMAT else "train or export it again"

@@ -15,24 +15,16 @@ import torch
 from torch import Tensor
 
 from vit.atomic_files import partial_name, why_unwritable
-from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, STATE, Content
+from vit.checkpoints.format import KEY, NOVELTY_KEY, STATE, Content
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.model_path import check_local, kind_of
+from vit.checkpoints.model_path import FIX, check_local, kind_of
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import CheckpointError, ResourceError
 
 
 def write_checkpoint(content: Content, path: Path, previous: Path | None = None) -> None:
-    """Write beside the target, sync, then rename: after a crash or a full disk the previous file is intact.
-
-    Args:
-        content: plain values and tensors.
-        previous: second name under which the file that is replaced stays; None: it goes.
-
-    Raises:
-        ResourceError: the file cannot be written.
-    """
+    """Write beside the target, sync, rename; the file that is replaced stays under a `previous` name. ResourceError."""
     partial = partial_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,9 +33,20 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
             file.flush()
             os.fsync(file.fileno())
         if previous is not None and path.is_file():
-            _keep(path, previous)
+            beside = partial_name(previous)
+            try:  # a second name, so that a whole file always exists
+                os.link(path, beside)
+                os.replace(beside, previous)
+                beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
+            except OSError:  # a file system without links
+                os.replace(path, previous)
         os.replace(partial, path)
-        _sync_folder(path.parent)
+        if hasattr(os, "O_DIRECTORY"):  # not on Windows: a rename survives a power cut
+            descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         reason = why_unwritable(path.parent) or str(error)
         with suppress(OSError):  # the folder itself may be gone
@@ -53,34 +56,8 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
         ) from error
 
 
-def _keep(path: Path, previous: Path) -> None:
-    """Give a file that will be replaced a second name, so that a whole file always exists."""
-    beside = partial_name(previous)
-    try:
-        os.link(path, beside)
-        os.replace(beside, previous)
-        beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
-    except OSError:  # a file system without links
-        os.replace(path, previous)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in a folder survive a power cut, where a folder can be opened: not on Windows."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def read_checkpoint(path: Path) -> Content:
-    """The plain content of a checkpoint, tensors on the CPU.
-
-    Raises:
-        CheckpointError: the file is not there, is damaged, or was not written by this program.
-    """
+    """The content of a checkpoint, tensors on the CPU; CheckpointError where it is missing, damaged or not ours."""
     check_local(path)
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}", FIX)
@@ -99,71 +76,50 @@ def read_checkpoint(path: Path) -> Content:
 
 def store_calibration(
     path: Path,
-    temperature: float,
-    scores: ValidationScores | None,
+    temperature: float = 1.0,
+    scores: ValidationScores | None = None,
     novelty: Novelty | None = None,
+    rules: LabelRules | None = None,
     keep_state: bool = False,
 ) -> None:
-    """Write the fitted temperature, the scores of the validation images, and the novelty into a finished checkpoint.
+    """Write what was fitted to validation images into a finished checkpoint.
 
-    Args:
-        keep_state: whether the state of the training stays in the file, which the weights alone do not need.
-
-    Raises:
-        CheckpointError: as `read_checkpoint`.
-        ResourceError: as `write_checkpoint`.
+    `keep_state` keeps the state of the training, which the weights alone do not need.
     """
-    content = _finished(path, keep_state)
+    content = read_checkpoint(path)
+    content[KEY].pop("unfinished", None)
     content[KEY]["temperature"] = temperature
     if scores is not None:
         content[KEY]["validation_scores"] = scores.to_plain()
+    if rules is not None:
+        content[KEY]["multilabel"] = rules.to_plain()
     if novelty is not None:
         content[NOVELTY_KEY] = novelty.to_plain()
-    write_checkpoint(content, path)
-
-
-def store_label_rules(path: Path, rules: LabelRules, keep_state: bool = False) -> None:
-    """Write the fitted temperatures and thresholds of labels into a finished checkpoint, as `store_calibration`."""
-    content = _finished(path, keep_state)
-    content[KEY]["multilabel"] = rules.to_plain()
-    write_checkpoint(content, path)
-
-
-def _finished(path: Path, keep_state: bool) -> Content:
-    """The content of the checkpoint of a training that has ended; without what only a resumed training needs."""
-    content = read_checkpoint(path)
-    content[KEY].pop("unfinished", None)
     kept = content if keep_state else (KEY, STATE, NOVELTY_KEY)
-    return {key: content[key] for key in kept if key in content}
+    write_checkpoint({key: content[key] for key in kept if key in content}, path)
 
 
 def load_plain(path: Path) -> Any:
-    """The plain values and tensors of a file that torch.save wrote, on the CPU. Nothing in the file is run.
+    """Plain values and tensors that torch.save wrote. Nothing in the file is run. ValueError: it is not such a file.
 
-    Raises:
-        ValueError: it is not such a file; the text says what it seems to be.
+    Every byte is as it was written, which torch does not check. Compressed or overlapping entries are refused too,
+    because a small file could ask for much memory with them.
     """
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # it would override weights_only=True
     try:
-        _check_archive(path)
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise zipfile.BadZipFile("it is compressed")
+            if sum(entry.file_size for entry in entries) > path.stat().st_size:
+                raise zipfile.BadZipFile("its entries overlap")
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile("a checksum is wrong")
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise ValueError(_guess(path, error)) from error
-
-
-def _check_archive(path: Path) -> None:
-    """Raise an error unless every byte is as it was written: torch reads numbers without their checksums.
-
-    Compressed or overlapping entries are refused too, because a small file could ask for much memory with them.
-    """
-    with zipfile.ZipFile(path) as archive:
-        entries = archive.infolist()
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise zipfile.BadZipFile("it is compressed")
-        if sum(entry.file_size for entry in entries) > path.stat().st_size:
-            raise zipfile.BadZipFile("its entries overlap")
-        if archive.testzip() is not None:
-            raise zipfile.BadZipFile("a checksum is wrong")
+        runs_code = "weights_only" in str(error) or "Unsupported" in str(error)
+        damage = "it holds objects that would run code" if runs_code else "it is damaged or cut short"
+        raise ValueError(kind_of(path) or damage) from error
 
 
 def are_weights(state: object, limit: int) -> bool:
@@ -176,15 +132,6 @@ def are_weights(state: object, limit: int) -> bool:
         )
         and sum(value.numel() * value.element_size() for value in state.values()) <= limit
     )
-
-
-def _guess(path: Path, error: Exception) -> str:
-    """What a file that cannot be loaded seems to be."""
-    if kind := kind_of(path):
-        return kind
-    if "weights_only" in str(error) or "Unsupported" in str(error):
-        return "it holds objects that would run code"
-    return "it is damaged or cut short"
 
 
 def file_hash(path: Path) -> str:

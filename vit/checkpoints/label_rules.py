@@ -59,11 +59,7 @@ class LabelRules:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], num_labels: int) -> "LabelRules":
-        """The rules that `to_plain` wrote, each number checked.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not such a mapping, or a number is out of range.
-        """
+        """The rules that `to_plain` wrote, checked. KeyError, TypeError, ValueError: it is not such a mapping."""
         temperatures, thresholds = ([float(value) for value in plain[name]] for name in ("temperatures", "thresholds"))
         if not len(temperatures) == len(thresholds) == num_labels:
             raise ValueError(

@@ -9,30 +9,25 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
+from vit.checkpoints.format import KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
 from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.model_path import FIX
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
 from vit.errors import CheckpointError, first_line
-from vit.models.network import Network
+from vit.models.network import Network, misfits
 
 
 def load(path: Path) -> tuple[Network, Description]:
     """The network of a checkpoint, in evaluation mode on the CPU, and its description.
 
-    Raises:
-        CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
-        UsageError: the file is of a pretraining, whose network has no classes.
+    CheckpointError: it is damaged, not ours, newer, or its weights do not fit. UsageError: it is of a pretraining.
     """
     return _load(read_checkpoint(path), path)
 
 
 def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]:
-    """As `load`, with what recognizes images unlike the training images; None where the checkpoint has none.
-
-    Raises:
-        CheckpointError: as `load`, or the novelty is damaged.
-    """
+    """As `load`, with what recognizes images unlike the training images; None where the checkpoint has none."""
     content = read_checkpoint(path)
     network, description = _load(content, path)
     if NOVELTY_KEY not in content:
@@ -50,31 +45,30 @@ def _load(content: Content, path: Path) -> tuple[Network, Description]:
         if weights.keys() >= expected.keys():
             raise CheckpointError(f"{path} has a layer for classes, and no names of classes", FIX)
         raise has_no_classes(path)
-    _compare(weights, expected, path)
+    tensors = ({name: _kind(value) for name, value in each.items()} for each in (weights, expected))
+    if wrong := misfits(*tensors):
+        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", FIX)
+    broken = next((key for key, value in weights.items() if not bool(value.isfinite().all())), None)
+    if broken is not None:
+        fix = "take an earlier checkpoint of the run"
+        raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", fix)
     network = description.build().eval()
     network.load_state_dict(weights)
     return network, description
 
 
-def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
-    """The description and the weights of a checkpoint, which may not fit each other.
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
-    Raises:
-        CheckpointError: the file is damaged, not ours, or newer than this program.
-    """
+
+def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
+    """The description and the weights of a checkpoint, which may not fit each other; CheckpointError as `load`."""
     content = read_checkpoint(path)
     return read_description(content[KEY], path), weights_of(content)
 
 
 def expected_weights(description: Description, num_tensors: int, path: Path) -> Mapping[str, Tensor]:
-    """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any amount.
-
-    Args:
-        num_tensors: number of tensors in the file.
-
-    Raises:
-        CheckpointError: the network cannot be built.
-    """
+    """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any."""
     options = description.spec.options
     layers = options.get("layers", ())
     try:
@@ -85,25 +79,3 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
         return spec.build_empty(description.preprocess.image_size).state_dict()
     except Exception as error:
         raise CheckpointError(f"{path} describes a network that cannot be built: {first_line(error)}", FIX) from error
-
-
-def _compare(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
-    """Raise CheckpointError unless names, shapes and types agree and all numbers are finite."""
-    wrong = [f"{key} is missing" for key in expected.keys() - weights.keys()]
-    wrong += [f"{key} is unknown" for key in weights.keys() - expected.keys()]
-    wrong += [
-        f"{key} is {_kind(weights[key])}, not {_kind(value)}"
-        for key, value in expected.items()
-        if key in weights and _kind(weights[key]) != _kind(value)
-    ]
-    if wrong:
-        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", FIX)
-    broken = [key for key, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
-    if broken:
-        raise CheckpointError(
-            f"{path} has weights that are not numbers, in {broken[0]}", "take an earlier checkpoint of the run"
-        )
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

@@ -46,19 +46,17 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
 
 def _is_own(lock: Path) -> bool:
     """Whether this process holds a lock. To open and close its file would free it: POSIX frees it with any close."""
-    try:
+    with suppress(OSError):
         status = lock.stat()
-    except OSError:
-        return False
-    file = _OWN.get((os.getpid(), status.st_dev, status.st_ino))
-    return file is not None and not file.closed
+        file = _OWN.get((os.getpid(), status.st_dev, status.st_ino))
+        return file is not None and not file.closed
+    return False
 
 
 def hold_output(file: Path) -> int | None:
     """The descriptor of a file that this process alone writes from now on; None when another process writes it.
 
-    The file is made where there is none, and keeps its content. Its writer may open and close it again meanwhile. No
-    link is followed: OSError.
+    A missing file is made. Its writer may open and close it again meanwhile. No link is followed: OSError.
     """
     while True:
         if sys.platform == "win32":
@@ -79,12 +77,7 @@ def hold_output(file: Path) -> int | None:
 
 
 def _locked(descriptor: int, wait: bool, shared: bool = False) -> bool:
-    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock.
-
-    Args:
-        wait: whether to wait for a process that holds the lock.
-        shared: whether to take a shared lock. Exclusive locks need a file that is open for writing.
-    """
+    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock."""
     try:
         fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):

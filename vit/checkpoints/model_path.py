@@ -8,7 +8,7 @@ from vit.errors import CheckpointError, path_beside
 LIBRARIES = ("timm", "torchvision", "hf")  # LIBRARY:NAME
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path makes one slash of two
 _EXPORTS = (".onnx", ".xml")
-_FIX = "give a run folder or a checkpoint that 'vit train' wrote"
+FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
 def check_local(path: Path) -> None:
@@ -18,15 +18,12 @@ def check_local(path: Path) -> None:
 
 
 def check_model(name: str, unfinished: bool = True) -> None:
-    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint.
-
-    UsageError if its training is not finished, and `unfinished` is false; a file of its own is asked when it is loaded.
-    """
+    """Raise CheckpointError if RUN|CKPT|EXPORT is missing; UsageError if its training must be finished and is not."""
     path = _existing(name)
     if path.is_file() and path.suffix not in _EXPORTS:
         kind = kind_of(path)
         if kind:
-            raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {kind}", _FIX)
+            raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {kind}", FIX)
 
     from vit.checkpoints.run import check_finished, checkpoint_of  # need numpy, which --help does not wait for
 
@@ -64,7 +61,7 @@ def _existing(name: str) -> Path:
     check_local(path)
     if not path.exists():
         what = "file" if path.suffix not in ("", ".ckpt") else "checkpoint"
-        raise CheckpointError(f"there is no {what} {path}{path_beside(path)}", _FIX)
+        raise CheckpointError(f"there is no {what} {path}{path_beside(path)}", FIX)
     return path
 
 

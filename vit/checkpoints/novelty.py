@@ -33,12 +33,7 @@ def is_unlike(novelty: float | Floats, least: float = UNLIKE) -> npt.NDArray[np.
 
 
 class TrainingFeatures:
-    """Features of the last layer of up to 5,000 training images.
-
-    Args:
-        features: (n, D) features.
-        neighbor: the k-th nearest image gives the distance, k <= n.
-    """
+    """Features (n, D) of the last layer of up to 5,000 training images; the `neighbor`-th nearest is the distance."""
 
     def __init__(self, features: Tensor, neighbor: int = NEIGHBOR) -> None:
         self.features = F.normalize(features.float(), dim=1).to(torch.float16)  # unit vectors
@@ -81,11 +76,7 @@ class Novelty:
 
     @classmethod
     def of(cls, training: TrainingFeatures, distances: Floats) -> "Novelty":
-        """The novelty of a model. Of more than 20,000 distances, quantiles are kept.
-
-        Args:
-            distances: (m,) distances of validation images, in any order.
-        """
+        """The novelty of a model from distances (m,) of validation images; of more than 20,000, quantiles are kept."""
         rising = np.sort(distances)
         if len(rising) > MOST_IMAGES:
             rising = rising[np.linspace(0, len(rising) - 1, MOST_IMAGES).round().astype(np.int64)]
@@ -94,8 +85,7 @@ class Novelty:
     def of_distances(self, distances: Floats) -> Floats:
         """Distances (B,) -> novelties (B,) from 0 to 1: the fraction of validation images that are nearer.
 
-        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010): of new images like
-        the validation images, at most 5 % have a novelty of 0.95 or more.
+        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010).
         """
         return (np.searchsorted(self.validation, distances, side="left") / (len(self.validation) + 1)).astype(
             np.float32
@@ -112,11 +102,7 @@ class Novelty:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Novelty":
-        """The novelty that `to_plain` wrote, each value checked: the file is not trusted.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not such a mapping, or a number is out of range.
-        """
+        """The novelty that `to_plain` wrote, checked. KeyError, TypeError, ValueError: it is not such a mapping."""
         features, validation = plain["features"], plain["validation"]
         _check(features, torch.float16, 2, MOST_FEATURES)
         _check(validation, torch.float32, 1, MOST_IMAGES)

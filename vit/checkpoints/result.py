@@ -49,9 +49,7 @@ class RunResult:
     num_images: dict[str, int]  # number of images in each split; of validation and test, those that were measured
     fingerprints: dict[str, str]  # fingerprint of each split's images
     seed: int  # seed of the training
-    # passes over the training images; a fraction where the length was given in steps. A step of a linear probe is a
-    # pass over the features of all training images.
-    epochs: float
+    epochs: float  # passes over the training images (steps of a linear probe); a fraction where the length is in steps
     steps: int  # number of optimizer steps
     batch_size: int  # images of one optimizer step
     seconds: float  # duration of the whole training, all parts of an interrupted one together
@@ -61,50 +59,33 @@ class RunResult:
     best_epoch: int  # validation that the best checkpoint was chosen at, counted from 0
     # validation metrics of the best checkpoint during training, at temperature 1; thresholds of several labels are 0.5
     validation: dict[str, float]
-    # test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}
-    metrics: dict[str, dict[str, float]]
+    metrics: dict[str, dict[str, float]]  # test metrics of the best checkpoint: {name: {value, low, high}} at 95 %
     versions: dict[str, str]  # version of each package that decides a number
     best_metric: str = "loss"  # `optim.best_metric`, the validation metric that chose the best checkpoint
-    # validation metrics of the last weights; {} where the best checkpoint was not chosen by epoch
-    last_validation: dict[str, float] = field(default_factory=dict)
+    last_validation: dict[str, float] = field(default_factory=dict)  # of the last weights; {} if not chosen by epoch
     temperature: float = 1.0  # temperature fitted on the images of `fitted_on`; `metrics` are with it
-    # nll and ece on the test images without the temperature
-    uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
-    # whether each image of a split is right, in order: the bits that `unpack` reads
-    correct: dict[str, str] = field(default_factory=dict)
+    uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)  # test nll and ece without temperature
+    correct: dict[str, str] = field(default_factory=dict)  # whether each image of a split is right: bits for `unpack`
     skipped_steps: int = 0  # number of optimizer steps left out because a loss or gradient was NaN or infinite
     unreadable_images: int = 0  # number of training images that could not be read and were replaced by others
-    # what thresholds and prediction sets, fitted on the images of `fitted_on`, do on the test images: the values of
-    # `MeasuredAnswers`; {} without such images
-    answers: dict[str, Any] = field(default_factory=dict)
-    # accuracy of the test images at each level above the classes: the values of `LevelAccuracy`; None without levels
-    levels: list[dict[str, Any]] | None = None
-    # validation and test images that could not be read and were not measured: {split: {path: reason}}
-    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
-    # achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was not
-    # measured
-    mfu: float | None = None
+    answers: dict[str, Any] = field(default_factory=dict)  # of the test images: the values of `MeasuredAnswers`
+    levels: list[dict[str, Any]] | None = None  # accuracy above the classes: the values of `LevelAccuracy`
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)  # images not measured: {split: {path: reason}}
+    mfu: float | None = None  # FLOP/s of the training steps over the measured matrix peak; None: not measured
     # temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one class.
     # `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
     multilabel: dict[str, list[float]] | None = None
-    # license of the weights that the training started from; None: random weights, or not stated
-    license: str | None = None
+    license: str | None = None  # of the weights that the training started from; None: random, or not stated
     teacher: str | None = None  # network and file of the teacher; None where the labels alone taught
-    # sentences about validation and test images that the teacher or the first weights know already, so that `metrics`
-    # are too good; None: no such images were found
+    # sentences about measured images that the teacher or the first weights know already: `metrics` are too good
     seen_before: list[str] | None = None
-    # method of a pretraining, which has no classes and no test; None: the network was trained on labels
-    method: str | None = None
+    method: str | None = None  # of a pretraining, which has no classes and no test; None: trained on labels
     rounds: int | None = None  # number of validations; None: not known
-    # number of groups of the test images, which the intervals take for independent; None: all images are
-    test_groups: int | None = None
-    # number of classes, or labels, with test images, which accuracy and macro figures are about; None: all have some
-    tested_classes: int | None = None
-    # fraction of the time of the training steps, without validation and saving, in which the first process waited for
-    # images, or made them without workers; None: not known
+    test_groups: int | None = None  # groups of test images that are independent; None: all images are
+    tested_classes: int | None = None  # classes or labels with test images, which metrics are about; None: all
+    # fraction of the time of the training steps in which the first process waited for images or made them
     image_wait: float | None = None
-    # name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty" of a linear probe
-    validation_name: str = "epoch"
+    validation_name: str = "epoch"  # what precedes a validation: "epoch", "validation", or "penalty" of a linear probe
 
     @property
     def task(self) -> Task:
@@ -173,8 +154,8 @@ class RunResult:
     def last_is_better(self) -> bool:
         """Whether the last weights are clearly more accurate on the validation images than the best checkpoint.
 
-        Clearly: beyond the 95 % interval of a difference between independent images. Both see the same images, so the
-        true interval is narrower. A `best_metric` with another aim, such as the balanced accuracy, is not judged.
+        Clearly: beyond the 95 % interval of a difference between independent images, which is wider than that of the
+        same images. A `best_metric` with another aim, such as the balanced accuracy, is not judged.
         """
         name, count = f"val/{self.accuracy_metric}", self.num_images.get("validation", 0)
         if name not in self.last_validation or not count or self.best_metric not in ("loss", self.accuracy_metric):

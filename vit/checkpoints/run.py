@@ -1,6 +1,5 @@
 """The run folder of one training: every file name in it, who may train into it, its result"""
 
-import os
 import re
 import shlex
 import time
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.atomic_files import remove_partial
+from vit.atomic_files import remove_partial, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
@@ -42,14 +41,9 @@ class RunDirectory(RunLayout):
         """The content of result.json; None while the run is not finished. DataError where the file is damaged."""
         return RunResult.read(self.result_path) if self.result_path.is_file() else None
 
-    def finished_result(self) -> RunResult:
-        """The content of result.json.
-
-        Raises:
-            UsageError: the run is not finished, or is a pretraining.
-            DataError: the file is damaged.
-        """
-        if self.is_pretraining:
+    def finished_result(self, with_classes: bool = True) -> RunResult:
+        """The content of result.json. UsageError: the run is not finished, or is a pretraining. DataError: damaged."""
+        if with_classes and self.is_pretraining:
             raise has_no_classes(self.path)
         result = self.read_result()
         if result is None:
@@ -98,13 +92,7 @@ class RunDirectory(RunLayout):
     def held(self, wait: bool = False) -> Iterator[None]:
         """Keep other processes from training into this folder, and remove partial files of a killed process.
 
-        The lock of a process that is killed is free.
-
-        Args:
-            wait: whether to wait for a process that holds the folder, instead of an error.
-
-        Raises:
-            ResourceError: another process holds the folder.
+        Without `wait`, a folder that another process holds is a ResourceError.
         """
         file = hold(self.lock_path, wait)
         if file is None:
@@ -133,24 +121,20 @@ class RunDirectory(RunLayout):
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
-        """A new folder OUT/DATA/NETWORK/TIME[-NAME]. Each training writes to a new run folder.
-
-        Raises:
-            ResourceError: the folder cannot be made or written.
-        """
+        """A new folder OUT/DATA/NETWORK/TIME[-NAME]; ResourceError where it cannot be made or written."""
         stamp = time.strftime("%Y%m%d-%H%M%S") + (f"-{slug(name)}" if name else "")
         parent = Path(out).expanduser() / slug(data) / slug(network)
         for attempt in range(1, 1000):
             path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
             try:
                 path.mkdir(parents=True)
-                _prove_writable(path)
+                obstacle = why_unwritable(path)  # shown now, not at the first checkpoint
             except FileExistsError:
                 continue
             except OSError as error:
-                raise ResourceError(
-                    f"cannot write to {path}: {error.strerror}", "choose another folder with --out"
-                ) from error
+                obstacle = error.strerror or str(error)
+            if obstacle:
+                raise ResourceError(f"cannot write to {path}: {obstacle}", "choose another folder with --out")
             return cls(path)
         raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
 
@@ -176,31 +160,15 @@ class RunPath(_Path):
 
     @property
     def result(self) -> RunResult:
-        """What the training found; `result.accuracy` is the accuracy on the test images.
-
-        Raises:
-            UsageError: the training is not finished.
-            DataError: the file is damaged.
-        """
-        run = RunDirectory(self)
-        found = run.read_result()
-        if found is None:
-            raise run.unfinished()
-        return found
+        """What the training found; `result.accuracy` is the accuracy on the test images. Errors: `finished_result`."""
+        return RunDirectory(self).finished_result(with_classes=False)
 
 
 def check_finished(path: Path, unfinished: bool, of_file: str | None = None) -> str:
-    """What the training of a model lacks, in words; "" where it is finished, or where nothing says that it is not.
+    """What the training of a run folder, checkpoint or export lacks, in words; "" where nothing says that it lacks any.
 
-    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt.
-
-    Args:
-        path: run folder, checkpoint or export.
-        unfinished: whether such a model is wanted.
-        of_file: `unfinished` of the file's description, where it has been read.
-
-    Raises:
-        UsageError: the training is not finished, and `unfinished` is false.
+    A checkpoint in a finished run is as it is meant to be, such as its last.ckpt. `of_file` is `unfinished` of the
+    file's description, where it has been read. UsageError: the training is not finished, and `unfinished` is false.
     """
     run = (
         RunDirectory.around(path)
@@ -239,12 +207,7 @@ def start_of(path: Path) -> Path:
 
 
 def checkpoint_of(path: Path) -> Path:
-    """The checkpoint that RUN|CKPT means: the file itself, or the run's best.
-
-    Raises:
-        CheckpointError: the run has no checkpoint.
-        UsageError: the run is a pretraining.
-    """
+    """The file that RUN|CKPT means: itself, or the run's best. CheckpointError: none. UsageError: a pretraining."""
     path = path.expanduser()
     if not path.is_dir():
         return path
@@ -262,13 +225,3 @@ def checkpoint_of(path: Path) -> Path:
 def slug(name: str) -> str:
     """A name as part of a path: letters, digits, dots, dashes, underscores; never empty, hidden or longer than 80."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80] or "data"
-
-
-def _prove_writable(folder: Path) -> None:
-    """Write and sync a file: a full or read-only disk must show before the first step, not at the first checkpoint."""
-    probe = folder / ".probe"
-    with open(probe, "wb") as file:
-        file.write(b"\0" * 4096)
-        file.flush()
-        os.fsync(file.fileno())
-    probe.unlink()

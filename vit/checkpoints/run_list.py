@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.errors import VitError, first_line
 from vit.layout import CELLS, CONFIG, CrossvalLayout, MlflowLayout, StudyLayout
@@ -20,34 +19,20 @@ _STORE = MlflowLayout(Path())
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run in a few words.
+    """A run in a few words."""
 
-    Attributes:
-        path: run folder.
-        state: "training" where a process holds its lock, "stopped" where it has no result and no process.
-        started: when it was started, as "2026-11-23 13:05", by the name of its folder.
-        data: name of the data set.
-        network: name of the network.
-        images: number of training images; None without a result.
-        accuracy: (value, low, high) on the test images with the 95 % interval; None where there is none. With several
-            labels for an image, the exact match.
-        seconds: duration of the training; None without a result.
-        problem: why the run is damaged; "".
-        task: whether an image has one class, or any number of labels.
-        test_images: text that is equal for runs with the same test images and as many groups; "" without test images.
-    """
-
-    path: Path
-    state: State
-    started: str
-    data: str
-    network: str
-    images: int | None = None
+    path: Path  # run folder
+    state: State  # "training" where a process holds its lock, "stopped" where it has no result and no process
+    started: str  # when it was started, as "2026-11-23 13:05", by the name of its folder
+    data: str  # name of the data set
+    network: str  # name of the network
+    images: int | None = None  # number of training images; None without a result
+    # (value, low, high) on the test images with the 95 % interval; of several labels for an image, the exact match
     accuracy: tuple[float, float, float] | None = None
-    seconds: float | None = None
-    problem: str = ""
-    task: Task = SINGLE_LABEL
-    test_images: str = ""
+    seconds: float | None = None  # duration of the training; None without a result
+    problem: str = ""  # why the run is damaged
+    task: Task = SINGLE_LABEL  # whether an image has one class, or any number of labels
+    test_images: str = ""  # equal for runs with the same test images and as many groups; "" without test images
 
     @property
     def metric(self) -> str:
@@ -66,10 +51,7 @@ def metric_text(runs: Iterable[RunSummary]) -> str:
 
 
 def list_runs(folder: Path) -> Iterator[RunSummary]:
-    """The runs below a folder in the order of their paths.
-
-    Cells of studies and cross-validations are left out. So are artifacts of MLflow, which have copies of config.yaml.
-    """
+    """The runs below a folder by path, but cells of studies and cross-validations, and artifacts of MLflow (copies)."""
     for found, below, files in os.walk(folder):
         below.sort()
         if CONFIG in files:
@@ -94,7 +76,12 @@ def first_study(folder: Path) -> Path | None:
 
 def summarized(run: RunDirectory) -> RunSummary:
     """One run in a few words. Before there is a result, the folders OUT/DATA/NETWORK/TIME tell."""
-    started, data, network = _started(run), run.path.parent.parent.name, run.path.parent.name
+    try:
+        moment = time.strptime(run.path.name[:15], "%Y%m%d-%H%M%S")
+    except ValueError:
+        moment = time.localtime(run.config_path.stat().st_mtime)
+    started = time.strftime("%Y-%m-%d %H:%M", moment)
+    data, network = run.path.parent.parent.name, run.path.parent.name
     try:
         result = run.read_result()
         state: State = "finished" if result is not None else "training" if run.is_held() else "stopped"
@@ -102,6 +89,8 @@ def summarized(run: RunDirectory) -> RunSummary:
         return RunSummary(run.path, "damaged", started, data, network, problem=first_line(error))
     if result is None:
         return RunSummary(run.path, state, started, data, network)
+    accuracy = result.metrics.get(result.accuracy_metric)
+    test_images = result.fingerprints.get("test")
     return RunSummary(
         run.path,
         state,
@@ -109,27 +98,8 @@ def summarized(run: RunDirectory) -> RunSummary:
         result.data,
         result.spec.name,
         result.num_images.get("train"),
-        _accuracy(result),
+        None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
         result.seconds,
         task=result.task,
-        test_images=_test_images(result),
+        test_images="" if test_images is None else f"{test_images} {result.test_groups}",
     )
-
-
-def _accuracy(result: RunResult) -> tuple[float, float, float] | None:
-    """Accuracy, or exact match of several labels; None of a pretraining, or without test images."""
-    found = result.metrics.get(result.accuracy_metric)
-    return None if found is None else (found["value"], found["low"], found["high"])
-
-
-def _test_images(result: RunResult) -> str:
-    """The test images of a result, for comparison alone; "" where there are none."""
-    return f"{result.fingerprints['test']} {result.test_groups}" if "test" in result.fingerprints else ""
-
-
-def _started(run: RunDirectory) -> str:
-    try:
-        moment = time.strptime(run.path.name[:15], "%Y%m%d-%H%M%S")
-    except ValueError:
-        moment = time.localtime(run.config_path.stat().st_mtime)
-    return time.strftime("%Y-%m-%d %H:%M", moment)

@@ -62,7 +62,7 @@ class ValidationScores:
         split: str | None = None,
         class_names: Sequence[str] = (),
     ) -> "ValidationScores":
-        """The scores of images. Of more than 20,000 images a random choice is kept, the same every time.
+        """The scores of n images. Of more than 20,000 a random choice is kept, the same every time.
 
         Args:
             labels: (n,) true class numbers.
@@ -93,11 +93,7 @@ class ValidationScores:
     def from_plain(
         cls, plain: Mapping[str, Any], num_classes: int, class_names: Sequence[str] = ()
     ) -> "ValidationScores":
-        """The scores that `to_plain` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not such a mapping, or a number is out of range.
-        """
+        """The scores that `to_plain` wrote, checked. KeyError, TypeError, ValueError: it is not such a mapping."""
         labels = _array(plain["labels"], "<i4").astype(np.int32)
         own, above, highest = (_array(plain[name], "<f4").astype(np.float32) for name in _FLOATS)
         groups = _array(plain["groups"], "<i4").astype(np.int64) if "groups" in plain else None

@@ -23,8 +23,7 @@ def env() -> None:
 
     device = choose_device()
     name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-    reporter = Reporter()
-    reporter.facts(
+    Reporter().facts(
         [
             ("vit", __version__),
             ("Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}"),

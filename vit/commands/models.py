@@ -5,7 +5,8 @@ from fnmatch import fnmatch
 from vit.commands.cli.arguments import PositiveInt
 from vit.console import Reporter
 from vit.errors import UsageError
-from vit.models.network_names import OWN, suggestion, timm_names
+from vit.models.catalog import CATALOG, names, suggestion
+from vit.models.network_names import timm_names
 
 
 def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
@@ -15,17 +16,13 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
         pattern: a shell pattern; null: the catalog
         limit: largest number of lines
 
-    Raises:
-        UsageError: no network matches the pattern.
-
     Example:
         vit models 'convnext*'
     """
-    known = (*OWN, *timm_names())
+    known = (*CATALOG, *timm_names())
     if pattern is not None and timm_names() and not any(fnmatch(name, pattern) for name in known):
         raise _no_match(pattern)  # before torch is imported
 
-    from vit.models.catalog import CATALOG, names
     from vit.models.spec import describe
 
     matching = list(CATALOG) if pattern is None else names(pattern)

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,19 +17,8 @@ if TYPE_CHECKING:
 
 Order = Literal["newest", "accuracy", "data", "network", "time"]
 _COLUMNS = (
-    "path",
-    "state",
-    "started",
-    "data",
-    "network",
-    "images",
-    "accuracy",
-    "low",
-    "high",
-    "seconds",
-    "problem",
-    "metric",
-)
+    "path", "state", "started", "data", "network", "images", "accuracy", "low", "high", "seconds", "problem", "metric",
+)  # fmt: skip
 _TRIED = 3  # runs among which a comparison is proposed, because their lists of images are read
 _KEYS: "dict[Order, Callable[[RunSummary], tuple[object, ...]]]" = {
     "newest": lambda run: (),
@@ -64,10 +54,6 @@ def runs(
     Returns:
         The runs in their order.
 
-    Raises:
-        UsageError: there is no such folder, or it has no run.
-        ResourceError: a file cannot be written.
-
     Example:
         vit runs runs/photos --sort accuracy
     """
@@ -84,11 +70,10 @@ def runs(
         study = None if only else first_study(place)
         if study is None:
             raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
-        cells = CellsLayout(study).cells_dir
+        report, cells = (shlex.quote(str(path)) for path in (study, CellsLayout(study).cells_dir))
         raise UsageError(
             f"{place} has no run outside of studies and cross-validations",
-            f"see them with 'vit report {shlex.quote(str(study))}', or list their runs: "
-            f"vit runs {shlex.quote(str(cells))}",
+            f"see them with 'vit report {report}', or list their runs: vit runs {cells}",
         )
     found.sort(key=_KEYS[sort])
     reporter = Reporter()
@@ -114,15 +99,8 @@ def runs(
 def _row(run: "RunSummary") -> tuple[str, ...]:
     accuracy = run.state if run.accuracy is None else interval(*run.accuracy)
     images = "" if run.images is None else f"{run.images:,}"
-    return (
-        run.started,
-        run.data,
-        run.network,
-        images,
-        accuracy,
-        "" if run.seconds is None else duration(run.seconds),
-        str(run.path),
-    )
+    time = "" if run.seconds is None else duration(run.seconds)
+    return (run.started, run.data, run.network, images, accuracy, time, str(run.path))
 
 
 def _write(path: Path, found: "Sequence[RunSummary]") -> None:
@@ -147,28 +125,17 @@ def _next(found: "Sequence[RunSummary]") -> str:
     from vit.checkpoints.run import RunDirectory
 
     finished = sorted((run for run in found if run.accuracy), key=lambda run: run.accuracy or (), reverse=True)
-    if finished:
-        best = finished[0]
-        same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
-        if best.test_images and len(same) > 1 and all(run.task.is_exclusive for run in same):
-            other = _comparable(best.path, [run.path for run in same[1:_TRIED]])
-            if other is not None:
-                return f"vit compare {shlex.quote(str(best.path))} {shlex.quote(str(other))}"
-        return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
-    stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
-    return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")
+    if not finished:
+        stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
+        return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")
+    best = finished[0]
+    same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
+    if best.test_images and all(run.task.is_exclusive for run in same):
+        from vit.study.common_images import surely_share_test_images
 
-
-def _comparable(best: Path, others: Sequence[Path]) -> Path | None:
-    """The first of other runs whose test images have the contents that those of the best run have."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.study.listed_images import surely_share_test_images
-
-    for other in others:
-        runs = [RunDirectory(best), RunDirectory(other)]
-        try:
-            if surely_share_test_images([(run, run.finished_result()) for run in runs]):
-                return other
-        except VitError:
-            continue  # its files are damaged
-    return None
+        for other in same[1:_TRIED]:
+            runs = [RunDirectory(best.path), RunDirectory(other.path)]
+            with suppress(VitError):  # its files are damaged
+                if surely_share_test_images([(run, run.finished_result()) for run in runs]):
+                    return f"vit compare {shlex.quote(str(best.path))} {shlex.quote(str(other.path))}"
+    return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"

@@ -4,11 +4,7 @@ from vit.errors import first_line
 
 
 def why_not(error: Exception, thing: str) -> str:
-    """One sentence on why the Hugging Face hub, or another server, does not give a file.
-
-    Args:
-        thing: what is wanted: "model" or "data set".
-    """
+    """One sentence on why the Hugging Face hub, or another server, does not give a thing: a model or a data set."""
     from huggingface_hub import constants, errors
 
     if isinstance(error, errors.GatedRepoError):
@@ -26,12 +22,7 @@ def why_not(error: Exception, thing: str) -> str:
 
 
 def advice(error: Exception, thing: str, otherwise: str) -> str:
-    """What to do then.
-
-    Args:
-        thing: what is wanted: "model" or "data set".
-        otherwise: advice for all failures but refused terms.
-    """
+    """What to do then; `otherwise` is the advice for all failures but refused terms."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.GatedRepoError):
@@ -43,8 +34,6 @@ def is_final(error: Exception) -> bool:
     """Whether the hub has answered, so that another attempt would end the same."""
     from huggingface_hub import errors
 
-    if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled):
-        return False
-    if isinstance(error, errors.GatedRepoError | errors.RepositoryNotFoundError | errors.EntryNotFoundError):
-        return True
-    return isinstance(error, errors.RevisionNotFoundError)
+    answers = errors.GatedRepoError | errors.RepositoryNotFoundError | errors.EntryNotFoundError
+    no_answer = errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled  # the first is an EntryNotFoundError, too
+    return isinstance(error, answers | errors.RevisionNotFoundError) and not isinstance(error, no_answer)

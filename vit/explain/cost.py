@@ -97,7 +97,8 @@ def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
         if inside or not name:
             continue  # counted with the module around it, or the whole network
         for operation, count in operations.items():
-            is_product = name == "attn" and "mm" not in _name(operation)
+            kind = str(operation).replace("bmm", "attention").rpartition("aten.")[2]  # bmm, and fused attention
+            is_product = name == "attn" and "mm" not in kind
             flops[PRODUCTS if is_product else _part(name)] += count
     return network, flops
 
@@ -105,11 +106,6 @@ def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
 def _place(name: str) -> list[str]:
     """The parts of the name of a module or parameter, without the block that it is in."""
     return re.sub(r"^blocks\.\d+\.", "", name).split(".")
-
-
-def _name(operation: object) -> str:
-    """Name of a counted operation, with "attention" for batched products (bmm, and fused attention)."""
-    return str(operation).replace("bmm", "attention").rpartition("aten.")[2]
 
 
 def _part(name: str) -> str:

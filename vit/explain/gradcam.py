@@ -18,6 +18,7 @@ from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
 Layout = Literal["channels first", "channels last", "tokens"]
+_Seen = tuple[nn.Module, Tensor]  # a module, and its output in one forward pass
 _MAPPED = (  # modules whose outputs (B, D, h, w) are maps of an image; those of others may be (B, H, T, D / H)
     nn.Conv2d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.GroupNorm, nn.InstanceNorm2d, nn.ReLU, nn.ReLU6, nn.LeakyReLU,
     nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish,
@@ -86,14 +87,6 @@ def _last_tokens(network: VisionTransformer | AblatedTransformer) -> nn.Module:
     return vit.get_submodule(f"blocks.{config.depth - 2}{end_of_block}")
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """An output of a module in one forward pass."""
-
-    module: nn.Module
-    output: Tensor
-
-
 def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple[nn.Module, ToFeatureMap]:
     """The last module whose output holds features of positions that reach the logit, and their layout.
 
@@ -111,21 +104,18 @@ def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple
     seen, gradients = _forward(network, image, class_index)
     if hasattr(model, "forward_intermediates"):
         for wanted in _intermediates(model, image):
-            for one, gradient in reversed(list(zip(seen, gradients, strict=True))):
-                layout = None if gradient is None else _layout(one.output, wanted)
+            for (module, output), gradient in reversed(list(zip(seen, gradients, strict=True))):
+                layout = None if gradient is None else _layout(output, wanted)
                 if layout is not None and gradient is not None and bool(layout(gradient).any()):
-                    return one.module, layout
+                    return module, layout
         raise UsageError("grad-cam finds no layer of this network whose features have positions", _FIX)
     if getattr(model, "output_fmt", "NCHW") == "NCHW":
-        for one in reversed(seen):  # of modules that end at the same time, the outermost is the last
-            if one.output.ndim == 4 and min(one.output.shape[2:]) > 1 and _gives_maps(one.module):
-                return one.module, ToFeatureMap("channels first")
+        for module, output in reversed(seen):  # of modules that end at the same time, the outermost is the last
+            # dimensions of a convolution, and not heads and tokens of attention
+            is_map = isinstance(module, _MAPPED) or any(isinstance(part, nn.Conv2d) for part in module.modules())
+            if is_map and output.ndim == 4 and min(output.shape[2:]) > 1:
+                return module, ToFeatureMap("channels first")
     raise UsageError("grad-cam finds no layer whose features have positions", _FIX)
-
-
-def _gives_maps(module: nn.Module) -> bool:
-    """Whether the dimensions of an output are those of a convolution, and not heads and tokens of attention."""
-    return isinstance(module, _MAPPED) or any(isinstance(part, nn.Conv2d) for part in module.modules())
 
 
 def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list[_Seen], list[Tensor | None]]:
@@ -134,13 +124,13 @@ def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list
 
     def note(module: nn.Module, _: object, output: object) -> None:
         if isinstance(output, Tensor) and output.ndim in (3, 4) and output.requires_grad:
-            seen.append(_Seen(module, output))
+            seen.append((module, output))
 
     handles = [module.register_forward_hook(note) for module in network.modules()]
     try:
         with torch.enable_grad():
             logit = network(image.detach().requires_grad_())[0, class_index]
-            outputs = [one.output for one in seen]
+            outputs = [output for _, output in seen]
             gradients = torch.autograd.grad(logit.sum(), outputs, allow_unused=True) if outputs else ()
     finally:
         for handle in handles:

@@ -1,8 +1,10 @@
 """What is inside a ViT: filters, positions, attention distance and cost as values
 
-Filters and positions are those of Dosovitskiy et al. 2021 (figure 7, left and center).
+Filters, positions and attention distance are those of Dosovitskiy et al. 2021 (figure 7 and appendix D.7). The distance
+corresponds to a CNN's receptive field.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,12 +13,23 @@ from torch import Tensor
 
 from vit.data.pixels.preprocess import Preprocess
 from vit.explain.cost import CostAtSize, cost_by_part, cost_by_size, image_sizes_around
-from vit.explain.distance import AttentionSpread, attention_spread
+from vit.explain.methods import attention_weights
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 
 FILTERS = 28  # principal components, as the paper shows
 _FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed", "stem")
+
+
+@dataclass(frozen=True)
+class AttentionSpread:
+    """How far and how evenly each head attends, averaged over images and queries."""
+
+    distance: Tensor  # attention distance of each block and head in pixels (L, H)
+    entropy: Tensor  # attention entropy of each block and head in nats (L, H)
+    uniform_distance: float  # distance of a head that attends to all patches equally, in pixels
+    uniform_entropy: float  # entropy of a head that attends to all tokens equally, in nats
+    num_images: int  # number of images of the average
 
 
 @dataclass(frozen=True)
@@ -35,17 +48,12 @@ class Inspection:
 
 
 def inspect_network(
-    title: str,
-    network: VisionTransformer,
-    spec: NetworkSpec,
-    preprocess: Preprocess,
-    images: Tensor | None,
+    title: str, network: VisionTransformer, spec: NetworkSpec, preprocess: Preprocess, images: Tensor | None,
     license: str | None = None,
-) -> Inspection:
+) -> Inspection:  # fmt: skip
     """Look into a ViT on its device.
 
     Args:
-        title: name of the inspected model.
         spec: description of the network. With 0 classes, its last linear layer is not counted.
         preprocess: normalization of the images.
         images: (n, 3, S, S) uint8, for the attention; None without images.
@@ -62,21 +70,15 @@ def inspect_network(
         shares=shares,
         similarity=position_similarity(network),
         reach=None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
-        parts=_parts(network, has_head=spec.num_classes > 0),
+        parts=cost_by_part(network.config) if spec.num_classes > 0 else _headless_parts(network),
         sizes=cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
         timed_on=f"measured in float32 on {device.type}",
     )
 
 
-def _parts(network: VisionTransformer, has_head: bool) -> dict[str, tuple[int, int]]:
-    """(parameters, FLOPs) of each part.
-
-    Args:
-        has_head: whether the weights have a last linear layer. Attention pooling is counted with the head.
-    """
+def _headless_parts(network: VisionTransformer) -> dict[str, tuple[int, int]]:
+    """(parameters, FLOPs) of each part without the last linear layer; attention pooling is counted with the head."""
     parts = cost_by_part(network.config)
-    if has_head:
-        return parts
     parameters, flops = parts.pop("head")
     for layer in (network.head, network.head_dist):
         if layer is not None:
@@ -109,3 +111,50 @@ def position_similarity(network: VisionTransformer) -> Tensor | None:
     positions = network.pos_embed.detach()[0, -N:].float().cpu()  # (N, D)
     directions = torch.nn.functional.normalize(positions, dim=1)
     return (directions @ directions.T).view(G, G, G, G)
+
+
+def attention_spread(network: VisionTransformer, images: Tensor) -> AttentionSpread:
+    """Attention distance and entropy over normalized images (B, 3, S, S).
+
+    Images are computed one by one, because the weights of a block and an image take H T^2 numbers of memory.
+    """
+    pixels = patch_distances(network.config.grid_size, network.config.patch_size).to(images.device)
+    distances, entropies, num_tokens = [], [], 0
+    for image in images.split(1):
+        layers = attention_weights(network, image)
+        num_tokens = layers[0].shape[-1]
+        distances.append(torch.stack([mean_distance(weights, pixels)[0] for weights in layers]))
+        entropies.append(torch.stack([mean_entropy(weights)[0] for weights in layers]))
+    return AttentionSpread(
+        torch.stack(distances).mean(dim=0).cpu(),
+        torch.stack(entropies).mean(dim=0).cpu(),
+        float(pixels.mean()),
+        math.log(num_tokens),
+        len(images),
+    )
+
+
+def patch_distances(grid_size: int, patch_size: int) -> Tensor:
+    """Distances in pixels between the centers of any two patches of a square grid (N, N)."""
+    y, x = torch.meshgrid(torch.arange(grid_size), torch.arange(grid_size), indexing="ij")
+    centers = patch_size * torch.stack((y.flatten(), x.flatten()), dim=1).float()
+    return torch.cdist(centers, centers)
+
+
+def mean_distance(weights: Tensor, pixels: Tensor) -> Tensor:
+    """Attention-weighted distance from a patch to the patches, averaged over patches: (B, H, T, T) -> (B, H).
+
+    Prefix tokens have no distance. So the weights of a patch on the patches are scaled to sum to 1.
+
+    Args:
+        weights: attention weights; the last N rows and columns are the patches.
+        pixels: distances between patches (N, N), from `patch_distances`.
+    """
+    N = len(pixels)
+    among = weights[..., -N:, -N:]
+    return ((among * pixels).sum(dim=-1) / among.sum(dim=-1)).mean(dim=-1)
+
+
+def mean_entropy(weights: Tensor) -> Tensor:
+    """Entropy of a token's attention in nats, averaged over tokens: (B, H, T, T) -> (B, H)."""
+    return torch.special.entr(weights).sum(dim=-1).mean(dim=-1)

@@ -1,28 +1,114 @@
-"""The methods of `vit explain` by name, and the choice of methods for a network
+"""Attention weights of a ViT, the methods of `vit explain` by name, and the choice of methods for a network
+
+The forward pass keeps no attention weights, because it uses a fused computation. They are computed from what enters the
+attention modules. Shape letters are those of vit/models/vision_transformer.py.
 
 Our ViTs have all methods. So do the ViTs of timm whose attention can be read (`timm_attention.NETWORKS`). Other
 networks have Grad-CAM.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from vit.errors import UsageError, nearest
-from vit.explain.attention import (
-    AttentionRecord,
-    attention_weights,
-    last_attention,
-    patch_map,
-    record_attention,
-)
 from vit.explain.gradcam import gradcam
 from vit.models.network import Network
-from vit.models.vision_transformer import VisionTransformer
+from vit.models.vision_transformer import Attention, VisionTransformer
 
 Method = Callable[..., Tensor]  # (network, normalized images (B, 3, S, S), classes (B,)) -> maps (B, h, w), not below 0
+
+
+@dataclass(frozen=True)
+class AttentionRecord:
+    """Input and output of one attention module in one forward pass."""
+
+    module: Attention  # the attention module
+    tokens: Tensor  # input of the module (B, T, D)
+    heads: Tensor  # outputs of the heads side by side, before the last projection (B, R, D)
+
+    def weights(self) -> Tensor:
+        """softmax(q k^T / sqrt(D / H)) of all tokens (B, H, T, T), also of those that the forward pass left out."""
+        q, k, _ = self.module.project(self.tokens)
+        return (q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1)).softmax(dim=-1)
+
+    def values(self) -> Tensor:
+        """The values v of all tokens (B, H, T, D / H)."""
+        return self.module.project(self.tokens)[2]
+
+
+@contextmanager
+def record_attention(network: VisionTransformer) -> Iterator[list[AttentionRecord]]:
+    """Append a record of each attention module, in order, to the list given, in every forward pass meanwhile.
+
+    Hooks read the inputs of modules. The computation stays as it is, also where it is fused.
+    """
+    records: list[AttentionRecord] = []
+    handles = []
+    for module in network.modules():
+        if isinstance(module, Attention):
+            entered: list[Tensor] = []
+            handles += [
+                module.register_forward_pre_hook(lambda _, inputs, kept=entered: kept.append(inputs[0])),
+                module.proj.register_forward_pre_hook(
+                    lambda _, inputs, owner=module, kept=entered: records.append(
+                        AttentionRecord(owner, kept.pop(), inputs[0])
+                    )
+                ),
+            ]
+    try:
+        yield records
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def attention_weights(network: Network, images: Tensor) -> list[Tensor]:
+    """Normalized images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block.
+
+    Row i of a matrix holds the weights with which token i gathers from every token. A row sums to 1. Prefix tokens
+    (class token, registers) come first, as in the network.
+
+    Raises:
+        UsageError: the attention of the network cannot be read (see timm_attention.py).
+    """
+    if not isinstance(network, VisionTransformer):
+        from vit.explain.timm_attention import read_weights  # not above: timm takes seconds
+
+        with read_weights(network) as weights:
+            network(images)
+        return weights
+    with record_attention(network) as records:
+        network(images)
+    return [record.weights() for record in records]
+
+
+def patch_map(network: Network, flow: Tensor) -> Tensor:
+    """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G).
+
+    Row i of the flow says how much token i takes of every token. The head reads the row of the class token, the mean of
+    the patches' rows, or both, as the option `pool` says. Columns of prefix tokens are left out, because these tokens
+    have no position in the image.
+    """
+    if not isinstance(network, VisionTransformer):
+        from vit.explain.timm_attention import timm_patch_map
+
+        return timm_patch_map(network, flow)
+    N, G, pool = network.config.num_patches, network.config.grid_size, network.config.pool
+    prefix = flow[..., : network.config.num_read or 1, :].mean(dim=-2)  # (..., T)
+    patches = flow[..., -N:, :].mean(dim=-2)  # (..., T)
+    read = {"cls": prefix, "cls_dist": prefix, "cls_mean": (prefix + patches) / 2}.get(pool, patches)
+    return read[..., -N:].unflatten(-1, (G, G))
+
+
+def last_attention(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
+    """Normalized images (B, 3, S, S) -> the last block's attention, averaged over heads (B, G, G), for every class."""
+    return patch_map(network, attention_weights(network, images)[-1].mean(dim=1))
 
 
 def rollout(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
@@ -100,11 +186,8 @@ def weight_gradient(record: AttentionRecord, gradient: Tensor) -> Tensor:
 
 
 METHODS: Mapping[str, Method] = {
-    "attention": last_attention,
-    "rollout": rollout,
-    "relevance": relevance,
-    "gradcam": gradcam,
-}
+    "attention": last_attention, "rollout": rollout, "relevance": relevance, "gradcam": gradcam,
+}  # fmt: skip
 
 
 def choose_methods(names: str, network: Network) -> dict[str, Method]:
@@ -131,10 +214,10 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
         if name not in METHODS:
             raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, "all", "best"]))
         if name != "gradcam" and not has_attention:
-            raise UsageError(
-                f"the method {name} needs a ViT whose attention can be read, and this network is a {_kind(network)}",
-                "choose --method gradcam",
-            )
+            kind = type(network).__name__
+            kind = f"{type(network.model).__name__} of timm" if kind == "TimmNetwork" else kind
+            problem = f"the method {name} needs a ViT whose attention can be read, and this network is a {kind}"
+            raise UsageError(problem, "choose --method gradcam")
         chosen[name] = METHODS[name]
     return chosen
 
@@ -151,9 +234,3 @@ def num_readable_blocks(network: Network) -> int:
         return len(attention_modules(network))
     except UsageError:
         return 0
-
-
-def _kind(network: Network) -> str:
-    """The type of a network, for an error; of a network of timm, the type in timm."""
-    name = type(network).__name__
-    return f"{type(network.model).__name__} of timm" if name == "TimmNetwork" else name

@@ -8,7 +8,6 @@ vit/models/vision_transformer.py; T counts the tokens of an image, with prefix t
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import timm.layers
@@ -19,44 +18,15 @@ from torch import Tensor, nn
 from vit.errors import UsageError
 from vit.models.network import Network
 
-NETWORKS: frozenset[type] = frozenset(  # plain ViTs: all blocks see the same tokens, a square of patches row by row
-    {
-        vision_transformer.VisionTransformer,
-        deit.VisionTransformerDistilled,
-        eva.Eva,
-        beit.Beit,
-        vision_transformer_relpos.VisionTransformerRelPos,
-        naflexvit.NaFlexVit,
-    }
-)
-ATTENTION: frozenset[type] = frozenset(  # modules whose weights pass through `attn_drop`, and sum to 1
-    {
-        timm.layers.Attention,
-        timm.layers.AttentionRope,
-        beit.Attention,
-        eva.EvaAttention,
-        vision_transformer_relpos.RelPosAttention,
-    }
-)
+NETWORKS: tuple[type, ...] = (  # plain ViTs: all blocks see the same tokens, a square of patches row by row
+    vision_transformer.VisionTransformer, deit.VisionTransformerDistilled, eva.Eva, beit.Beit,
+    vision_transformer_relpos.VisionTransformerRelPos, naflexvit.NaFlexVit,
+)  # fmt: skip
+ATTENTION: tuple[type, ...] = (  # modules whose weights pass through `attn_drop`, and sum to 1
+    timm.layers.Attention, timm.layers.AttentionRope, beit.Attention, eva.EvaAttention,
+    vision_transformer_relpos.RelPosAttention,
+)  # fmt: skip
 _NETWORK_NAMES = ", ".join(sorted({network.__name__ for network in NETWORKS}))
-
-
-@dataclass(frozen=True)
-class TokenLayout:
-    """How the tokens of a network lie, and which of them its head reads."""
-
-    num_prefix: int  # number of tokens before the patches
-    num_read: int  # number of first tokens that the head reads; 0: it reads the patches
-    reads_all: bool  # whether the head reads prefix tokens and patches alike
-
-    def patch_map(self, flow: Tensor) -> Tensor:
-        """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G)."""
-        if self.num_read:
-            read = slice(self.num_read)
-        else:
-            read = slice(None) if self.reads_all else slice(self.num_prefix, None)
-        patches = flow[..., read, :].mean(dim=-2)[..., self.num_prefix :]
-        return patches.unflatten(-1, (_root(patches.shape[-1]), -1))
 
 
 def attention_modules(network: Network) -> list[nn.Module]:
@@ -68,10 +38,8 @@ def attention_modules(network: Network) -> list[nn.Module]:
     model: Any = getattr(network, "model", None)
     if type(model) not in NETWORKS:
         kind = type(network if model is None else model).__name__
-        raise UsageError(
-            f"a {kind} does not have attention between all patches that can be read",
-            f"choose --method gradcam, or one of our ViTs or of timm's {_NETWORK_NAMES}",
-        )
+        problem = f"a {kind} does not have attention between all patches that can be read"
+        raise UsageError(problem, f"choose --method gradcam, or one of our ViTs or of timm's {_NETWORK_NAMES}")
     found = [[module for module in block.modules() if type(module) in ATTENTION] for block in model.blocks]
     others = [block for block, modules in zip(model.blocks, found, strict=True) if len(modules) != 1]
     if others:
@@ -81,14 +49,19 @@ def attention_modules(network: Network) -> list[nn.Module]:
     return [module for (module,) in found]
 
 
-def token_layout(network: Network) -> TokenLayout:
-    """The tokens of a network of `NETWORKS`."""
+def timm_patch_map(network: Network, flow: Tensor) -> Tensor:
+    """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G)."""
     model: Any = network.model
-    pool = "token" if isinstance(model, deit.VisionTransformerDistilled) else str(model.global_pool)
-    num_read = 2 if isinstance(model, deit.VisionTransformerDistilled) else int(pool == "token")
-    # the attention pooling of Eva reads all tokens
-    reads_all = getattr(model, "pool_include_prefix", False) or (pool == "map" and isinstance(model, eva.Eva))
-    return TokenLayout(int(model.num_prefix_tokens), num_read, bool(reads_all))
+    num_prefix, pool = int(model.num_prefix_tokens), getattr(model, "global_pool", "")
+    if isinstance(model, deit.VisionTransformerDistilled):
+        read = slice(2)
+    elif pool == "token":
+        read = slice(1)
+    else:  # the attention pooling of Eva reads all tokens
+        reads_all = getattr(model, "pool_include_prefix", False) or (pool == "map" and isinstance(model, eva.Eva))
+        read = slice(None) if reads_all else slice(num_prefix, None)
+    patches = flow[..., read, :].mean(dim=-2)[..., num_prefix:]
+    return patches.unflatten(-1, (math.isqrt(patches.shape[-1]), -1))
 
 
 @contextmanager
@@ -102,12 +75,13 @@ def read_weights(network: Network) -> Iterator[list[Tensor]]:
     """
     weights: list[Tensor] = []
     modules: list[Any] = list(attention_modules(network))
-    num_prefix = token_layout(network).num_prefix
+    model: Any = network.model
+    num_prefix = int(model.num_prefix_tokens)
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         (seen,) = inputs
         patches = seen.shape[-1] - num_prefix
-        if seen.ndim != 4 or seen.shape[-2] != seen.shape[-1] or _root(patches) ** 2 != patches:
+        if seen.ndim != 4 or seen.shape[-2] != seen.shape[-1] or math.isqrt(max(0, patches)) ** 2 != patches:
             raise UsageError("the tokens of this network are not a square of patches", "choose --method gradcam")
         weights.append(seen)
 
@@ -119,24 +93,8 @@ def read_weights(network: Network) -> Iterator[list[Tensor]]:
         yield weights
 
 
-@torch.no_grad()
-def timm_attention_weights(network: Network, images: Tensor) -> list[Tensor]:
-    """Normalized images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block; a row sums to 1.
-
-    Raises:
-        UsageError: as `read_weights`.
-    """
-    with read_weights(network) as weights:
-        network(images)
-    return weights
-
-
 def weights_and_gradients(network: Network, images: Tensor, class_indices: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """(attention weights, gradient of the class's logit with respect to them), each (B, H, T, T), of each block.
-
-    Raises:
-        UsageError: as `read_weights`.
-    """
+    """(attention weights, gradient of the class's logit with respect to them), each (B, H, T, T), of each block."""
     with read_weights(network) as weights, torch.enable_grad():
         logits = network(images.detach().requires_grad_()).gather(1, class_indices[:, None])  # (B, 1)
         gradients = torch.autograd.grad(logits.sum(), weights, allow_unused=True)
@@ -144,8 +102,3 @@ def weights_and_gradients(network: Network, images: Tensor, class_indices: Tenso
         (weight.detach(), torch.zeros_like(weight) if gradient is None else gradient)
         for weight, gradient in zip(weights, gradients, strict=True)
     ]
-
-
-def _root(count: int) -> int:
-    """The side of a square of `count` patches, rounded down."""
-    return math.isqrt(max(0, count))

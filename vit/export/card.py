@@ -7,12 +7,13 @@ not measured, and a fact that is not recorded, is said to be unknown. No path, u
 import html
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
-from vit.export.card_facts import CardFacts, MeasuredImages, Origin
 from vit.inference.scores.image_groups import count_text
+from vit.inference.scores.intervals import Metric
 from vit.weights.license import license_text, restricts
 
 if TYPE_CHECKING:
@@ -76,6 +77,65 @@ Classes: {{ classes }}.
 """
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a model comes from, as far as its run folder or its source says."""
+
+    start: str | None = None  # weights that the training started from, or were converted, in words; None: unknown
+    data: str | None = None  # name of the data set; None: unknown
+    hub_data: str | None = None  # name of the data set on the hub; None: elsewhere, or unknown
+    num_images: Mapping[str, int] = field(default_factory=dict)  # number of images in each split
+    # test metrics: {name: {value, low, high}}; {} where none were measured
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # number of groups of the test images, which the intervals take for independent; None: all images are
+    test_groups: int | None = None
+    # whether the first weights, the teacher or, by copies, the training knew validation or test images
+    has_seen: bool = False
+
+
+@dataclass(frozen=True)
+class MeasuredImages:
+    """The labeled images that a number was measured on."""
+
+    words: str  # the images, in words
+    data: str  # name of their data set
+    hub_data: str | None  # name of the data set on the hub; None: elsewhere
+    split: str  # their split
+
+
+@dataclass(frozen=True)
+class Int8Cost:
+    """What int8 costs, measured on labeled images."""
+
+    images: MeasuredImages  # the images
+    num_images: int  # their number
+    accuracy: Metric  # accuracy of the file; of several labels, how often all are right
+    reference: Metric  # accuracy of the checkpoint on the same images
+    loss: Metric  # paired loss of accuracy
+    is_calibrated: bool = False  # whether the temperature of the file was fitted on these images
+    # number of their groups, which the intervals take for independent; None: all images are
+    num_groups: int | None = None
+
+    @property
+    def measured_on(self) -> str:
+        """How many images these are, of how many groups, and which."""
+        groups = "" if self.num_groups is None else f", of {self.num_groups:,} groups"
+        return f"{self.num_images:,} {self.images.words}{groups}"
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """Everything that a card says."""
+
+    title: str  # name of the model
+    description: Description  # what the file says about itself
+    parameters: int  # number of parameters
+    library: str  # library of the file in the words of the hub
+    code: str  # Python code that loads the file
+    origin: Origin  # where the model comes from
+    int8: Int8Cost | None = None  # what int8 costs; None: the file holds float32
+
+
 def card_text(facts: CardFacts) -> str:
     """The content of README.md."""
     from huggingface_hub import ModelCard
@@ -107,7 +167,9 @@ def card_text(facts: CardFacts) -> str:
         ),
         data=_data(origin),
         results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
-        start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),
+        start="Unknown: neither this file nor its folder says what the training started from."
+        if origin.start is None
+        else f"{_plain(origin.start)}.",
         calibration=_calibration(facts),
         fairness="It was not examined for fairness between groups of people, nor against images made to deceive it.",
         license=_license(description.license),
@@ -123,7 +185,7 @@ def _header(facts: CardFacts) -> "ModelCardData":
     images = MeasuredImages("", origin.data or UNKNOWN, origin.hub_data, "test")
     measured = {key: float(metric["value"]) for key, metric in origin.metrics.items()}
     if facts.int8 is not None:
-        images, measured = facts.int8.images, {_accuracy(description): facts.int8.accuracy.value}
+        images, measured = facts.int8.images, {description.task.accuracy_metric: facts.int8.accuracy.value}
     results = [
         EvalResult(
             task_type="image-classification",
@@ -137,7 +199,6 @@ def _header(facts: CardFacts) -> "ModelCardData":
         for key, value in measured.items()
         if key in _METRICS
     ]
-    license_name = _license_keys(description.license)
     return ModelCardData(
         library_name=facts.library,
         pipeline_tag="image-classification",
@@ -145,13 +206,8 @@ def _header(facts: CardFacts) -> "ModelCardData":
         datasets=None if origin.hub_data is None else [origin.hub_data],
         model_name=facts.title,
         eval_results=results or None,
-        **license_name,
+        **_license_keys(description.license),
     )
-
-
-def _accuracy(description: Description) -> str:
-    """The key of `_METRICS` for the share of images whose answer is right."""
-    return description.task.accuracy_metric
 
 
 def _license_keys(license: str | None) -> dict[str, Any]:
@@ -201,7 +257,7 @@ def _int8(facts: CardFacts) -> str:
     cost = facts.int8
     if cost is None:
         return ""
-    name = _METRICS[_accuracy(facts.description)][1]
+    name = _METRICS[facts.description.task.accuracy_metric][1]
     points = "{:.2f} points ({:.2f} to {:.2f})".format(*(100 * value for value in vars(cost.loss).values()))
     return (
         "The results above are of the float32 checkpoint. This file holds int8. "
@@ -218,19 +274,14 @@ def _calibration(facts: CardFacts) -> str:
     images = "images that are not recorded" if split is None else f"the {fitted_text(split)}"
     if cost is not None and cost.is_calibrated:
         images = _plain(cost.measured_on)
-    if description.multilabel is not None:
-        if (description.multilabel.temperatures == 1).all():
-            return (
-                f"Probabilities are not calibrated by a temperature for any label, or {images} did not tell one from 1."
-            )
-        return f"Probabilities are calibrated by a temperature for each label, where {images} told one."
-    if description.temperature == 1:
-        return f"Probabilities are not calibrated by a temperature, or {images} did not tell one from 1."
-    return f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on {images}."
-
-
-def _sentence(text: str | None, otherwise: str) -> str:
-    return otherwise if text is None else f"{_plain(text)}."
+    rules, without = description.multilabel, "a temperature"
+    if rules is not None:
+        if (rules.temperatures != 1).any():
+            return f"Probabilities are calibrated by a temperature for each label, where {images} told one."
+        without = "a temperature for any label"
+    elif description.temperature != 1:
+        return f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on {images}."
+    return f"Probabilities are not calibrated by {without}, or {images} did not tell one from 1."
 
 
 def _plain(text: str) -> str:

@@ -16,26 +16,16 @@ from vit import registry
 from vit.atomic_files import name_new_file, why_unwritable
 from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError, VitError
+from vit.export import verify
 from vit.export.format import Classify, Format, description_text
-from vit.export.timm_file import TimmFile
-from vit.export.verify import (
-    GRAY,
-    TOLERANCE,
-    ExportDifference,
-    PeerDifference,
-    Structure,
-    compare,
-    compare_peer,
-    contents,
-    random_files,
-    random_images,
-    real_images,
-)
-from vit.export.weights import Weights
+from vit.export.verify import GRAY, TOLERANCE, ExportDifference, Structure
+from vit.export.weights import TimmFile, Weights
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engine import trained_engine
 
 _AS_JSON = ("classes", "thresholds")
+_LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
+_FILE_ENDINGS = (".onnx", ".mlpackage", ".pt2", ".safetensors", ".xml", ".bin")
 
 
 class Program(Format):
@@ -57,16 +47,11 @@ class Program(Format):
         return lambda images: module(images)
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
-        return (
-            f"model = torch.export.load({str(path)!r}).module()\n"
-            f"probabilities = model(images)  # {describe_input(trained)}"
-        )
+        load = f"model = torch.export.load({str(path)!r}).module()"
+        return f"{load}\nprobabilities = model(images)  # {describe_input(trained)}"
 
-
-_LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
 
 CORE_FORMATS: dict[str, type[Format]] = {"pt2": Program, "safetensors": Weights, "timm": TimmFile}
-_FILE_ENDINGS = (".onnx", ".mlpackage", ".pt2", ".safetensors", ".xml", ".bin")
 
 
 def export_format(name: str) -> Format:
@@ -92,7 +77,8 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
         CheckpointError: the exported network differs. It is removed.
         ResourceError: the output cannot be written.
     """
-    export_kind = export_format(name)
+    export_kind, description = export_format(name), trained.description
+    preprocess, rules = description.preprocess, description.multilabel
     export_kind.check_installed(name)
     with new_output(name, output) as written:
         export_kind.write(trained, written)
@@ -101,14 +87,23 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
             if files:
                 raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
             return Structure(structure)
-        difference = _compared(trained, export_kind, written, files)
-        peer = _compared_with_peer(trained, export_kind, written, files)
-        if peer is not None and not peer.is_small:
-            raise CheckpointError(
-                f"the transform of {peer.library} prepares {peer.worst} differently, by {peer.gray:.1f} gray "
-                f"levels on average (allowed: {GRAY:g}); nothing was written",
-                "give another --format",
-            )
+        ours = trained_engine(trained, torch.device("cpu"), "32-true").probabilities
+        side, channels = preprocess.image_size, preprocess.channels
+        batches = verify.real_images(files, preprocess) if files else verify.random_images(side, channels)
+        difference = verify.compare(ours, export_kind.read(trained, written), batches, rules)
+        if not difference.num_images:
+            raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
+        library = export_kind.peer(trained, written)
+        if library is not None:
+            pictures = verify.contents(files) if files else verify.random_files(side)
+            peer = verify.compare_peer(ours, preprocess, library, pictures, rules)
+            if not peer.is_small:
+                raise CheckpointError(
+                    f"the transform of {peer.library} prepares {peer.worst} differently, by {peer.gray:.1f} gray "
+                    f"levels on average (allowed: {GRAY:g}); nothing was written",
+                    "give another --format",
+                )
+            difference = replace(difference, peer=peer)
         if not difference.is_small:
             raise CheckpointError(
                 f"the {name} file differs from the checkpoint by up to {difference.largest:.2g} in a probability, and "
@@ -116,7 +111,7 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
                 "nothing was written",
                 "give another --format",
             )
-    return replace(difference, peer=peer)
+    return difference
 
 
 @contextmanager
@@ -150,6 +145,34 @@ def new_output(name: str, output: Path) -> Iterator[Path]:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
 
 
+def check_output(name: str, output: Path) -> None:
+    """Raise UsageError if the output exists, or does not have the ending of the format."""
+    if output.exists():
+        raise UsageError(f"--output {output} exists", "give another name, or move it elsewhere")
+    ending = export_format(name).ending
+    if not ending and output.suffix in _FILE_ENDINGS:
+        fix = f"give a name without {output.suffix}: the file is written into it"
+        raise UsageError(f"--output {output} names a file, and --format {name} writes a folder", fix)
+    if ending and output.suffix != ending:
+        raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the hidden folders of exports that were killed: the locks in them are free."""
+    for lock in parent.glob(f".*/{_LOCK}") if sys.platform != "win32" else ():
+        if not is_held(lock):
+            rmtree(lock.parent, ignore_errors=True)
+
+
+def _give_usual_mode(written: Path, folder: Path) -> None:
+    """Give the files the usual permissions, because safetensors writes files that only the owner can read."""
+    probe = folder / ".mode"
+    probe.touch()
+    for path in (written, *written.rglob("*")) if written.is_dir() else (written,):
+        if path.is_file():
+            path.chmod(probe.stat().st_mode)
+
+
 def _publish(written: Path, output: Path) -> None:
     """Give a file or folder its name. What has appeared under this name meanwhile stays."""
     try:
@@ -163,57 +186,3 @@ def _publish(written: Path, output: Path) -> None:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
         raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove the hidden folders of exports that were killed: the locks in them are free."""
-    for lock in parent.glob(f".*/{_LOCK}") if sys.platform != "win32" else ():
-        if not is_held(lock):
-            rmtree(lock.parent, ignore_errors=True)
-
-
-def check_output(name: str, output: Path) -> None:
-    """Raise UsageError if the output exists, or does not have the ending of the format."""
-    if output.exists():
-        raise UsageError(f"--output {output} exists", "give another name, or move it elsewhere")
-    ending = export_format(name).ending
-    if not ending and output.suffix in _FILE_ENDINGS:
-        fix = f"give a name without {output.suffix}: the file is written into it"
-        raise UsageError(f"--output {output} names a file, and --format {name} writes a folder", fix)
-    if ending and output.suffix != ending:
-        raise UsageError(f"--output {output} is for --format {name}", f"give a name that ends in {ending}")
-
-
-def _compared(trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]) -> ExportDifference:
-    theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
-    batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
-    difference = compare(_reference(trained), theirs, batches, trained.description.multilabel)
-    if not difference.num_images:
-        raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
-    return difference
-
-
-def _compared_with_peer(
-    trained: LoadedModel, chosen: Format, written: Path, files: Sequence[str]
-) -> PeerDifference | None:
-    """Comparison on the files' bytes, or on random pictures, or None where the library does not prepare pictures."""
-    peer = chosen.peer(trained, written)
-    if peer is None:
-        return None
-    preprocess = trained.description.preprocess
-    pictures = contents(files) if files else random_files(preprocess.image_size)
-    return compare_peer(_reference(trained), preprocess, peer, pictures, trained.description.multilabel)
-
-
-def _reference(trained: LoadedModel) -> Classify:
-    """The checkpoint's own probabilities."""
-    return trained_engine(trained, torch.device("cpu"), "32-true").probabilities
-
-
-def _give_usual_mode(written: Path, folder: Path) -> None:
-    """Give the files the usual permissions, because safetensors writes files that only the owner can read."""
-    probe = folder / ".mode"
-    probe.touch()
-    for path in (written, *written.rglob("*")) if written.is_dir() else (written,):
-        if path.is_file():
-            path.chmod(probe.stat().st_mode)

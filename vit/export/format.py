@@ -19,7 +19,7 @@ from vit.checkpoints.format import Description
 from vit.console import Reporter
 from vit.data.pixels.preprocess import COLORS
 from vit.errors import UsageError, install
-from vit.export.card_facts import Int8Cost
+from vit.export.card import Int8Cost
 from vit.inference.deployment import LoadedModel
 
 
@@ -53,23 +53,14 @@ class Peer:
 
 
 class Format(ABC):
-    """An export format.
+    """An export format."""
 
-    Attributes:
-        ending: end of the file name, or empty for a folder.
-        imports: Python code before that of `how_to_load`.
-        library: library of the format in the words of the Hugging Face hub.
-        next_command: command that uses an export at {path}; empty: none does.
-        packages: packages that the format needs beyond those of this program.
-        extra: extra of this program that installs these packages.
-    """
-
-    ending: str
-    imports: str
-    library = "pytorch"
-    next_command = ""
-    packages: tuple[str, ...] = ()
-    extra: str = ""
+    ending: str  # end of the file name, or empty for a folder
+    imports: str  # Python code before that of `how_to_load`
+    library = "pytorch"  # library of the format in the words of the Hugging Face hub
+    next_command = ""  # command that uses an export at {path}; empty: none does
+    packages: tuple[str, ...] = ()  # packages that the format needs beyond those of this program
+    extra: str = ""  # extra of this program that installs these packages
 
     @abstractmethod
     def write(self, trained: LoadedModel, path: Path) -> None:
@@ -86,8 +77,7 @@ class Format(ABC):
     def structure(self, trained: LoadedModel, path: Path) -> str | None:
         """For a format that cannot be computed here: what of the written file was checked, in words; else None.
 
-        Raises:
-            CheckpointError: the file does not hold the network.
+        CheckpointError where the file does not hold the network.
         """
         return None
 
@@ -117,25 +107,15 @@ class Quantizer(Protocol):
         """Raise UsageError where a format does not hold int8, or a package is missing."""
 
     def write(
-        self,
-        trained: LoadedModel,
-        format: str,
-        path: Path,
-        model: Path,
-        calibration: str | None,
-        measure: str | None,
+        self, trained: LoadedModel, format: str, path: Path, model: Path, calibration: str | None, measure: str | None,
         reporter: Reporter,
-    ) -> Quantized:
-        """Write a network in int8, and measure it on labeled images.
+    ) -> Quantized:  # fmt: skip
+        """Write a network in int8 to a new file or folder, and measure it on labeled images.
 
         Args:
-            path: new file or folder.
             model: run folder or checkpoint of the network.
             calibration: images that give the ranges of activations; None: training images of the run.
             measure: DATA with labels; None: images of the run.
-
-        Raises:
-            VitError: as `vit export`.
         """
 
 
@@ -147,11 +127,7 @@ def check_packages(what: str, packages: Sequence[str], extra: str) -> None:
 
 
 def closing_code(trained: LoadedModel, logits: str) -> str:
-    """Lines of Python that turn logits into labels, where an image may have several, and what pictures are expected.
-
-    Args:
-        logits: expression that gives the logits (B, K).
-    """
+    """Lines of Python that turn an expression for logits (B, K) into labels, and what pictures are expected."""
     rules, colors = trained.description.multilabel, ""
     if trained.description.preprocess.color_profiles == "convert":  # other libraries ignore the profiles
         colors = "\n# pictures in sRGB: convert the colors of an embedded ICC profile first (PIL.ImageCms)"
@@ -166,9 +142,8 @@ def check_pictures(trained: LoadedModel, library: str) -> None:
     preprocess = trained.description.preprocess
     fix = "give --format onnx, openvino, pt2 or safetensors"
     if preprocess.channels != COLORS:
-        raise UsageError(
-            f"the preprocessing of {library} is for 3 channels, and the network sees {preprocess.channels}", fix
-        )
+        problem = f"the preprocessing of {library} is for 3 channels, and the network sees {preprocess.channels}"
+        raise UsageError(problem, fix)
     if preprocess.window is not None:
         raise UsageError(f"the preprocessing of {library} has no window of values, and that of the network has", fix)
 

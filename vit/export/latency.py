@@ -1,4 +1,4 @@
-"""How long a prediction takes with each engine that is installed: median and 99th percentile of many passes"""
+"""How long a prediction takes with each engine that is installed, and size and speed of an export"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vit.checkpoints.load import load
 from vit.checkpoints.run import checkpoint_of
@@ -27,6 +28,8 @@ PASSES, LEAST = 200, 100  # of a measurement; of a 99th percentile
 SECONDS = 20.0  # after which a measurement ends, however few passes it has
 FIRST = 3  # passes that allocate and compile, and are not counted
 OTHERS = ("onnx", "openvino")  # formats whose libraries also compute a checkpoint
+ROUNDS, MOST_IMAGES = 3, 32  # timed passes of an export beside its checkpoint, and images of a pass
+FLOPS_PER_PASS = 5e10  # of such a pass: 20 images of ViT-Ti
 
 Build = Callable[[], Classify]  # loads a network with as many threads as torch has now
 
@@ -58,7 +61,7 @@ def latencies(builds: Mapping[str, Build], shape: tuple[int, int]) -> Iterator[L
                 torch.set_num_threads(threads)
                 classify = build()
                 for batch_size in BATCHES:
-                    seconds = _seconds(classify, batch_size, *shape)
+                    seconds = _seconds(classify, _noise(batch_size, *shape))
                     p99 = float(np.percentile(seconds, 99)) if len(seconds) >= LEAST else None
                     shown = 0 if is_gpu else threads
                     yield Latency(name, shown, batch_size, len(seconds), float(np.median(seconds)), p99)
@@ -66,11 +69,13 @@ def latencies(builds: Mapping[str, Build], shape: tuple[int, int]) -> Iterator[L
         torch.set_num_threads(every)
 
 
-def _seconds(classify: Classify, batch_size: int, channels: int, side: int) -> list[float]:
+def _noise(count: int, channels: int, side: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    shape = (batch_size, channels, side, side)
-    images, seconds = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator), list[float]()
-    began = time.perf_counter()
+    return torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8, generator=generator)
+
+
+def _seconds(classify: Classify, images: Tensor) -> list[float]:
+    seconds, began = list[float](), time.perf_counter()
     with torch.inference_mode():
         for count in range(FIRST + PASSES):
             start = time.perf_counter()
@@ -83,20 +88,14 @@ def _seconds(classify: Classify, batch_size: int, channels: int, side: int) -> l
     return seconds
 
 
-def show_latencies(reporter: Reporter, builds: Mapping[str, Build], shape: tuple[int, int]) -> list[Latency]:
+def _show(reporter: Reporter, builds: Mapping[str, Build], shape: tuple[int, int]) -> list[Latency]:
     """Measure all engines, and show them in one table."""
     found = list(latencies(builds, shape))
-    rows = [
-        (
-            row.engine,
-            str(row.threads or ""),
-            str(row.batch_size),
-            f"{1000 * row.p50:,.2f}",
-            "" if row.p99 is None else f"{1000 * row.p99:,.2f}",
-            f"{row.batch_size / row.p50:,.1f}",
-        )
-        for row in found
-    ]
+    rows = []
+    for row in found:
+        p99 = "" if row.p99 is None else f"{1000 * row.p99:,.2f}"
+        times = f"{1000 * row.p50:,.2f}", p99, f"{row.batch_size / row.p50:,.1f}"
+        rows.append((row.engine, str(row.threads or ""), str(row.batch_size), *times))
     reporter.line()
     reporter.table(("engine", "threads", "batch", "p50 ms", "p99 ms", "images/s"), rows)
     few = f"; no p99 from fewer than {LEAST} passes in {SECONDS:.0f} s" * any(row.p99 is None for row in found)
@@ -119,8 +118,9 @@ def show_latencies_of(
     """
     builds: dict[str, Build] = {}
     for on in dict.fromkeys((device, "cpu")):
-        name = f"{on}, " * (on != "cpu") + f"torch {choose_precision(precision, torch.device(on))}"
-        builds[name] = partial(_by_torch, trained, torch.device(on), precision)
+        where = torch.device(on)
+        name = f"{on}, " * (on != "cpu") + f"torch {choose_precision(precision, where)}"
+        builds[name] = partial(_by_torch, trained, where, precision)
     with TemporaryDirectory() as folder:
         for name in OTHERS:
             kind = export_format(name)
@@ -132,7 +132,7 @@ def show_latencies_of(
                 continue
             builds[f"{name} 32-true"] = partial(kind.read, trained, Path(folder) / f"graph{kind.ending}")
         shape = (trained.description.preprocess.channels, trained.network.image_size)
-        return show_latencies(reporter, {**builds, **(more or {})}, shape)
+        return _show(reporter, {**builds, **(more or {})}, shape)
 
 
 def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predictor) -> list[Latency]:
@@ -147,4 +147,35 @@ def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predicto
         return show_latencies_of(reporter, trained, engine.device.type, engine.precision)
     again = lambda: load_predictor(model, unfinished=True).engine.probabilities  # noqa: E731
     shape = preprocess.channels, preprocess.image_size
-    return show_latencies(reporter, {f"{engine.name} {engine.precision}": again}, shape)
+    return _show(reporter, {f"{engine.name} {engine.precision}": again}, shape)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Images per second of a checkpoint and of its export, measured in turns on the same CPU."""
+
+    batch_size: int  # images of a pass
+    threads: int  # threads of both
+    reference: float  # images per second of the checkpoint in PyTorch, float32
+    exported: float  # images per second of the export
+
+
+def measured_speed(trained: LoadedModel, exported: Classify) -> Speed:
+    """Time both on random images; of `ROUNDS` passes after the first one, the fastest counts."""
+    reference = trained_engine(trained, torch.device("cpu"), "32-true").probabilities
+    side = trained.network.image_size
+    count = max(1, min(MOST_IMAGES, int(FLOPS_PER_PASS / trained.description.spec.cost(side).flops)))
+    images, seconds = _noise(count, trained.description.preprocess.channels, side), [float("inf"), float("inf")]
+    with torch.inference_mode():
+        for _ in range(1 + ROUNDS):  # the first pass allocates and compiles, and is never the fastest
+            for place, classify in enumerate((reference, exported)):
+                start = time.perf_counter()
+                classify(images)
+                seconds[place] = min(seconds[place], time.perf_counter() - start)
+    return Speed(count, torch.get_num_threads(), count / seconds[0], count / seconds[1])
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    files = [item for item in path.rglob("*") if item.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)

@@ -63,17 +63,13 @@ class ExportDifference:
 
 @dataclass(frozen=True)
 class Structure:
-    """What was checked of an export that cannot be computed here."""
+    """What was checked of an export that cannot be computed here, in words."""
 
-    words: str  # the checks, for people
+    words: str
 
 
 def compare_peer(
-    ours: Classify,
-    preprocess: Preprocess,
-    peer: Peer,
-    files: Iterable[tuple[str, bytes]],
-    rules: LabelRules | None = None,
+    ours: Classify, preprocess: Preprocess, peer: Peer, files: Iterable[tuple[str, bytes]], rules: LabelRules | None
 ) -> PeerDifference:
     """Compare this package with another library, from (name, bytes) to probabilities, without unreadable files."""
     num_images = num_others = num_labels = num_shifted = 0
@@ -90,7 +86,13 @@ def compare_peer(
             num_others += 1
             continue
         num_images += 1
-        prepared, is_shifted = _prepared(preprocess, decoded, peer.rounds_down)
+        prepared, is_shifted = preprocess(decoded)[None], False
+        if peer.rounds_down:
+            image, side = preprocess.resized(decoded), preprocess.image_size
+            margins = [length - side for length in image.shape[1:]]
+            top, left = (margin // 2 for margin in margins)
+            is_shifted = any(round(margin / 2) != margin // 2 for margin in margins)
+            prepared = image[None, :, top : top + side, left : left + side].contiguous()
         num_shifted += is_shifted
         theirs = peer.transform(picture)[None]
         off = ((preprocess.normalize(prepared)[0] - theirs[0]).abs() * levels).mean()
@@ -100,19 +102,8 @@ def compare_peer(
             one, other = ours(prepared), peer.probabilities(theirs)
         largest = torch.maximum(largest, (one - other).abs().max())
         num_labels += num_different(one, other, rules)
-    counts = num_labels, num_shifted
-    return PeerDifference(peer.name, num_images, num_others, float(gray), worst, float(largest), *counts)
-
-
-def _prepared(preprocess: Preprocess, decoded: Tensor, rounds_down: bool) -> tuple[Tensor, bool]:
-    """(input of the network (1, 3, S, S), whether its square is not the one of `preprocess`)."""
-    if not rounds_down:
-        return preprocess(decoded)[None], False
-    image, side = preprocess.resized(decoded), preprocess.image_size
-    margins = [length - side for length in image.shape[1:]]
-    top, left = (margin // 2 for margin in margins)
-    is_shifted = any(round(margin / 2) != margin // 2 for margin in margins)
-    return image[None, :, top : top + side, left : left + side].contiguous(), is_shifted
+    found = num_others, float(gray), worst, float(largest), num_labels, num_shifted
+    return PeerDifference(peer.name, num_images, *found)
 
 
 def contents(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -137,11 +128,7 @@ def random_files(image_size: int) -> Iterator[tuple[str, bytes]]:
 def compare(
     ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: LabelRules | None = None
 ) -> ExportDifference:
-    """Compare two networks on batches (B, 3, S, S) uint8.
-
-    Args:
-        rules: rules of the labels, if an image may have several; None: one class for an image.
-    """
+    """Compare two networks on batches (B, 3, S, S) uint8."""
     num_images, largest, num_labels = 0, torch.zeros(()), 0
     for batch in batches:
         with torch.inference_mode():

@@ -1,26 +1,46 @@
-"""safetensors: weights under their own names, with the description in the file's metadata
+"""Weights without a graph: safetensors under their own names, or the names and options of timm
 
-Formats of other libraries hold weights and nothing else. Their last layer has the temperature inside.
+The description stands in the file's metadata. Formats of other libraries hold weights and nothing else. Their last
+layer has the temperature inside.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import timm
 import torch
 from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
+from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.export.format import Classify, Format, description_text
-from vit.inference.deployment import LoadedModel
+from vit.export.format import Classify, Format, Peer, PeerFormat, check_pictures, closing_code, description_text
+from vit.inference.deployment import LoadedModel, calibrated_probabilities
 from vit.inference.engine import trained_engine
+from vit.models.ablations import AblatedTransformer
+from vit.models.spec import NetworkSpec
+from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.adapt import head_names
+from vit.weights.formats.timm import to_timm
+
+_OTHERS = "give --format onnx, pt2 or safetensors"
+_VIT_BASE = "vit_base_patch16_224"
+_OF_VIT_BASE = {  # defaults of timm's ViT-B/16, which a call can leave out; fc_norm depends on global_pool there
+    "img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
+    "qkv_bias": True, "qk_norm": False, "init_values": None, "reg_tokens": 0, "global_pool": "token",
+    "class_token": True, "no_embed_class": False, "pre_norm": False, "pos_embed": "learn",
+    "act_layer": "gelu",
+}  # fmt: skip
+_CROP_MODES = {"shortest": "center", "squash": "squash", "pad": "border"}
 
 
 class Weights(Format):
@@ -39,8 +59,7 @@ class Weights(Format):
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dictionary
         network = description.build()
         network.load_state_dict(weights)
-        device = torch.device("cpu")
-        return trained_engine(LoadedModel(network, description), device, "32-true").probabilities
+        return trained_engine(LoadedModel(network, description), torch.device("cpu"), "32-true").probabilities
 
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         return f"weights = safetensors.torch.load_file({str(path)!r})"
@@ -76,20 +95,19 @@ def folded_metadata(description: Description) -> dict[str, str]:
 def calibrated_weights(trained: LoadedModel) -> dict[str, Tensor]:
     """The network's weights with the temperature folded into the last layer, so that its softmax is calibrated.
 
-    With several labels for an image, each row of the last layer is divided by the temperature of its label.
-
-    Fixed positions are included. They are not a parameter here, but they are one in other libraries.
+    With several labels for an image, each row of the last layer is divided by the temperature of its label. Fixed
+    positions are included. They are not a parameter here, but they are one in other libraries.
 
     Raises:
         UsageError: the temperature is not 1, and the network does not end with a linear layer.
     """
-    weights = dict(trained.network.state_dict())
+    weights, rules = dict(trained.network.state_dict()), trained.description.multilabel
     if isinstance(trained.network, VisionTransformer) and trained.network.pos_embed is not None:
         weights["pos_embed"] = trained.network.pos_embed
-    temperatures = _temperatures(trained.description)
-    if bool((temperatures == 1.0).all()):
+    divisors = [trained.description.temperature] if rules is None else rules.temperatures.tolist()
+    if all(value == 1.0 for value in divisors):
         return weights
-    heads = head_names(trained.network)
+    heads, temperatures = head_names(trained.network), torch.tensor(divisors)  # (1,) or (K,)
     if not heads:
         raise UsageError("these weights cannot hold the temperature of this network", "give --format onnx or pt2")
     return {
@@ -98,7 +116,100 @@ def calibrated_weights(trained: LoadedModel) -> dict[str, Tensor]:
     }
 
 
-def _temperatures(description: Description) -> Tensor:
-    """The divisors of the logits: (1,) for a softmax, (K,) for several labels."""
-    rules = description.multilabel
-    return torch.tensor([description.temperature] if rules is None else rules.temperatures.tolist())
+class TimmFile(PeerFormat):
+    """A .safetensors file for `timm.create_model(NAME, checkpoint_path=PATH, ...)`, with the temperature folded in."""
+
+    ending = ".safetensors"
+    imports = "import timm, torch"
+    library = "timm"
+    next_command = "vit train DATA --init_from {path}"
+
+    def write(self, trained: LoadedModel, path: Path) -> None:
+        check_pictures(trained, "timm")
+        weights, _, _ = _in_timm(trained)
+        kept = {key: value.contiguous() for key, value in weights.items()}
+        save_weights(kept, path, folded_metadata(trained.description))
+
+    def peer(self, trained: LoadedModel, path: Path) -> Peer:
+        _, name, options = _in_timm(trained)
+        model = timm.create_model(name, checkpoint_path=str(path), **options).eval()
+        transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
+        rules = trained.description.multilabel
+        return Peer("timm", transform, lambda images: calibrated_probabilities(model(images), rules))
+
+    def how_to_load(self, trained: LoadedModel, path: Path) -> str:
+        _, name, options = _in_timm(trained)
+        words = "".join(f", {key}={_code(value)}" for key, value in options.items())
+        return (
+            f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words}).eval()\n"
+            "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)"
+            + closing_code(trained, "model(images)")
+        )
+
+
+def is_in_timm(trained: LoadedModel) -> bool:
+    """Whether timm has such a network."""
+    try:
+        _in_timm(trained)
+    except UsageError:
+        return False
+    return True
+
+
+def _in_timm(trained: LoadedModel) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
+    """(weights with the names of timm, timm's name of the network, other options of create_model)."""
+    network, spec, plain = trained.network, trained.description.spec, trained.description.preprocess
+    weights = calibrated_weights(trained)
+    if isinstance(network, VisionTransformer):
+        try:
+            weights, name, options = to_timm(weights, network.config)
+        except ValueError as error:
+            raise UsageError(str(error), _OTHERS) from error
+        if name == _VIT_BASE:
+            options = {key: value for key, value in options.items() if not _is_default(key, value)}
+    elif isinstance(network, TimmNetwork):
+        weights = {key.removeprefix("model."): value for key, value in weights.items()}
+        name, options = spec.name, _size_if_taken(spec, network.image_size)
+    else:
+        is_ablated = isinstance(network, AblatedTransformer)
+        why = "a ViT that can lack parts of the paper" if is_ablated else "whose stem is made for small images"
+        raise UsageError(f"timm does not have {spec.name}, {why}", _OTHERS)
+    overlay = {  # read by timm.data.resolve_model_data_config
+        "input_size": (3, plain.image_size, plain.image_size), "mean": plain.mean, "std": plain.std,
+        "interpolation": plain.interpolation, "crop_pct": _crop_pct(plain), "crop_mode": _CROP_MODES[plain.resize_mode],
+    }  # fmt: skip
+    return weights, name, {**options, "num_classes": network.num_classes, "pretrained_cfg_overlay": overlay}
+
+
+def _crop_pct(plain: Preprocess) -> float:
+    """The crop_pct for which timm resizes to `resize_side`. timm rounds image_size / crop_pct down."""
+    found = plain.image_size / plain.resize_side
+    while math.floor(plain.image_size / found) < plain.resize_side:
+        found = math.nextafter(found, 0.0)
+    return found
+
+
+def _is_default(key: str, value: object) -> bool:
+    """Whether timm's ViT-B/16 has this value by default."""
+    is_usual_norm = key == "norm_layer" and isinstance(value, partial) and value.keywords == {"eps": 1e-6}
+    return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
+
+
+def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:
+    """The option for the image size, for models of timm with a fixed image size."""
+    size = {"img_size": image_size}
+    try:
+        timm.create_model(spec.name, num_classes=spec.num_classes, **size)
+    except TypeError:
+        return {}
+    return size
+
+
+def _code(value: object) -> str:
+    """A value as Python code."""
+    if isinstance(value, partial):
+        words = "".join(f", {key}={part!r}" for key, part in value.keywords.items())
+        return f"functools.partial({_code(value.func)}{words})"
+    if isinstance(value, type):
+        return f"{'torch.nn' if value.__module__.startswith('torch.') else 'timm.layers'}.{value.__name__}"
+    return repr(value)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
-from vit.data.pixels.preprocess import COLORS
-from vit.inference.scores.activation import probabilities_of
+from vit.checkpoints.label_rules import LabelRules
+from vit.data.pixels.preprocess import COLORS, to_device
 from vit.models.network import Network
 
 
@@ -18,6 +18,25 @@ class LoadedModel:
 
     network: Network
     description: Description
+
+
+def probabilities_of(logits: Tensor, temperature: float, rules: LabelRules | None) -> Tensor:
+    """The probabilities (B, C) of logits (B, C): a softmax over one temperature, or a sigmoid for each label.
+
+    Everything that gives a probability computes it here, so that a model with several labels never gives a softmax.
+
+    Args:
+        rules: rules of the labels, if an image may have several; None: one class for an image.
+    """
+    if rules is None:
+        return (logits / temperature).softmax(dim=1)
+    temperatures = torch.tensor(rules.temperatures.tolist(), dtype=torch.float32)
+    return (logits / to_device(temperatures, logits.device)).sigmoid()
+
+
+def calibrated_probabilities(logits: Tensor, rules: LabelRules | None) -> Tensor:
+    """The probabilities (B, C) of logits that are divided by their temperatures already, as in a file of weights."""
+    return logits.softmax(dim=1) if rules is None else logits.sigmoid()
 
 
 class DeploymentGraph(nn.Module):
@@ -41,11 +60,9 @@ def traced(trained: LoadedModel) -> torch.export.ExportedProgram:
     """The graph of `DeploymentGraph` for any batch size, without the paths of this machine."""
     module = DeploymentGraph(trained).eval().requires_grad_(False)
     side = trained.network.image_size
-    example = torch.zeros(
-        2, trained.network.in_chans, side, side, dtype=torch.uint8
-    )  # with a batch of one, one would become the only size
-    batch = torch.export.Dim("batch")
-    program = torch.export.export(module, (example,), dynamic_shapes=({0: batch},))
+    # with a batch of one, one would become the only size
+    example = torch.zeros(2, trained.network.in_chans, side, side, dtype=torch.uint8)
+    program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     return program
@@ -72,14 +89,13 @@ def describe_input(trained: LoadedModel) -> str:
     filled = f", where a shorter side is filled up with {plain.fill}" * (plain.resize_mode == "pad")
     pairs = list(zip(plain.window[::2], plain.window[1::2], strict=True)) if plain.window else []
     kind = "gray " if len(pairs) == 1 else ""
-    window = f"; {kind}values of more than 8 bits: " + ", ".join(
-        f"{low:g} to 0, {high:g} to 255" for low, high in pairs
-    )
+    levels = ", ".join(f"{low:g} to 0, {high:g} to 255" for low, high in pairs)
+    window = f"; {kind}values of more than 8 bits: {levels}" * bool(pairs)
     colors = {1: "gray", 3: "RGB"}.get(plain.channels, f"{plain.channels} channels")
     if plain.color_profiles == "convert" and plain.channels == COLORS:
         colors = "sRGB (embedded ICC profiles converted)"
     return (
         f"uint8 (batch, {plain.channels}, {plain.image_size}, {plain.image_size}): {colors}, upright, 0 to 255; "
         f"{resized} resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square{filled}"
-        "; normalization is inside" + window * bool(pairs)
+        f"; normalization is inside{window}"
     )

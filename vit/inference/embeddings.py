@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write
 from vit.errors import DataError, UsageError, first_line
-from vit.inference.pipeline import batched
-from vit.inference.prediction import Status
+from vit.inference.prediction import Status, batched
 from vit.inference.rows import parquet_text
 
 _KEY = b"vit_embeddings"
@@ -96,7 +95,10 @@ class Embeddings:
         """The embeddings that `write_embeddings` wrote. DataError: the file is not such a file, or has no vector."""
         try:
             table = pq.read_table(path)
-            model = _model((table.schema.metadata or {})[_KEY])
+            model = EmbeddingModel(**json.loads((table.schema.metadata or {})[_KEY]))
+            texts = (model.source, model.model_hash, model.network)
+            if not all(isinstance(one, str) for one in texts) or not isinstance(model.preprocess, dict):
+                raise ValueError("what it says of its model is damaged")
             kept = table.filter(pc.is_valid(table["vector"]))
             width = table.schema.field("vector").type.list_size
             values = kept["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -111,12 +113,3 @@ class Embeddings:
         if not np.isfinite(vectors).all() or not all(type(one) is str for one in (*paths, *hashes)):
             raise DataError(f"{path} is damaged: a value is missing or not finite", _FIX)
         return cls(model, paths, hashes, vectors, len(table))
-
-
-def _model(words: bytes) -> EmbeddingModel:
-    """What a file says of its model; ValueError or TypeError where that is damaged."""
-    found = EmbeddingModel(**json.loads(words))
-    texts = (found.source, found.model_hash, found.network)
-    if not all(isinstance(one, str) for one in texts) or not isinstance(found.preprocess, dict):
-        raise ValueError("what it says of its model is damaged")
-    return found

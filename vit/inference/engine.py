@@ -2,13 +2,12 @@
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -17,12 +16,10 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.data.core.batch import Batch
 from vit.data.pixels.preprocess import Preprocess, to_device
 from vit.errors import DataError
-from vit.inference.deployment import LoadedModel
+from vit.inference.deployment import LoadedModel, probabilities_of
 from vit.inference.devices import autocast, choose_precision, full_float32, has_compiler
 from vit.inference.prepared import prepared
-from vit.inference.scores.activation import probabilities_of
-from vit.inference.scores.scored_images import Floats, Scored, ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.scores.scored_images import Floats, Scored, ScoredImages, ScoredLabels
 from vit.launch import rank_and_world_size
 from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network
@@ -56,20 +53,12 @@ class Engine:
     name = "torch"
 
     def __init__(
-        self,
-        network: Network,
-        preprocess: Preprocess,
-        device: torch.device,
-        precision: str,
-        temperature: float = 1.0,
+        self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0,
         rules: LabelRules | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.network = network.to(device).laid_out_for(device).eval()
-        self.preprocess = preprocess
-        self.device = device
+        self.preprocess, self.device, self.temperature, self.rules = preprocess, device, temperature, rules
         self.precision = choose_precision(precision, device)
-        self.temperature = temperature
-        self.rules = rules
         self._computed = prepared(self.network, device, self.precision)
         self._with_features: nn.Module | None = None
         self._max_images = images_of_a_pass(network, self.precision) if device.type == "cpu" else None
@@ -189,6 +178,7 @@ def images_of_a_pass(network: Network, precision: str) -> int:
 class Classifies(Protocol):
     """Whatever computes probabilities of prepared images: an `Engine`, or an exported file."""
 
+    device: torch.device
     temperature: float
     rules: LabelRules | None
 
@@ -202,20 +192,13 @@ NoveltyOf = Callable[[Tensor], Floats]  # features (B, D) -> (B,)
 def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | None = None) -> Scored:
     """Score every valid image of all processes once, in the order of the list. Every process gets all scores.
 
+    ScoredLabels if the engine has rules of labels, else ScoredImages. DataError where none of the images can be read.
+
     Args:
         novelty_of: makes `ScoredImages.novelty` of the features of an `Engine` that keeps them; None: no novelty.
-
-    Returns:
-        ScoredLabels if the engine has rules of labels, else ScoredImages.
-
-    Raises:
-        DataError: none of the images can be read.
     """
     rank, processes = rank_and_world_size()
-    paths: list[str] = []
-    labels: list[Tensor] = []
-    probabilities: list[Tensor] = []
-    novelty: list[Floats] = []
+    paths, labels, probabilities, novelty = list[str](), list[Tensor](), list[Tensor](), list[Floats]()
     places: list[int] = []  # in the list of images: process r of n scores images r, r + n, r + 2n, ...
     left_out: dict[str, str] = {}
     seen = 0
@@ -235,8 +218,14 @@ def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | 
         seen += len(batch)
     if not labels:
         raise DataError("there are no images to score", "give images with labels")
-    arrays = torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
-    found = _scored(engine, paths, *arrays, left_out, np.concatenate(novelty) if novelty else None)
+    names, truth, said = tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
+    found: Scored
+    if engine.rules is None:
+        unlike = np.concatenate(novelty) if novelty else None
+        found = ScoredImages(names, truth, said, left_out, unlike, temperature=engine.temperature)
+    else:
+        temperatures = tuple(engine.rules.temperatures.tolist())
+        found = ScoredLabels(names, truth.astype(np.int8), said, left_out, temperatures=temperatures)
     if processes > 1:
         parts: list[tuple[Scored, list[int]]] = [(found, places)] * processes
         dist.all_gather_object(parts, (found, places))
@@ -245,20 +234,6 @@ def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | 
         name, reason = next(iter(found.left_out.items()), ("", "there are none"))
         raise DataError(f"none of {len(found.left_out):,} images can be read: {name}: {reason}", "fix the files")
     return found
-
-
-def _scored(
-    engine: Classifies,
-    paths: Sequence[str],
-    labels: npt.NDArray[Any],
-    probabilities: Floats,
-    left_out: dict[str, str],
-    novelty: Floats | None,
-) -> Scored:
-    if engine.rules is None:
-        return ScoredImages(tuple(paths), labels, probabilities, left_out, novelty, temperature=engine.temperature)
-    temperatures = tuple(engine.rules.temperatures.tolist())
-    return ScoredLabels(tuple(paths), labels.astype(np.int8), probabilities, left_out, temperatures=temperatures)
 
 
 def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:

@@ -37,31 +37,24 @@ class Ensemble(Predictor):
     ) -> Iterator[Prediction]:
         every = [one._predict(named, len(self.class_names), batch_size, reader) for one in self.members]
         for rows in zip(*every, strict=True):
-            yield self._average(rows, top_k)
+            bad = next((row for row in rows if row.status != "ok"), None)
+            yield self._average(rows, top_k) if bad is None else bad
 
     def _average(self, rows: Sequence[Prediction], top_k: int) -> Prediction:
         """One row from the rows of all members, which have all classes."""
-        bad = next((row for row in rows if row.status != "ok"), None)
-        if bad is not None:
-            return bad
         sums: Counter[str] = Counter()
         for row in rows:
             sums.update(dict(row.top))
-        top = tuple((name, value / len(rows)) for name, value in sums.most_common(top_k))
-        label, probability = top[0]
-        if probability < self.rule.reject_below:
-            every = np.array([[sums[name] / len(rows) for name in self.class_names]], dtype=np.float32)
-            (group,) = self.rule.groups(every)
-            reason = self.rule.reason(label)
-            return Prediction(rows[0].path, "unsure", "", probability, top, reason, rows[0].engine, answer=group)
-        answer = label if self.rule.levels else ""
-        return Prediction(rows[0].path, "ok", label, probability, top, "", rows[0].engine, answer=answer)
+        top, group = tuple((name, value / len(rows)) for name, value in sums.most_common(top_k)), ""
+        if self.rule.levels:
+            (group,) = self.rule.groups(np.array([[sums[name] / len(rows) for name in self.class_names]], np.float32))
+        return self._answer(rows[0].path, top, group)
 
 
 def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
     """Raise UsageError unless probabilities of these models can be averaged."""
     first = members[0]
-    for one, name in zip(members, names, strict=True):
+    for place, (one, name) in enumerate(zip(members, names, strict=True)):
         if one.multilabel is not None:
             raise UsageError(
                 f"{name} gives an image several labels, and an average has no thresholds", "give one model"
@@ -72,10 +65,9 @@ def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
             if mine == others:
                 what = "they stand in another order"
             raise UsageError(f"{names[0]} and {name} have different classes: {what}", "give models of the same classes")
-    for place, one in enumerate(members):
         twin = next((number for number, other in enumerate(members[:place]) if _are_same(one, other)), None)
         if twin is not None:
-            raise UsageError(f"{names[twin]} and {names[place]} have the same weights", "give each model once")
+            raise UsageError(f"{names[twin]} and {name} have the same weights", "give each model once")
 
 
 def _are_same(one: Predictor, other: Predictor) -> bool:

@@ -1,4 +1,4 @@
-"""Which files IMAGES on the command line means, in a stable order"""
+"""Which files IMAGES on the command line means, in a stable order, and names of new files"""
 
 import glob
 import os
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 OUTPUTS = (".csv", ".jsonl", ".parquet")
 TABLES, NAMES = (".csv", ".tsv"), ".txt"
 
+Paths = Sequence[str | os.PathLike[str]]
+
 
 @dataclass(frozen=True)
 class ListedImages:
@@ -35,26 +37,15 @@ class ListedImages:
         """A message about the folders that were not read; "" where all were."""
         count, names = sum(self.skipped_folders.values()), list(self.skipped_folders)
         where = " and ".join(names) if len(names) <= 2 else f"{len(names):,} of the given folders"
-        if not count:
-            return ""
-        if count == 1:
-            return f"1 folder in {where} was not read (--recursive reads it)"
-        return f"{count:,} folders in {where} were not read (--recursive reads them)"
+        if count > 1:
+            return f"{count:,} folders in {where} were not read (--recursive reads them)"
+        return f"1 folder in {where} was not read (--recursive reads it)" if count else ""
 
 
 def list_images(
-    inputs: Sequence[str | os.PathLike[str]],
-    recursive: bool,
-    columns: TableColumns | None = None,
-    keep_repeats: bool = False,
+    inputs: Paths, recursive: bool, columns: TableColumns | None = None, keep_repeats: bool = False
 ) -> ListedImages:
     """The images of an index or of parquet tables, by split in the order of rows; addresses; or those of `list_files`.
-
-    Args:
-        inputs: IMAGES of the command line.
-        recursive: whether folders in folders count.
-        columns: columns of a table that are given by name.
-        keep_repeats: see `list_files`.
 
     Raises:
         UsageError: there is an index or a table among several inputs.
@@ -88,23 +79,17 @@ def _addresses(names: list[str], counts: tuple[int, ...]) -> ListedImages:
 
 
 def list_files(
-    inputs: Sequence[str | os.PathLike[str]],
-    recursive: bool,
-    columns: TableColumns | None = None,
-    keep_repeats: bool = False,
+    inputs: Paths, recursive: bool, columns: TableColumns | None = None, keep_repeats: bool = False
 ) -> ListedImages:
     """Every file that the inputs name, once, as the user would write it.
 
-    - A file stands as given.
+    - A file stands as given. A pattern stands for its matches, sorted.
     - A folder stands for the files in it, sorted, without hidden files. With `recursive` its folders count too. Files
       of any type are listed: a text file gets its row, too.
-    - A pattern stands for its matches, sorted.
     - A table with a column of paths, and a .txt file with one name in each line, are lists if all inputs are lists.
       Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files.
 
     Args:
-        inputs: files, folders, patterns and lists.
-        recursive: whether folders in folders count.
         columns: columns of a table that are given by name.
         keep_repeats: whether a file that several inputs name stands for each of them. Rows of the command line are one
             per file. A program pairs its own list with the answers by position, so none may be left out.
@@ -139,10 +124,10 @@ def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list
     if os.path.isdir(name):
         if RunLayout(Path(name)).is_run:
             raise UsageError(f"{given} is a run folder, not a folder of images", "give one model, then images")
-        files, skipped = _in_folder(name, recursive)
-        if skipped:
+        entries = list(_walk(name, recursive, set()))
+        if skipped := sum(is_dir for _, is_dir in entries):
             skipped_folders[given] = skipped
-        return files
+        return [path for path, is_dir in entries if not is_dir]
     if os.path.lexists(name):
         return [name]
     if not glob.has_magic(name):
@@ -166,32 +151,14 @@ def _listed(path: Path, columns: TableColumns) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
         names = [line for line in lines if line.strip()]  # a name may begin or end with spaces
     else:
-        names = [row["path"] for _, row in read_image_csv(path, ("path",), given=given_columns(columns)).rows]
+        names = read_image_csv(path, ("path",), given=given_columns(columns)).columns["path"]
     if not names:
         raise DataError(f"{path} lists no files", "give one file name in each line")
     return [name if path.parent == Path() or is_far(name) else os.path.join(path.parent, name) for name in names]
 
 
-def check_output(path: Path) -> None:
-    """Raise UsageError if the suffix of an output file is unknown."""
-    if path.suffix.lower() not in OUTPUTS:
-        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
-
-
-def _in_folder(folder: str, recursive: bool) -> tuple[list[str], int]:
-    """Files of a folder in order, and the number of folders in it that were not read."""
-    files: list[str] = []
-    skipped = 0
-    seen: set[tuple[int, int]] = set()
-    for path, is_dir in _walk(folder, recursive, seen):
-        if is_dir:
-            skipped += 1
-        else:
-            files.append(path)
-    return files, skipped
-
-
 def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    """(path, whether it is a folder that is not read) of each file and such folder, in order."""
     try:
         status = os.stat(folder)
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -209,6 +176,12 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
             yield from _walk(entry.path, recursive, seen)
         else:
             yield entry.path, True
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError if the suffix of an output file is unknown."""
+    if path.suffix.lower() not in OUTPUTS:
+        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
 
 
 def made_folder(path: Path) -> Path:

@@ -1,28 +1,168 @@
 """Predictions in parts: any number of processes compute parts of one manifest, and each part is whole or absent
 
-A process holds the lock of the part that it computes. The lock of a killed process is free, and another process takes
-the part. Nothing else is shared, so that workers may begin and end at any time.
+The manifest has every image in order, in row groups of one part each, and what decides the rows. A worker reads the row
+group of its part alone, so that its memory does not grow with the number of images. A process holds the lock of the
+part that it computes. The lock of a killed process is free, and another process takes the part. Nothing else is shared,
+so that workers may begin and end at any time.
 """
 
+import json
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write, remove_partial
-from vit.checkpoints.locking import hold
-from vit.errors import first_line
-from vit.inference.manifest import Manifest
+from vit.checkpoints.locking import alone, hold
+from vit.errors import DataError, ResourceError, UsageError, first_line
 from vit.inference.prediction import Prediction
 from vit.inference.rows import ParquetWriter, parquet_text
 from vit.layout import PartsLayout
 
-_POLL = 1.0  # seconds between two looks at parts that other processes compute
+_KEY = b"vit"
 _MODEL, _FIRST, _COUNT = "vit.model", "vit.first_row", "vit.rows"
+_POLL = 1.0  # seconds between two looks at parts that other processes compute
 _BATCH = 4096  # rows in memory when parts are read
+
+
+@dataclass(frozen=True)
+class RowsAsked:
+    """What decides the rows of a prediction in parts. All workers have the same."""
+
+    images: tuple[str, ...]  # IMAGES as given
+    folder: str  # folder that relative IMAGES are in; "" where all are absolute
+    model: str  # SHA-256 of the model's file
+    options: dict[str, str]  # {option: its value as text} of those that change a row
+    rows_per_part: int  # number of rows of each part but the last
+
+    def check_equal(self, other: "RowsAsked", where: Path) -> None:
+        """Raise UsageError with the first difference to what another command asked for."""
+        for name, own, theirs in (
+            ("IMAGES", self.images, other.images),
+            ("the folder that IMAGES are relative to", self.folder, other.folder),
+            ("MODEL (by its SHA-256)", self.model, other.model),
+            ("--rows_per_part", self.rows_per_part, other.rows_per_part),
+            *((f"--{name}", self.options.get(name), other.options.get(name)) for name in self.options | other.options),
+        ):
+            if own != theirs:
+                before, now = (" ".join(one) if isinstance(one, tuple) else one for one in (theirs, own))
+                raise UsageError(
+                    f"--parts {where} was begun with another value of {name}: {before}, and now {now}",
+                    "give the same command again, or another folder",
+                )
+
+
+class Manifest:
+    """The images of a prediction in parts. DataError: it is damaged, or not a manifest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = pq.ParquetFile(path)
+            found = json.loads((self._file.schema_arrow.metadata or {})[_KEY])
+            self.asked = RowsAsked(**{**found, "images": tuple(found["images"])})
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{path} is not a manifest of 'vit predict --parts': {first_line(error)}", "give another folder"
+            ) from error
+        self.num_rows, self.num_parts = self._file.metadata.num_rows, self._file.num_row_groups
+
+    def paths(self, part: int) -> list[str]:
+        """Paths of the images of a part; bytes in the file, because names of files need not be UTF-8."""
+        column = self._file.read_row_group(part).column("path")
+        return [os.fsdecode(path) for path in column.to_pylist()]
+
+    def num_rows_of(self, part: int) -> int:
+        """Number of images of a part."""
+        return int(self._file.metadata.row_group(part).num_rows)
+
+    def check_images(self, paths: Sequence[str], where: Path) -> None:
+        """Raise UsageError with the first difference to the images that are there now."""
+        start = 0
+        for part in range(self.num_parts):
+            for known in self.paths(part):
+                if start >= len(paths) or paths[start] != known:
+                    raise self._changed(paths, where, f"image {start + 1:,} was {known}")
+                start += 1
+        if start < len(paths):
+            raise self._changed(paths, where, f"{paths[start]} is new")
+
+    def _changed(self, paths: Sequence[str], where: Path, first: str) -> UsageError:
+        more = len(paths) - self.num_rows
+        than = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than then" if more else "as then"
+        return UsageError(
+            f"IMAGES have changed since --parts {where} was begun: they are {len(paths):,} images now, {than}; {first}",
+            "give another folder to --parts, or restore IMAGES until all parts are there",
+        )
+
+
+@contextmanager
+def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[], Sequence[str]]) -> Iterator[Manifest]:
+    """The manifest of a folder; written by the first of several processes, which lists the images.
+
+    The images of an existing manifest are listed again and compared. A folder of many millions of files takes long, so
+    one process does so for all that run at the same time: it holds a lock until the end of the block.
+
+    Args:
+        asked: what decides the rows.
+        list_paths: function that lists the images.
+
+    Raises:
+        UsageError: the folder has other files, or was begun with other values or images.
+        DataError: there are no images, or the manifest is damaged.
+    """
+    _check_folder(files)
+    with ExitStack() as held:
+        with alone(files.lock_path):
+            lock = hold(files.listing_lock_path, wait=False)
+            if lock is not None:
+                held.enter_context(lock)
+                held.callback(files.listing_lock_path.unlink, missing_ok=True)
+            is_new = not files.manifest_path.is_file()
+            if is_new:
+                _write(files.manifest_path, asked, _without_own(list_paths(), files))
+            manifest = Manifest(files.manifest_path)
+            asked.check_equal(manifest.asked, files.path)
+            if lock is not None and not is_new:
+                manifest.check_images(_without_own(list_paths(), files), files.path)
+        yield manifest
+
+
+def _check_folder(files: PartsLayout) -> None:
+    """Make the folder. Raise UsageError if it exists with files of others."""
+    try:
+        files.path.mkdir(parents=True, exist_ok=True)
+        own = (files.lock_path, files.listing_lock_path)
+        others = [path for path in files.path.iterdir() if not path.name.startswith(".") and path not in own]
+    except OSError as error:
+        raise ResourceError(f"cannot make the folder --parts {files.path}: {error.strerror}", "give another") from error
+    if others and not files.manifest_path.is_file():
+        raise UsageError(
+            f"--parts {files.path} holds other files, such as {min(others).name}", "give a new or an empty folder"
+        )
+
+
+def _without_own(paths: Sequence[str], files: PartsLayout) -> Sequence[str]:
+    """The images without files of the folder of parts, which may lie in a folder of images."""
+    own = files.path.resolve()
+    kept = [path for path in paths if own.name not in path or not Path(path).parent.resolve().is_relative_to(own)]
+    if not kept:
+        raise DataError(f"IMAGES name no file outside of --parts {files.path}", "give files, folders or patterns")
+    return kept
+
+
+def _write(path: Path, asked: RowsAsked, paths: Sequence[str]) -> None:
+    schema, size = pa.schema([("path", pa.binary())], metadata={_KEY: json.dumps(asdict(asked))}), asked.rows_per_part
+    with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        for start in range(0, len(paths), size):
+            column = pa.array([os.fsencode(one) for one in paths[start : start + size]], pa.binary())
+            writer.write_table(pa.table([column], schema=schema), row_group_size=size)
 
 
 def claimed(files: PartsLayout, manifest: Manifest) -> Iterator[int]:
@@ -54,12 +194,9 @@ def claimed(files: PartsLayout, manifest: Manifest) -> Iterator[int]:
 
 
 def write_part(
-    files: PartsLayout,
-    manifest: Manifest,
-    number: int,
-    rows: Iterable[Prediction],
+    files: PartsLayout, manifest: Manifest, number: int, rows: Iterable[Prediction],
     open_rows: Callable[[Path], ParquetWriter],
-) -> None:
+) -> None:  # fmt: skip
     """Write a part, whole or not at all. The caller holds its lock.
 
     Args:
@@ -71,11 +208,8 @@ def write_part(
     remove_partial(files.path, path.name)  # of a killed process that held the lock before
     with atomic_write(path) as partial:
         writer = open_rows(partial)
-        writer.metadata = {
-            _MODEL: manifest.asked.model,
-            _FIRST: str(manifest.first_row(number)),
-            _COUNT: str(manifest.num_rows_of(number)),
-        }
+        first, count = str(number * manifest.asked.rows_per_part), str(manifest.num_rows_of(number))
+        writer.metadata = {_MODEL: manifest.asked.model, _FIRST: first, _COUNT: count}
         with writer:
             for row in rows:
                 writer.write(row)
@@ -90,7 +224,7 @@ class PartsCheck:
     # {file name: reason} of parts that cannot be read, or that are not those of the manifest
     damaged: dict[str, str] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)  # names of parts with numbers that the manifest does not have
-    statuses: dict[str, int] = field(default_factory=dict)  # {status: number of rows}
+    statuses: Counter[str] = field(default_factory=Counter)  # {status: number of rows}
 
     @property
     def is_whole(self) -> bool:
@@ -100,10 +234,8 @@ class PartsCheck:
 
 def check_parts(files: PartsLayout, manifest: Manifest, progress: Callable[[int, int], None]) -> PartsCheck:
     """Compare every row of every part with the manifest."""
-    found = PartsCheck()
-    there = files.finished()
-    expected = {files.part_path(number).name for number in range(manifest.num_parts)}
-    found.foreign = sorted(there - expected)
+    found, there = PartsCheck(), files.finished()
+    found.foreign = sorted(there - {files.part_path(number).name for number in range(manifest.num_parts)})
     for number in range(manifest.num_parts):
         path = files.part_path(number)
         if path.name not in there:
@@ -131,12 +263,10 @@ def _problem(path: Path, manifest: Manifest, number: int, found: PartsCheck) -> 
     start = 0
     for batch in file.iter_batches(_BATCH):
         paths, statuses = (batch.column(name).to_pylist() for name in ("path", "status"))  # all columns were read
-        expected = wanted[start : start + len(paths)]
-        if paths != expected:
-            row = next(place for place, pair in enumerate(zip(paths, expected, strict=True)) if pair[0] != pair[1])
-            return f"row {start + row} is of {paths[row]}, and the manifest has {expected[row]}"
-        for status in statuses:
-            found.statuses[status] = found.statuses.get(status, 0) + 1
+        for row, (path_there, expected) in enumerate(zip(paths, wanted[start:], strict=False), start):
+            if path_there != expected:
+                return f"row {row} is of {path_there}, and the manifest has {expected}"
+        found.statuses.update(statuses)
         start += len(paths)
     found.num_rows += start
     return ""

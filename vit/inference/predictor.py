@@ -18,23 +18,21 @@ from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError, some_of
 from vit.inference.answers.answers import AnswerRule
-from vit.inference.deployment import LoadedModel
+from vit.inference.deployment import LoadedModel, probabilities_of
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
-from vit.inference.engines.openvino_engine import OpenVinoEngine
-from vit.inference.engines.openvino_model import convert
-from vit.inference.engines.openvino_model import read as read_openvino
+from vit.inference.engines.openvino_engine import OpenVinoEngine, convert
+from vit.inference.engines.openvino_engine import read as read_openvino
 from vit.inference.files import ListedImages, list_images
-from vit.inference.pipeline import rows_of
-from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
-from vit.inference.scores.activation import probabilities_of
-from vit.inference.scores.scored_labels import above
+from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
+from vit.inference.scores.scored_images import above
 from vit.models.network import Network
 from vit.tasks.task import Task, task_with
 
 AnyEngine = Engine | OnnxEngine | OpenVinoEngine
+Input = tuple[str, Tensor | ImageError]  # name, and the input of a network or the reason for a failure
 
 BATCH_SIZE = 64
 
@@ -53,18 +51,11 @@ class Predictor:
     """
 
     def __init__(
-        self,
-        engine: AnyEngine,
-        class_names: tuple[str, ...],
-        validation_scores: ValidationScores | None,
-        novelty: Novelty | None = None,
-        license: str | None = None,
-        is_exported: bool = False,
-        lacks: str = "",
-    ) -> None:
+        self, engine: AnyEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None,
+        novelty: Novelty | None = None, license: str | None = None, is_exported: bool = False, lacks: str = "",
+    ) -> None:  # fmt: skip
         self.engine, self.license, self.is_exported, self.lacks = engine, license, is_exported, lacks
-        self.class_names = class_names
-        self.validation_scores = validation_scores
+        self.class_names, self.validation_scores = class_names, validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
         self.is_ensemble, self.first_frames = False, set[str]()
@@ -82,22 +73,9 @@ class Predictor:
         return self.engine.network if isinstance(self.engine, Engine) else None
 
     @property
-    def rule(self) -> AnswerRule:
-        """Which images get a label, and which set of classes. `answer_rule` makes one.
-
-        Raises:
-            UsageError: a rule is set for a model that gives an image several labels.
-        """
-        return self._rule
-
-    @rule.setter
-    def rule(self, rule: AnswerRule) -> None:
-        if self.multilabel is not None and (rule.sets is not None or rule.reject_below > 0):
-            raise UsageError(
-                "a rule chooses between classes that exclude each other, and the model gives an image several labels",
-                "use the labels of each prediction, which are above their thresholds",
-            )
-        self._rule = rule
+    def preprocess(self) -> Preprocess:
+        """How images become the network's input."""
+        return self.engine.preprocess
 
     @property
     def multilabel(self) -> LabelRules | None:
@@ -115,16 +93,24 @@ class Predictor:
         return fitted_text(None if self.validation_scores is None else self.validation_scores.split)
 
     @property
-    def preprocess(self) -> Preprocess:
-        """How images become the network's input."""
-        return self.engine.preprocess
+    def rule(self) -> AnswerRule:
+        """Which images get a label, and which set of classes. `answer_rule` makes one.
+
+        UsageError where a rule is set for a model that gives an image several labels.
+        """
+        return self._rule
+
+    @rule.setter
+    def rule(self, rule: AnswerRule) -> None:
+        if self.multilabel is not None and (rule.sets is not None or rule.reject_below > 0):
+            raise UsageError(
+                "a rule chooses between classes that exclude each other, and the model gives an image several labels",
+                "use the labels of each prediction, which are above their thresholds",
+            )
+        self._rule = rule
 
     def predict(
-        self,
-        images: Image | Iterable[Image],
-        top_k: int = 5,
-        recursive: bool = False,
-        batch_size: int = BATCH_SIZE,
+        self, images: Image | Iterable[Image], top_k: int = 5, recursive: bool = False, batch_size: int = BATCH_SIZE
     ) -> Iterator[Prediction]:
         """One Prediction for each image, in order, as they come. An image that is given twice has two.
 
@@ -154,17 +140,13 @@ class Predictor:
         return self._predict(found, top_k, batch_size, listed.reader)
 
     def predict_files(
-        self,
-        paths: Sequence[str],
-        top_k: int = 5,
-        batch_size: int = BATCH_SIZE,
-        reader: ImageReader | None = None,
+        self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH_SIZE, reader: ImageReader | None = None
     ) -> Iterator[Prediction]:
         """The predictions for a list of files, or for images of shards, which `reader` reads."""
         _check_counts(top_k=top_k, batch_size=batch_size)
         return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
-    def predict_inputs(self, inputs: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
+    def predict_inputs(self, inputs: Sequence[Input], top_k: int) -> list[Prediction]:
         """The predictions for inputs that `read_input` made, each with its name."""
         compute = lambda part: self._predict_batch(part, top_k)  # noqa: E731
         return list(rows_of(self.engine, inputs, BATCH_SIZE, None, compute))
@@ -174,62 +156,63 @@ class Predictor:
     ) -> Iterator[Prediction]:
         """A Prediction for each (name, image)."""
 
-        def read(one: Named) -> tuple[str, Tensor | ImageError]:
+        def read(one: Named) -> Input:
             return one[0], read_input(one[1], self.preprocess, one[0], reader, self.first_frames)
 
         return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
 
-    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
-        """The predictions for inputs. The engine begins at once, and the first prediction waits for it."""
+    def _predict_batch(self, part: Sequence[Input], top_k: int) -> Iterator[Prediction]:
+        """The predictions for inputs. An accelerator begins at once, and the first prediction waits for it."""
         read = [(path, image) for path, image in part if isinstance(image, Tensor)]
         answers: Iterator[Prediction] = iter(())
         if read:
-            inputs = torch.stack([image for _, image in read])
-            count = min(top_k, len(self.class_names))
-            answers = self._answers([path for path, _ in read], inputs, *self._compute(inputs), count)
+            inputs, features = torch.stack([image for _, image in read]), None
+            if not isinstance(engine := self.engine, Engine):
+                probabilities = engine.probabilities(inputs)
+            else:
+                if self.novelty is None:
+                    logits = engine.logits(inputs)
+                else:
+                    logits, features = engine.logits_and_features(inputs)
+                probabilities = probabilities_of(logits, engine.temperature, engine.rules)
+            answers = self._answers([path for path, _ in read], inputs, probabilities, features, top_k)
         return (
             Prediction(path, status_of(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
             for path, image in part
         )
 
-    def _compute(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Images (B, 3, S, S) uint8 -> probabilities (B, C), and features (B, D) where they tell the novelty.
-
-        An accelerator may not have finished them.
-        """
-        engine = self.engine
-        if not isinstance(engine, Engine):
-            return engine.probabilities(images), None
-        logits, features = (engine.logits(images), None) if self.novelty is None else engine.logits_and_features(images)
-        return probabilities_of(logits, engine.temperature, engine.rules), features
-
     def _answers(
-        self, paths: Sequence[str], inputs: Tensor, probabilities: Tensor, features: Tensor | None, count: int
+        self, paths: Sequence[str], inputs: Tensor, probabilities: Tensor, features: Tensor | None, top_k: int
     ) -> Iterator[Prediction]:
         """The predictions for inputs (B, 3, S, S), probabilities (B, C) and features (B, D)."""
         probabilities, novelty = probabilities.cpu(), list[float | None]([None] * len(paths))
         if self.novelty is not None and features is not None:
             novelty = self.novelty.of_features(features.cpu()).tolist()
         if self.multilabel is not None:
-            yield from self._several(paths, probabilities, novelty, count, self.multilabel)
+            yield from self._several(paths, probabilities, novelty, top_k, self.multilabel)
             return
-        values, indices = probabilities.topk(count, dim=1)
-        sets, engine = self.rule.members(probabilities.numpy(), inputs.numpy()), self.engine.name
+        values, indices = probabilities.topk(min(top_k, len(self.class_names)), dim=1)
+        sets = self.rule.members(probabilities.numpy(), inputs.numpy())
         groups = self.rule.groups(probabilities.numpy())
         for path, numbers, top_values, chosen, novel, group in zip(
             paths, indices.tolist(), values.tolist(), sets, novelty, groups, strict=True
         ):
             top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
-            labels = tuple(self.class_names[c] for c in chosen)
-            label, probability = top[0]
-            if reason := self._reason_of_novelty(novel):
-                yield Prediction(path, "novel", "", probability, top, reason, engine, labels, novel)
-            elif probability < self.rule.reject_below:
-                reason = self.rule.reason(label)
-                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels, novel, group)
-            else:
-                answer = label if self.rule.levels else ""
-                yield Prediction(path, "ok", label, probability, top, "", engine, labels, novel, answer)
+            yield self._answer(path, top, group, tuple(self.class_names[c] for c in chosen), novel)
+
+    def _answer(
+        self, path: str, top: tuple[tuple[str, float], ...], group: str, labels: tuple[str, ...] = (),
+        novelty: float | None = None,
+    ) -> Prediction:  # fmt: skip
+        """The prediction by the rule, for the most probable classes, the surest group and a prediction set."""
+        (label, probability), engine = top[0], self.engine.name
+        if reason := self._reason_of_novelty(novelty):
+            return Prediction(path, "novel", "", probability, top, reason, engine, labels, novelty)
+        if probability < self.rule.reject_below:
+            reason = self.rule.reason(label)
+            return Prediction(path, "unsure", "", probability, top, reason, engine, labels, novelty, group)
+        answer = label if self.rule.levels else ""
+        return Prediction(path, "ok", label, probability, top, "", engine, labels, novelty, answer)
 
     def _reason_of_novelty(self, novelty: float | None) -> str:
         """Why an image of this novelty gets no label; "" if it gets one."""
@@ -239,12 +222,7 @@ class Predictor:
         return f"it is less like the training images than {least:.0%} of {self.fitted_on}"
 
     def _several(
-        self,
-        paths: Sequence[str],
-        found: Tensor,
-        novelty: Sequence[float | None],
-        count: int,
-        rules: LabelRules,
+        self, paths: Sequence[str], found: Tensor, novelty: Sequence[float | None], top_k: int, rules: LabelRules
     ) -> Iterator[Prediction]:
         """The predictions of a model that gives several labels, for probabilities (B, K) and novelties (B,).
 
@@ -256,26 +234,22 @@ class Predictor:
         for path, values, numbers, chosen, novel in zip(paths, found.tolist(), order, has_label, novelty, strict=True):
             reason = self._reason_of_novelty(novel)
             own = [] if reason else [k for k in numbers if chosen[k]]
-            ranked = [k for place, k in enumerate(numbers) if place < count or k in own]
+            ranked = [k for place, k in enumerate(numbers) if place < top_k or k in own]
             top = tuple((self.class_names[k], values[k]) for k in ranked)
             labels = tuple(self.class_names[k] for k in own)
             yield Prediction(path, "novel" if reason else "ok", "", None, top, reason, engine, labels, novel)
 
 
 def load(
-    path: str | os.PathLike[str],
-    device: str = "auto",
-    precision: str = "auto",
-    engine: EngineName = "auto",
+    path: str | os.PathLike[str], device: str = "auto", precision: str = "auto", engine: EngineName = "auto",
     unfinished: bool = False,
-) -> Predictor:
+) -> Predictor:  # fmt: skip
     """The model of a run folder, a checkpoint or an exported file.
 
     Args:
         path: a run folder (its best checkpoint), a checkpoint, or an .onnx or .xml file of `vit export`.
         device: "cpu", "cuda", "mps", or "auto" for the first accelerator. Exported files and OpenVINO run on the CPU.
-        precision: "32-true", "bf16-mixed", or "auto" for the faster one of the hardware.
-            ONNX files run at "32-true".
+        precision: "32-true", "bf16-mixed", or "auto" for the faster one of the hardware. ONNX files run at "32-true".
         engine: what computes a checkpoint: "torch", which is also "auto", or "openvino", which converts it first. An
             exported file is computed by the library of its format.
         unfinished: whether to load a model whose training is not finished, as it is.
@@ -287,30 +261,27 @@ def load(
     """
     path = Path(path)
     check_engine(engine, path, device)
-    if path.suffix in (ONNX, OPENVINO):
-        return _exported(path, precision, unfinished)
-    file = checkpoint_of(path)
-    network, description, novelty = checkpoint.load_with_novelty(file)
-    if precision == "auto" and description.precision == "32-true":
-        precision = "32-true"
-    trained = LoadedModel(network, description)
-    lacks = check_finished(path, unfinished, description.unfinished)
-    scores, license_name = description.validation_scores, description.license
     computing: AnyEngine
-    if engine == "openvino":
-        computing = OpenVinoEngine(convert(trained, "--engine openvino"), precision, file)
+    novelty, is_exported = None, path.suffix in (ONNX, OPENVINO)
+    if is_exported:
+        if path.suffix == ONNX and precision not in ("auto", "32-true"):
+            problem = f"--precision {precision}, but an ONNX file is computed with 32-true"
+            raise UsageError(problem, "leave --precision out")
+        computing = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read_openvino(path), precision, path)
+        about = computing.description
+        lacks = check_finished(path, unfinished, about.unfinished)
     else:
-        computing = trained_engine(trained, choose_device(device), precision)
-    return Predictor(computing, description.class_names, scores, novelty, license_name, lacks=lacks)
-
-
-def _exported(path: Path, precision: str, unfinished: bool) -> Predictor:
-    if path.suffix == ONNX and precision not in ("auto", "32-true"):
-        raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
-    engine = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read_openvino(path), precision, path)
-    about = engine.description
-    lacks = check_finished(path, unfinished, about.unfinished)
-    return Predictor(engine, about.class_names, about.validation_scores, None, about.license, True, lacks)
+        file = checkpoint_of(path)
+        network, about, novelty = checkpoint.load_with_novelty(file)
+        if precision == "auto" and about.precision == "32-true":
+            precision = "32-true"
+        trained, lacks = LoadedModel(network, about), check_finished(path, unfinished, about.unfinished)
+        if engine == "openvino":
+            computing = OpenVinoEngine(convert(trained, "--engine openvino"), precision, file)
+        else:
+            computing = trained_engine(trained, choose_device(device), precision)
+    scores = about.validation_scores
+    return Predictor(computing, about.class_names, scores, novelty, about.license, is_exported, lacks)
 
 
 def _check_counts(**counts: int) -> None:

@@ -99,11 +99,6 @@ class PackedLinear(nn.Module):
         return made
 
 
-def _is_exact(name: str, module: nn.Module) -> bool:
-    """Whether the numbers of a part stay in float32."""
-    return isinstance(module, nn.LayerNorm | RotaryPositions) or name in ("head", "head_dist")
-
-
 class PackedViT(nn.Module):
     """A ViT with packed blocks: images (B, 3, S, S) float32 -> logits (B, C) float32.
 
@@ -112,19 +107,30 @@ class PackedViT(nn.Module):
 
     Args:
         network: the network, which becomes part of this module and is changed.
-        dtype: number format of the blocks.
     """
 
     def __init__(self, network: VisionTransformer, dtype: torch.dtype) -> None:
         super().__init__()
         self.dtype = dtype
-        exact = {name: copy.deepcopy(module) for name, module in network.named_modules() if _is_exact(name, module)}
+        exact = {  # parts whose numbers stay in float32
+            name: copy.deepcopy(module)
+            for name, module in network.named_modules()
+            if isinstance(module, nn.LayerNorm | RotaryPositions) or name in ("head", "head_dist")
+        }
         self.network = network.to(dtype)
         for name, module in exact.items():
             network.set_submodule(name, module)
-        for block in network.blocks:
+        is_gelu = network.config.activation == "gelu"
+        for place, block in enumerate(network.blocks, 1):
             assert isinstance(block, Block)
-            _pack(block, dtype, is_last=block is network.blocks[-1], is_gelu=network.config.activation == "gelu")
+            attention: Any = block.attn  # nn.Module: its layers change their type
+            mlp: Any = block.mlp
+            if place < len(network.blocks):  # the last one splits its weights (`Attention.project`)
+                attention.qkv = PackedLinear(attention.qkv, dtype)
+            attention.proj = PackedLinear(attention.proj, dtype)
+            mlp.fc1 = PackedLinear(mlp.fc1, dtype, "gelu" if is_gelu else "none")
+            mlp.activation = nn.Identity() if is_gelu else mlp.activation
+            mlp.fc2 = PackedLinear(mlp.fc2, dtype)
         for head in (network.head, network.head_dist):
             if head is not None:
                 head.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
@@ -133,14 +139,3 @@ class PackedViT(nn.Module):
         with torch.autocast("cpu", enabled=False):
             logits: Tensor = self.network(images.to(self.dtype))
         return logits
-
-
-def _pack(block: Block, dtype: torch.dtype, is_last: bool, is_gelu: bool) -> None:
-    attention: Any = block.attn  # nn.Module: its layers change their type
-    mlp: Any = block.mlp
-    if not is_last:  # the last one splits its weights (`Attention.project`)
-        attention.qkv = PackedLinear(attention.qkv, dtype)
-    attention.proj = PackedLinear(attention.proj, dtype)
-    mlp.fc1 = PackedLinear(mlp.fc1, dtype, "gelu" if is_gelu else "none")
-    mlp.activation = nn.Identity() if is_gelu else mlp.activation
-    mlp.fc2 = PackedLinear(mlp.fc2, dtype)

@@ -8,6 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -21,13 +22,13 @@ from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
-from vit.inference.scores.scored_labels import PROBABILITY
+from vit.inference.scores.scored_images import PROBABILITY
 from vit.tasks.task import SINGLE_LABEL
 
 DIGITS = 6
 _FLUSH_ROWS = 4096
-LABELS, PROBABILITIES, NOVELTY, ANSWER, SEPARATOR = "labels", "probabilities", "novelty", "answer", "|"
-UNFINISHED = "unfinished"
+LABELS, PROBABILITIES, NOVELTY, ANSWER, UNFINISHED = "labels", "probabilities", "novelty", "answer", "unfinished"
+SEPARATOR = "|"
 
 Cell = str | float | list[str] | list[float] | None
 
@@ -45,9 +46,7 @@ class RowWriter(ABC):
     """
 
     def __init__(self, path: Path, top_k: int) -> None:
-        self.path = path
-        self.partial = path.with_name(f"{path.name}.partial")
-        self.top_k = top_k
+        self.path, self.partial, self.top_k = path, path.with_name(f"{path.name}.partial"), top_k
         self.has_sets = self.has_answers = False
         self.task = SINGLE_LABEL
         self.all_of: tuple[str, ...] = ()
@@ -95,27 +94,24 @@ class RowWriter(ABC):
         """Close the partial file."""
 
     def __enter__(self) -> Self:
+        """Lock and open the partial file; what a process that ended early has left in it is written again."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.partial.is_symlink():  # what it points to is not ours to write
+                raise UsageError(f"{self.partial} is a link", "move it elsewhere, or give another --output")
+            lock = hold_output(self.partial)
+            if lock is None:
+                raise UsageError(f"another vit predict writes {self.partial}", "give another --output")
             with ExitStack() as held:
-                self._take(held)
+                held.callback(os.close, lock)
+                if os.path.lexists(self.path):  # that process has finished it since the name was chosen
+                    self.partial.unlink()
+                    raise UsageError(f"{self.path} exists", "give the command again, or another --output")
                 self._open()
                 self._held = held.pop_all()
         except OSError as error:
             raise ResourceError(f"cannot write {self.path}: {error.strerror}", "choose another --output") from error
         return self
-
-    def _take(self, held: ExitStack) -> None:
-        """Lock the partial file; what a process that ended early has left in it is written again."""
-        if self.partial.is_symlink():  # what it points to is not ours to write
-            raise UsageError(f"{self.partial} is a link", "move it elsewhere, or give another --output")
-        found = hold_output(self.partial)
-        if found is None:
-            raise UsageError(f"another vit predict writes {self.partial}", "give another --output")
-        held.callback(os.close, found)
-        if os.path.lexists(self.path):  # that process has finished it since the name was chosen
-            self.partial.unlink()
-            raise UsageError(f"{self.path} exists", "give the command again, or another --output")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -127,9 +123,8 @@ class RowWriter(ABC):
             try:
                 name_new_file(self.partial, self.path)
             except FileExistsError as taken:
-                problem = (
-                    f"another program has made {self.path} meanwhile; it is kept, and the rows are in {self.partial}"
-                )
+                kept = f"it is kept, and the rows are in {self.partial}"
+                problem = f"another program has made {self.path} meanwhile; {kept}"
                 raise ResourceError(problem, "give the rows a name of their own") from taken
 
 
@@ -159,7 +154,7 @@ class CsvWriter(_TextWriter):
         self.rows = TableWriter(self.file, self.columns, digits=DIGITS)
 
     def write(self, prediction: Prediction) -> None:
-        self.rows.row([_joined(cell) if isinstance(cell, list) else cell for cell in self.cells(prediction)])
+        self.rows.row(_joined(self.cells(prediction)))
 
 
 class JsonLinesWriter(_TextWriter):
@@ -213,21 +208,20 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
 
 def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
     """Write rows of Parquet files as one new file, CSV or Parquet, in a constant amount of memory."""
+    rest = iter(tables)
+    first = next(rest)
+    every = chain((first,), rest)
     with atomic_write(path, is_new=True) as partial:
         if path.suffix.lower() == ".csv":
             with create(partial) as file:
-                rows: TableWriter | None = None
-                for table in tables:
-                    rows = rows or TableWriter(file, table.column_names, digits=DIGITS)
+                rows = TableWriter(file, first.column_names, digits=DIGITS)
+                for table in every:
                     for row in table.to_pylist():
-                        rows.row([_joined(cell) if isinstance(cell, list) else cell for cell in row.values()])
+                        rows.row(_joined(row.values()))
         else:
-            writer: pq.ParquetWriter | None = None
-            for table in tables:
-                writer = writer or pq.ParquetWriter(partial, table.schema)
-                writer.write_table(table)
-            assert writer is not None
-            writer.close()
+            with pq.ParquetWriter(partial, first.schema) as writer:
+                for table in every:
+                    writer.write_table(table)
 
 
 def _parquet_type(name: str) -> pa.DataType:
@@ -237,23 +231,23 @@ def _parquet_type(name: str) -> pa.DataType:
 
 
 def check_separator(names: Iterable[str], endings: str) -> None:
-    """Raise UsageError where a name would read as two in a list of a CSV file.
-
-    Args:
-        endings: other endings of --output, for the advice.
-    """
+    """Raise UsageError where a name would read as two in a list of a CSV file; advise other endings of --output."""
     twofold = next((name for name in names if SEPARATOR in name), None)
     if twofold is not None:
-        raise UsageError(
-            f"labels are separated by {SEPARATOR!r} in a CSV, and {twofold!r} contains it",
-            f"give --output a name that ends in {endings}",
-        )
+        problem = f"labels are separated by {SEPARATOR!r} in a CSV, and {twofold!r} contains it"
+        raise UsageError(problem, f"give --output a name that ends in {endings}")
 
 
-def _joined(cells: list[str] | list[float]) -> str:
-    """A list in a cell of a CSV. UsageError where one of its texts would read as two."""
-    check_separator((cell for cell in cells if isinstance(cell, str)), ".parquet")
-    return SEPARATOR.join(cell if isinstance(cell, str) else f"{cell:.{DIGITS}f}" for cell in cells)
+def _joined(cells: Iterable[Cell]) -> list[str | float | None]:
+    """The cells of a CSV, in which a list is one text. UsageError where one of its texts would read as two."""
+    row: list[str | float | None] = []
+    for cell in cells:
+        if isinstance(cell, list):
+            check_separator((part for part in cell if isinstance(part, str)), ".parquet")
+            row.append(SEPARATOR.join(part if isinstance(part, str) else f"{part:.{DIGITS}f}" for part in cell))
+        else:
+            row.append(cell)
+    return row
 
 
 def to_json(prediction: Prediction) -> dict[str, object]:
@@ -276,25 +270,13 @@ def to_json(prediction: Prediction) -> dict[str, object]:
 def from_json(row: dict[str, Any]) -> Prediction:
     """The prediction of a JSON row, as `to_json` wrote it."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
-    return Prediction(
-        row["path"],
-        row["status"],
-        row["label"],
-        row["probability"],
-        top,
-        row["error"],
-        row["engine"],
-        tuple(row.get("labels", ())),
-        row["novelty"],
-        row.get("answer", ""),
-    )
+    return Prediction(**{**row, "top": top, "labels": tuple(row.get("labels", ()))})
 
 
 def merge(parts: list[Path]) -> Iterator[Prediction]:
     """The rows of JSON-lines files in turn: the first of each file, then the second of each file, ..."""
-    files = [open(part, encoding="utf-8", errors="surrogateescape") for part in parts]  # noqa: SIM115
-    try:
-        waiting = list(files)
+    with ExitStack() as opened:
+        waiting = [opened.enter_context(open(part, encoding="utf-8", errors="surrogateescape")) for part in parts]
         while waiting:
             for file in list(waiting):
                 line = file.readline()
@@ -302,9 +284,6 @@ def merge(parts: list[Path]) -> Iterator[Prediction]:
                     yield from_json(json.loads(line))
                 else:
                     waiting.remove(file)
-    finally:
-        for file in files:
-            file.close()
 
 
 def parquet_text(text: str) -> str:

@@ -19,16 +19,14 @@ Norms = Literal["pre", "post", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class AblatedConfig(ViTConfig):
-    """Sizes of a ViT, and the parts that it has.
+    """Sizes of a ViT, and the parts that it has; ValueError also for options of later papers that are not computed
+    here.
 
     Attributes:
         scaled: whether the products of queries and keys are divided by sqrt(D / H) (eq. 6).
         residuals: whether each branch is added to its input (eq. 2, 3), or replaces it.
         norms: place of the norms: "pre", before each branch (the paper), "post", after each sum (Vaswani et al. 2017),
             or "none", also before the head. It stands in place of `norm_placement`.
-
-    Raises:
-        ValueError: as ViTConfig, or an option of a later paper that this network does not compute is on.
     """
 
     scaled: bool = True

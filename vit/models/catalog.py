@@ -1,31 +1,69 @@
-"""The catalog of networks: class, options and image size for each name"""
+"""The catalog of networks: class, options and image size for each name; imports neither torch nor timm"""
 
-from dataclasses import fields
+import re
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from fnmatch import fnmatch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from vit.errors import UsageError
-from vit.models.ablations import AblatedTransformer
-from vit.models.network import CatalogEntry, Network
-from vit.models.network_names import suggestion
-from vit.models.options import Value
-from vit.models.outside.timm_import import import_timm
-from vit.models.resnet import SmallImageResNet
-from vit.models.vision_transformer import VisionTransformer
+from vit.errors import UsageError, nearest
+from vit.models.network_names import import_timm, timm_names, undivided
+from vit.models.options import Options, Value
 from vit.own_code import is_path, load
+
+if TYPE_CHECKING:
+    from vit.models.network import Network, NetworkConfig
+
+_DECIDED = ("image_size", "num_classes", "in_chans", "model")  # by the images, the classes and the name
+_SIMILAR, _SIMILAR_BEGINNING = 0.75, 0.85  # similarity from which our names are suggested before those of timm
+_NEARLY_THE_SAME = 0.93  # similarity from which a name of timm is also suggested
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """One line of the catalog."""
+
+    place: str  # import path of the network's class
+    image_size: int  # side of the images that the network is made for, in pixels
+    options: Options = field(default_factory=dict)  # options that differ from the defaults of the network's config
+    about: str = ""  # one line for `vit models`
+    model: str = ""  # name in timm; "": the network is ours, or yours
+
+    @property
+    def network(self) -> "type[Network]":
+        """The class, imported."""
+        module, _, name = self.place.partition(":")
+        return typing.cast("type[Network]", getattr(import_module(module), name))
+
+    @property
+    def kinds(self) -> dict[str, object]:
+        """Type of every option that may be set."""
+        hints = typing.get_type_hints(self.network.config_class)
+        return {name: kind for name, kind in hints.items() if name not in _DECIDED}
+
+    def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> "NetworkConfig":
+        """The values that the network is built from; ValueError where they do not fit together."""
+        sizes: dict[str, Any] = {"image_size": image_size, "num_classes": num_classes, "in_chans": in_chans}
+        model: dict[str, Any] = {"model": self.model} if self.model else {}
+        return self.network.config_class(**sizes, **model, **options)
 
 
 def _vit(
     image_size: int, patch_size: int, embed_dim: int, depth: int, num_heads: int, about: str, **others: Value
 ) -> CatalogEntry:
     options: dict[str, Value] = {"patch_size": patch_size, "embed_dim": embed_dim, "depth": depth}
-    return CatalogEntry(
-        VisionTransformer, image_size, {**options, "num_heads": num_heads, "mlp_ratio": 4.0, **others}, about
-    )
+    options |= {"num_heads": num_heads, "mlp_ratio": 4.0, **others}
+    return CatalogEntry("vit.models.vision_transformer:VisionTransformer", image_size, options, about)
 
 
+_NANO = _vit(8, 2, 64, 4, 4, "ViT for 8 to 16 pixels", mlp_ratio=2.0)
+_RESNET = "vit.models.timm_network:SmallImageResNet"
 CATALOG: dict[str, CatalogEntry] = {
     "vit": _vit(224, 16, 768, 12, 12, "a ViT of any size, by its values; as it stands ViT-B/16"),
-    "vit_nano_patch2_8": _vit(8, 2, 64, 4, 4, "ViT for 8 to 16 pixels", mlp_ratio=2.0),
+    "vit_nano_patch2_8": _NANO,
     "vit_mini_patch4_28": _vit(28, 4, 128, 6, 4, "ViT for 28 to 32 pixels, of a small CNN's size"),
     "vit_tiny_cifar": _vit(32, 4, 192, 12, 3, "ViT-Ti with patches of 4 pixels, for 32 to 64 pixels"),
     "vitc_mini_patch4_28": _vit(28, 4, 128, 5, 4, "vit_mini_patch4_28 with a convolutional stem", stem="conv"),
@@ -41,28 +79,20 @@ CATALOG: dict[str, CatalogEntry] = {
     "vit_large_patch16_224": _vit(224, 16, 1024, 24, 16, "ViT-L/16 (Dosovitskiy et al. 2021)"),
     "vit_huge_patch14_224": _vit(224, 14, 1280, 32, 16, "ViT-H/14 (Dosovitskiy et al. 2021)"),
     "vit_nano_ablated": CatalogEntry(
-        AblatedTransformer,
-        8,
-        {"patch_size": 2, "embed_dim": 64, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0},
+        "vit.models.ablations:AblatedTransformer", 8, _NANO.options,
         "vit_nano_patch2_8 that can lack its parts, for teaching",
     ),
     "resnet10_small": CatalogEntry(
-        SmallImageResNet, 32, {"layers": (1, 1, 1, 1), "widths": (32, 64, 128, 256)}, "small CNN for 8 to 32 pixels"
+        _RESNET, 32, {"layers": (1, 1, 1, 1), "widths": (32, 64, 128, 256)}, "small CNN for 8 to 32 pixels"
     ),
-    "resnet18_cifar": CatalogEntry(
-        SmallImageResNet, 32, {}, "ResNet-18 with a 3x3 stem and no max-pool, for 8 to 64 pixels"
-    ),
-}
+    "resnet18_cifar": CatalogEntry(_RESNET, 32, {}, "ResNet-18 with a 3x3 stem and no max-pool, for 8 to 64 pixels"),
+}  # fmt: skip
 
 
 def names(pattern: str = "*") -> list[str]:
     """Names that match a shell pattern: ours first, then timm's."""
-    import_timm()  # not above: timm takes seconds
-    from vit.models.outside import timm_network
-
-    return [name for name in CATALOG if fnmatch(name, pattern)] + [
-        name for name in timm_network.names(pattern) if name not in CATALOG
-    ]
+    theirs = import_timm().list_models(pattern)
+    return [name for name in CATALOG if fnmatch(name, pattern)] + [name for name in theirs if name not in CATALOG]
 
 
 def entry(name: str) -> CatalogEntry:
@@ -71,17 +101,17 @@ def entry(name: str) -> CatalogEntry:
         return CATALOG[name]
     if is_path(name):
         return _own_entry(name)
-    import_timm()  # not above: timm takes seconds
-    from vit.models.outside import timm_network
-
-    found = timm_network.entry(name)
-    if found is None:
+    timm = import_timm()
+    if not timm.is_model(name):
         raise UsageError(f"no network is called {name!r} (--network)", f"{suggestion(name)} 'vit models' lists all")
-    return found
+    size = timm.models.get_pretrained_cfg_value(name, "input_size") or (3, 224, 224)
+    return CatalogEntry("vit.models.timm_network:TimmNetwork", size[-1], about="timm", model=name)
 
 
 def _own_entry(path: str) -> CatalogEntry:
     """The entry of a network of the user's; its config says the image size by its default."""
+    from vit.models.network import Network
+
     network = load(path, "--network")
     if not (isinstance(network, type) and issubclass(network, Network) and hasattr(network, "config_class")):
         raise UsageError(
@@ -89,4 +119,43 @@ def _own_entry(path: str) -> CatalogEntry:
             "give a subclass of vit.models.network.Network with a config_class",
         )
     size = next(field.default for field in fields(network.config_class) if field.name == "image_size")
-    return CatalogEntry(network, size if isinstance(size, int) else 224, about=f"your own network, {path}")
+    return CatalogEntry(path, size if isinstance(size, int) else 224, about=f"your own network, {path}")
+
+
+def check_network(name: str, recipes: Iterable[str] = ()) -> None:
+    """Raise UsageError, with a suggestion, unless a name is of a network of ours or timm's, an import path or of
+    `recipes`.
+    """
+    own = (*recipes, *CATALOG)
+    if name in own or is_path(name) or name.partition(".")[0] in timm_names() or not timm_names():
+        return
+    raise UsageError(
+        f"no network is called {name!r} (--network)", f"{suggestion(name, own)} 'vit models' lists all networks"
+    )
+
+
+def check_image_size(network: Mapping[str, object], image_size: int | None) -> None:
+    """Raise UsageError where the patches of one of our ViTs, as its name or an option says, do not divide an image."""
+    name = str(network["name"])
+    of_name = re.search(r"_patch(\d+)_", name) if name in CATALOG else None
+    patch_size = network.get("patch_size", of_name and int(of_name[1]))
+    if isinstance(patch_size, int) and patch_size > 0 and image_size is not None and image_size % patch_size:
+        raise UsageError(f"{name}: {undivided(image_size, patch_size)}", "change model.network or --image_size")
+
+
+def suggestion(name: str, own: Iterable[str] = CATALOG) -> str:
+    """'did you mean X?' with our names that begin like this or are similar, else with the nearest name of timm."""
+    own = list(own)
+    completions = [known for known in own if known.startswith(name)] if len(name) > 2 else []
+    beginnings = {known[: len(name) + more]: None for known in own for more in (0, 1)}
+    similar_beginnings = get_close_matches(name, beginnings, n=1, cutoff=_SIMILAR_BEGINNING) if len(name) > 2 else []
+    found = (
+        completions
+        or get_close_matches(name, own, n=1, cutoff=_SIMILAR)
+        or [known for known in own if similar_beginnings and known.startswith(similar_beginnings[0])]
+    )
+    if not found:
+        return nearest(name, {*own, *timm_names()})
+    if not completions:
+        found += get_close_matches(name, timm_names() - {*own}, n=1, cutoff=_NEARLY_THE_SAME)
+    return f"did you mean {' or '.join(map(repr, found[:3]))}?"

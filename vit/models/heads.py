@@ -26,11 +26,7 @@ def classifier_names(network: Network) -> tuple[str, ...]:
 
 
 def token_logits(network: Network, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Images (B, 3, S, S) -> logits of the class token and of the distillation token (B, C) each.
-
-    Args:
-        network: a ViT with the pool cls_dist, whose own output is the mean of both.
-    """
+    """Images (B, 3, S, S) -> logits of the class and the distillation token (B, C) each, by a ViT of pool cls_dist."""
     assert isinstance(network, VisionTransformer)
     assert network.head_dist is not None
     tokens = network.encode(images)  # (B, 2, D)
@@ -51,12 +47,8 @@ class _LogitsAndFeatures(nn.Module):
 def with_features(module: nn.Module, classifiers: tuple[str, ...]) -> nn.Module:
     """A copy of a module with the same weights in memory: images (B, 3, S, S) -> logits and features (B, C + D).
 
-    Where two layers compute logits and their outputs are averaged, the features are averaged, too. The features leave
-    in the output, not through a hook, because several threads compute with one module.
-
-    Args:
-        module: a network, or a module that contains it.
-        classifiers: what `classifier_names` gives for the network.
+    Features of several `classifier_names` are averaged, as their logits are. They leave in the output, not through a
+    hook, because several threads compute with one module.
     """
     plain = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
     shared: dict[int, Any] = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers(), plain)}

@@ -46,10 +46,7 @@ class LayerScale(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Stochastic depth (Huang et al. 2016, arXiv 1603.09382).
-
-    Training drops a residual branch for whole images, and scales the branch of the other images up.
-    """
+    """Stochastic depth (Huang et al. 2016, arXiv 1603.09382): drops a branch for whole images, scales the others."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -194,12 +191,8 @@ class AttentionPool(nn.Module):
     """Pooling of the patch tokens by the attention of one learned query: (B, N, D) -> (B, D).
 
     Zhai et al. 2022 (arXiv 2106.04560) and SigLIP use this pooling. State-dict keys are those of timm's
-    AttentionPoolLatent.
-
-    Args:
-        config: sizes of the network.
-        mlp: MLP of the residual branch that follows the attention.
-        attend: softmax(q k^T / sqrt(D / H)) v, as the blocks compute it.
+    AttentionPoolLatent. `mlp` is in the residual branch that follows the attention, and `attend` computes softmax(q k^T
+    / sqrt(D / H)) v as the blocks do.
     """
 
     def __init__(self, config: ViTConfig, mlp: nn.Module, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:

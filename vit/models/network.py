@@ -1,18 +1,13 @@
-"""The contract of every network: a frozen config in, and images in, logits out; and a line of the catalog"""
+"""The contract of every network: a frozen config in, and images in, logits out"""
 
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-
-from vit.models.options import Options
-
-_DECIDED = ("image_size", "num_classes", "in_chans", "model")  # by the images, the classes and the name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +26,11 @@ class NetworkConfig:
 
 
 class Network(nn.Module, ABC):
-    """Maps normalized images (B, K, S, S) to logits (B, C).
-
-    A network knows nothing of files, losses or training. Each subclass takes one config of its `config_class`.
+    """Maps normalized images (B, K, S, S) to logits (B, C). It knows nothing of files, losses or training.
 
     Attributes:
         memory_format: layout of the weights, and of the images that the first layer reads.
-        keeps_batch_stats: whether batch norms compute with their running mean and variance in training too, and do not
-            change them.
+        keeps_batch_stats: whether batch norms compute with their running statistics in training too, without a change.
     """
 
     config_class: ClassVar[type[NetworkConfig]]
@@ -99,28 +91,11 @@ class Network(nn.Module, ABC):
             )
 
 
-@dataclass(frozen=True)
-class CatalogEntry:
-    """One line of the catalog.
-
-    Attributes:
-        network: class of the network.
-        image_size: side of the images that the network is made for, in pixels.
-        options: options that differ from the defaults of the network's config.
-        about: one line for `vit models`.
-    """
-
-    network: type[Network]
-    image_size: int
-    options: Options = field(default_factory=dict)
-    about: str = ""
-
-    @property
-    def kinds(self) -> dict[str, object]:
-        """Type of every option that may be set."""
-        hints = typing.get_type_hints(self.network.config_class)
-        return {name: kind for name, kind in hints.items() if name not in _DECIDED}
-
-    def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> NetworkConfig:
-        """The values that the network is built from; ValueError where they do not fit together."""
-        return self.network.config_class(image_size=image_size, num_classes=num_classes, in_chans=in_chans, **options)
+def misfits(given: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
+    """What is wrong with tensors by name and shape: those that are missing, unexpected, or others than expected."""
+    wrong = [f"{name} is missing" for name in expected.keys() - given.keys()]
+    wrong += [f"{name} is unexpected" for name in given.keys() - expected.keys()]
+    shared = sorted(expected.keys() & given.keys())
+    return wrong + [
+        f"{name} is {given[name]}, not {expected[name]}" for name in shared if given[name] != expected[name]
+    ]

@@ -19,11 +19,7 @@ _DECIDED_ELSEWHERE = ("num_classes", "image_size", "in_chans")
 
 
 def plain_options(values: Mapping[str, object]) -> dict[str, Value]:
-    """The same options with tuples in place of lists: JSON and YAML have no tuples.
-
-    Raises:
-        ValueError: a value is neither a boolean, a number, a text nor a list of integers.
-    """
+    """The same options with tuples in place of lists, which JSON and YAML have; ValueError: a value is not plain."""
     options: dict[str, Value] = {}
     for name, value in values.items():
         if isinstance(value, list | tuple) and all(type(number) is int for number in value):
@@ -36,15 +32,7 @@ def plain_options(values: Mapping[str, object]) -> dict[str, Value]:
 
 
 def checked_options(network: str, given: Mapping[str, object], kinds: Mapping[str, object]) -> dict[str, Value]:
-    """The options of a network, each one of its type and in its range.
-
-    Args:
-        network: name of the network, for errors.
-        kinds: type of every option that the network has.
-
-    Raises:
-        UsageError: the network has no such option, or the value is not of its type.
-    """
+    """The options of a network, each of its type in `kinds` and in its range; UsageError for any other."""
     for name in given:
         if name in _DECIDED_ELSEWHERE:
             raise UsageError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vit.errors import UsageError
+from vit.models.catalog import entry
 from vit.models.options import Options, Value, checked_options, plain_options
 
 if TYPE_CHECKING:
@@ -35,24 +36,13 @@ class NetworkSpec:
 
     @classmethod
     def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":
-        """A network of the catalog or of timm, with some of its options changed.
-
-        Raises:
-            UsageError: the network or an option is unknown, or a value is not of the option's type.
-        """
-        from vit.models.catalog import entry
-
+        """A network of the catalog or of timm, some options changed; UsageError: one is unknown or of another type."""
         known = entry(name)
         return cls(name, num_classes, {**known.options, **checked_options(name, options or {}, known.kinds)})
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, object], num_classes: int, in_chans: int = 3) -> "NetworkSpec":
-        """The network that `to_plain` wrote. Whether the catalog has it shows when it is built.
-
-        Raises:
-            KeyError: the name is missing.
-            ValueError: a value is not plain.
-        """
+        """The network that `to_plain` wrote; KeyError, ValueError for others. Building it shows whether it is known."""
         name = plain["name"]
         if not isinstance(name, str):
             raise ValueError(f"the name of the network is {name!r}")
@@ -67,31 +57,17 @@ class NetworkSpec:
     @property
     def default_image_size(self) -> int:
         """Side of the images that the catalog or timm makes this network for, in pixels."""
-        from vit.models.catalog import entry
-
         return entry(self.name).image_size
 
     def config(self, image_size: int) -> "NetworkConfig":
-        """All values that the network is built from, each checked.
-
-        Raises:
-            UsageError: the network is unknown, or its options do not fit together.
-        """
-        from vit.models.catalog import entry
-
+        """All values that the network is built from; UsageError: it is unknown, or its options do not fit together."""
         known = entry(self.name)
         options = checked_options(self.name, self.options, known.kinds)
         with self._fitting():
             return known.config(image_size, self.num_classes, self.in_chans, options)
 
     def build(self, image_size: int) -> "Network":
-        """The network with random weights, for images (B, in_chans, image_size, image_size).
-
-        Raises:
-            UsageError: as `config`, or timm cannot build it.
-        """
-        from vit.models.catalog import entry
-
+        """The network with random weights, for images (B, in_chans, image_size, image_size); UsageError as `config`."""
         config = self.config(image_size)
         with self._fitting():
             return entry(self.name).network(config)
@@ -146,8 +122,6 @@ def create_network(name: str, num_classes: int, image_size: int | None = None, *
 
 def describe(names: Iterable[str]) -> Iterator[tuple[str, int, Cost, str]]:
     """(name, image size, cost with 1,000 classes, about) of each network; skips what timm cannot build."""
-    from vit.models.catalog import entry
-
     for name in names:
         spec = NetworkSpec.named(name, 1000)
         try:

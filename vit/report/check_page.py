@@ -1,9 +1,8 @@
 """The page of `vit data check`: counts, sizes, duplicates side by side, and every other problem with its picture"""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +14,28 @@ from vit.data.checks.scan import ImageList
 from vit.data.core.dataset_names import is_far
 from vit.data.core.samples import Labels, Source
 from vit.data.loading.threads import decode_threads
-from vit.errors import ResourceError
-from vit.report.page.page import link_to, scripts, write_page
+from vit.report.page.page import link_to, scripts, write_new_page
 from vit.report.page.style import drawn, look, plain
 from vit.report.page.thumbnails import encoded, shrunk
 
 MOST_NAMED = 40  # classes with a bar and a name each
+THUMBNAIL = 144  # pixels of the longer side
+MOST_PICTURES = 600  # of the whole page
+MOST_GROUPS = 40  # groups of equal images of one kind
+PER_GROUP = 6  # images of a group
+PER_KIND = 12  # images of any other kind
+MOST_ROWS = 1000  # of the table of all findings
+PAIRS = {  # kinds of findings about two images, in the order of the page
+    "same_image_across_splits": "The same image in two splits",
+    "near_duplicate_across_splits": "Nearly the same image in two splits",
+    "label_conflict": "The same image with two labels",
+    "near_label_conflict": "Nearly the same image with two labels",
+    "duplicate": "The same image twice",
+    "near_duplicate": "Nearly the same image twice",
+}
+
+Place = tuple[str, str]  # split and path
+Group = tuple[list[tuple[Place, str]], str]  # images with their labels that pairs join, and what is known of them
 
 
 def class_counts(
@@ -60,37 +75,6 @@ def class_counts(
     return figure
 
 
-THUMBNAIL = 144  # pixels of the longer side
-MOST_PICTURES = 600  # of the whole page
-MOST_GROUPS = 40  # groups of equal images of one kind
-PER_GROUP = 6  # images of a group
-PER_KIND = 12  # images of any other kind
-MOST_ROWS = 1000  # of the table of all findings
-PAIRS = {  # kinds of findings about two images, in the order of the page
-    "same_image_across_splits": "The same image in two splits",
-    "near_duplicate_across_splits": "Nearly the same image in two splits",
-    "label_conflict": "The same image with two labels",
-    "near_label_conflict": "Nearly the same image with two labels",
-    "duplicate": "The same image twice",
-    "near_duplicate": "Nearly the same image twice",
-}
-
-Place = tuple[str, str]  # split and path
-Section = dict[str, object]  # of the page
-
-
-@dataclass(frozen=True)
-class CheckCard:
-    """An image of a finding; `picture` is None where it cannot be read or the page is full."""
-
-    split: str
-    label: str
-    path: str
-    detail: str
-    link: str | None
-    picture: Markup | None
-
-
 def write_check_page(path: Path, source: Source, checked: CheckResult, list_file: str) -> None:
     """Write the page. ResourceError where the page cannot be written."""
     findings = checked.findings
@@ -99,14 +83,20 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
         kind: [one for one in findings if one.kind == kind]
         for kind in dict.fromkeys(one.kind for one in findings if one.path and one.kind not in (*PAIRS, "unreadable"))
     }
-    cards = _Cards(path, source)
-    for pairs in groups.values():
-        cards.want([place for group in pairs[:MOST_GROUPS] for place in group.places[:PER_GROUP]])
-    for own in others.values():
-        cards.want([(one.split, one.path) for one in own[:PER_KIND]])
-    cards.read()
+    wanted = [place for own in groups.values() for group, _ in own[:MOST_GROUPS] for place, _ in group[:PER_GROUP]]
+    wanted += [(one.split, one.path) for own in others.values() for one in own[:PER_KIND]]
+    pictures = _pictures(source, set(list(dict.fromkeys(wanted))[:MOST_PICTURES]))
+    has_files = {split: part.arrays is None and part.reader is None for split, part in source.splits.items()}
+
+    def card(place: Place, label: str, detail: str = "") -> dict[str, object]:
+        """An image of a finding; its picture is None where it cannot be read or the page is full."""
+        split, file = place
+        link = link_to(file, path) if file and (has_files[split] or is_far(file)) else None
+        about = {"split": split, "label": label, "path": file, "detail": detail}
+        return {**about, "link": link, "picture": pictures.get(place)}
+
     kinds = Counter((one.severity, one.kind) for one in findings)
-    suggestions = {one.kind: one.suggestion for one in reversed(findings)}
+    firsts = {one.kind: one for one in reversed(findings)}
     nonempty = {split: counts for split, counts in checked.counts.items() if counts.sum()}
     content = {
         "data": source.name,
@@ -120,33 +110,40 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
             for split, counts in checked.counts.items()
         ],
         "classes": drawn(class_counts(nonempty or checked.counts, source.class_names, "images", checked.num_images)),
-        "kinds": [(severity, kind, count, suggestions[kind]) for (severity, kind), count in kinds.items()],
+        "kinds": [(severity, kind, count, firsts[kind].suggestion) for (severity, kind), count in kinds.items()],
         "linked": {one.kind for one in findings if one.kind in (*PAIRS, *others, "unreadable")},
-        "pairs": [_pair_section(kind, found, cards, findings) for kind, found in groups.items() if found],
+        "pairs": [
+            {
+                "first": firsts[kind],
+                "title": PAIRS[kind],
+                "count": len(found),
+                "groups": [
+                    (len(group), [card(*one) for one in group[:PER_GROUP]], detail)
+                    for group, detail in found[:MOST_GROUPS]
+                ],
+            }
+            for kind, found in groups.items()
+            if found
+        ],
         "unreadable": [one for one in findings if one.kind == "unreadable"][:MOST_ROWS],
-        "others": [_kind_section(kind, own, cards) for kind, own in others.items()],
+        "others": [
+            {
+                "first": own[0],
+                "title": kind.replace("_", " ").capitalize(),
+                "count": len(own),
+                "cards": [card((one.split, one.path), one.label, one.detail) for one in own[:PER_KIND]],
+            }
+            for kind, own in others.items()
+        ],
         "findings": findings[:MOST_ROWS],
         "num_findings": len(findings),
         "list_file": list_file,
         **scripts("table.js"),
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(path, "check.html", content)
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+    write_new_page(path, "check.html", content)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Images that pairs join, in the order of the list."""
-
-    places: list[Place]
-    labels: dict[Place, str]
-    detail: str
-
-
-def _groups(findings: Sequence[Finding]) -> list[_Group]:
+def _groups(findings: Sequence[Finding]) -> list[Group]:
     """Pairs that share an image together, in the order of their first pair."""
     from scipy.cluster.hierarchy import DisjointSet
 
@@ -164,63 +161,22 @@ def _groups(findings: Sequence[Finding]) -> list[_Group]:
     for place in labels:
         members.setdefault(joined[place], []).append(place)
     return [
-        _Group(places, labels, next((details[place] for place in places if place in details), ""))
+        ([(place, labels[place]) for place in places], next((details[one] for one in places if one in details), ""))
         for places in members.values()
     ]
 
 
-class _Cards:
-    """Pictures of the images of findings, read on all cores, up to the bound of the page."""
+def _pictures(source: Source, wanted: AbstractSet[Place]) -> dict[Place, Markup | None]:
+    """Small pictures of images, read on all cores."""
+    images = ImageList(source)
+    numbers = images.places(wanted)
 
-    def __init__(self, page: Path, source: Source) -> None:
-        self._page, self._images = page, ImageList(source)
-        self._files = {split: part.arrays is None and part.reader is None for split, part in source.splits.items()}
-        self._wanted: dict[Place, None] = {}
-        self._pictures: dict[Place, Markup | None] = {}
-
-    def want(self, places: Sequence[Place]) -> None:
-        """Images whose pictures are asked for later; those beyond the bound have none."""
-        for place in places:
-            if len(self._wanted) < MOST_PICTURES:
-                self._wanted[place] = None
-
-    def read(self) -> None:
-        """Read the wanted pictures."""
-        numbers = self._images.places(self._wanted.keys())
-        with decode_threads() as parallel:
-            self._pictures = dict(zip(numbers, parallel(self._thumbnail, numbers.values()), strict=True))
-
-    def card(self, place: Place, label: str, detail: str = "") -> CheckCard:
-        """The card of an image."""
-        split, path = place
-        has_file = self._files[split] or is_far(path)
-        link = link_to(path, self._page) if has_file and os.fspath(path) else None
-        return CheckCard(split, label, path, detail, link, self._pictures.get(place))
-
-    def _thumbnail(self, image: int) -> Markup | None:
-        pixels = self._images.picture(image)
+    def thumbnail(image: int) -> Markup | None:
+        pixels = images.picture(image)
         return None if pixels is None else encoded(shrunk(pixels, THUMBNAIL))
 
-
-def _pair_section(kind: str, groups: Sequence[_Group], cards: _Cards, findings: Sequence[Finding]) -> Section:
-    """Groups of images that are equal, or nearly so: (number of images, some of them, what is known of them)."""
-    shown = [
-        (
-            len(group.places),
-            [cards.card(place, group.labels[place]) for place in group.places[:PER_GROUP]],
-            group.detail,
-        )
-        for group in groups[:MOST_GROUPS]
-    ]
-    first = next(one for one in findings if one.kind == kind)
-    return {"first": first, "title": PAIRS[kind], "count": len(groups), "groups": shown}
-
-
-def _kind_section(kind: str, findings: Sequence[Finding], cards: _Cards) -> Section:
-    """Images with another problem."""
-    shown = [cards.card((one.split, one.path), one.label, one.detail) for one in findings[:PER_KIND]]
-    title = kind.replace("_", " ").capitalize()
-    return {"first": findings[0], "title": title, "count": len(findings), "cards": shown}
+    with decode_threads() as parallel:
+        return dict(zip(numbers, parallel(thumbnail, numbers.values()), strict=True))
 
 
 def _ratio(counts: Labels) -> str:

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from markupsafe import Markup
-
 from vit.checkpoints.run import unfinished_text
-from vit.explain.explainer import Explanation
-from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness, MethodScore, score_method
-from vit.report.page.overlay import enlarged, overlay
+from vit.explain.explainer import RANDOM_ORDERS, STEPS, Explanation, Faithfulness, MethodScore, score_method
+from vit.report.page.image_figures import enlarged, overlay
 from vit.report.page.page import inline, write_page
 from vit.report.page.thumbnails import encoded
 
@@ -23,29 +20,6 @@ ABOUT = {
 }
 
 
-@dataclass(frozen=True)
-class MapPicture:
-    """One method's map over the image."""
-
-    method: str
-    picture: Markup
-    faithfulness: Faithfulness | None
-
-
-@dataclass(frozen=True)
-class ExplainedImage:
-    """One image on the page, with a map for each method."""
-
-    path: str
-    name: str
-    explained: str  # name of the class that the maps explain
-    label: str  # name of the predicted class
-    probability: float  # probability of the explained class
-    picture: Markup
-    maps: list[MapPicture]
-    heads: Markup | None  # attention of single heads, or None where it was not requested
-
-
 @dataclass
 class ExplainPage:
     """Collects explanations as small pictures in memory, and writes them as a page."""
@@ -53,31 +27,34 @@ class ExplainPage:
     title: str
     methods: Sequence[str]
     lacks: str = ""  # what the training of the model lacks; "" where it is finished
-    cards: list[ExplainedImage] = field(default_factory=list)
+    cards: list[dict[str, object]] = field(default_factory=list)
     found: dict[str, list[Faithfulness]] = field(default_factory=dict)
 
     def add(self, explanation: Explanation, heads: bytes | None = None) -> None:
         """Add one image; `heads` is a PNG of its attention heads."""
         for name, one in explanation.faithfulness.items():
             self.found.setdefault(name, []).append(one)
-        self.cards.append(
-            ExplainedImage(
-                path=explanation.path,
-                name=Path(explanation.path).name,
-                explained=explanation.explained,
-                label=explanation.label,
-                probability=explanation.probability,
-                picture=encoded(enlarged(explanation.image)),
-                maps=[
-                    MapPicture(name, encoded(overlay(explanation.image, map_)), explanation.faithfulness.get(name))
-                    for name, map_ in explanation.maps.items()
-                ],
-                heads=inline(heads, "image/png") if heads else None,
-            )
-        )
+        faithfulness = explanation.faithfulness
+        maps = [
+            {
+                "method": name,
+                "picture": encoded(overlay(explanation.image, one)),
+                "faithfulness": faithfulness.get(name),
+            }
+            for name, one in explanation.maps.items()
+        ]
+        self.cards.append({
+            "path": explanation.path,
+            "name": Path(explanation.path).name,
+            "explained": explanation.explained,  # class that the maps explain
+            "label": explanation.label,  # predicted class
+            "probability": explanation.probability,  # of the explained class
+            "picture": encoded(enlarged(explanation.image)),
+            "maps": maps,
+            "heads": inline(heads, "image/png") if heads else None,
+        })  # fmt: skip
 
     def scores(self) -> list[MethodScore]:
-        """A score for each method whose faithfulness was measured."""
         return [score_method(name, found) for name, found in self.found.items()]
 
     def write(self, path: Path, unreadable: Sequence[tuple[str, str]]) -> None:

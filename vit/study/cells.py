@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Group = tuple[str, int, int]  # a series at one number of images, with one seed
+_KEYS = ("series", "images", "seed", "choice", "folder")  # of an entry of study.json
 
 
 @dataclass(frozen=True)
@@ -22,20 +23,11 @@ class ListedCell:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, str | int]) -> Self:
-        """The entry from study.json."""
-        return cls(
-            str(entry["series"]), int(entry["images"]), int(entry["seed"]), str(entry["choice"]), str(entry["folder"])
-        )
+        series, images, seed, choice, folder = (entry[key] for key in _KEYS)
+        return cls(str(series), int(images), int(seed), str(choice), str(folder))
 
     def to_json(self) -> dict[str, str | int]:
-        """The entry for study.json."""
-        return {
-            "series": self.series,
-            "images": self.num_images,
-            "seed": self.seed,
-            "choice": self.choice,
-            "folder": self.folder,
-        }
+        return dict(zip(_KEYS, (self.series, self.num_images, self.seed, self.choice, self.folder), strict=True))
 
     @property
     def group(self) -> Group:
@@ -65,8 +57,7 @@ class CellResult:
     network: str
     num_images: int
     seed: int  # seed of the subset and of the training
-    # fraction of test images with the right prediction; with several labels for an image the exact match
-    accuracy: float
+    accuracy: float  # fraction of right test images; with several labels for an image the exact match
     validation_loss: float  # cross-entropy of the same checkpoint, in nats
     steps: int
     batch_size: int
@@ -76,11 +67,8 @@ class CellResult:
     flops: int
     seconds: float  # time of training and evaluation
     images_per_second: float  # training images per second
-    # whether the last weights are clearly more accurate on the validation images than the checkpoint
-    last_is_better: bool
+    last_is_better: bool  # whether the last weights are clearly more accurate on validation images than the checkpoint
     run: str
-    # (T,) whether the prediction for each test image is right, in the order of the test images
-    correct: npt.NDArray[np.bool_]
+    correct: npt.NDArray[np.bool_]  # (T,) whether the prediction for each test image is right
     groups: npt.NDArray[np.int64] | None = None  # (T,) number of each test image's group; None where images have none
-    # fraction by which the validation loss fell over the last fifth of the steps; None: not known
-    late_gain: float | None = None
+    late_gain: float | None = None  # fall of the validation loss over the last fifth of the steps; None: not known

@@ -1,9 +1,14 @@
-"""The test images that all runs of a study have measured, and which of these each run has right"""
+"""The images of finished runs, as their splits.csv list them: common test images, their contents, and images learned
 
+A list of ImageNet has 1.3 million rows. So the bytes of the lists are compared first. Rows are read where these differ.
+"""
+
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -15,74 +20,74 @@ from vit.errors import DataError
 from vit.inference.scores.image_groups import numbered
 from vit.study.statistics.variance_components import Bools
 
+QUICK_BYTES = 2**25  # of a list of about 300,000 images, which is read in 1 to 3 seconds
+_CHOOSING = ("validation", "calibration")  # splits that no seed of a training draws, and that choose or fit
+FinishedRuns = Sequence[tuple[RunDirectory, RunResult]]
+
 
 @dataclass(frozen=True)
 class CommonAnswers:
-    """Which common test images each run has right."""
+    """Which test images each run has right, of those that all runs have measured."""
 
     correct: list[Bools]  # (T,) answers of each run
     groups: Labels | None  # (T,) number of each image's group; None where images have none
     num_left_out: int
 
+    @classmethod
+    def of(cls, runs: FinishedRuns) -> Self:
+        """The answers of runs.
 
-def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnswers:
-    """Which common test images each run has right: an image that one run could not read counts in none.
-
-    Raises:
-        DataError: two runs were tested on different images or list different groups, fewer than two images are common,
-            or a list of images is damaged.
-    """
-    answers = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs]
-    if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
-        if answers:
-            _check_enough(runs, len(answers[0]))
-        groups = [group_numbers(*run) for run in runs]
-        check_same_groups([run.path for run, _ in runs], groups)
-        return CommonAnswers(answers, groups[0] if groups else None, 0)
-    listed = [_test_images(run) for run, _ in runs]
-    for (run, _), rows in zip(runs, listed, strict=True):
-        if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
+        DataError where two runs were tested on different images or list different groups, fewer than two images are
+        common, or a list of images is damaged.
+        """
+        correct, num_left_out = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs], 0
+        if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
+            groups = [
+                numbered([row.group for row in _measured_rows(run, result, _test_rows(run))])
+                if lists_groups(run.splits_path)
+                else None
+                for run, result in runs
+            ]
+        else:
+            listed = [_test_rows(run) for run, _ in runs]
+            for (run, _), rows in zip(runs, listed, strict=True):
+                if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
+                    raise DataError(
+                        f"{runs[0][0].path} and {run.path} were tested on different images, so they cannot be compared",
+                        "move the folder that is not of this study elsewhere, and give the 'vit study' command again",
+                    )
+            measured = np.stack([_are_measured(run, result, listed[0]) for run, result in runs])
+            common = np.asarray(measured.all(axis=0))
+            correct = [answer[common[own]] for answer, own in zip(correct, measured, strict=True)]
+            groups = [numbered([rows[place].group for place in np.flatnonzero(common)]) for rows in listed]
+            num_left_out = int((~common).sum())
+        if runs and len(correct[0]) < 2:  # one image has no scatter
             raise DataError(
-                f"{runs[0][0].path} and {run.path} were tested on different images, so they cannot be compared",
-                "move the folder that is not of this study elsewhere, and give the 'vit study' command again",
+                f"the runs of {runs[0][0].path} and others have fewer than two test images in common",
+                "repair or add test images, and give the 'vit study' command again",
             )
-    measured = np.stack([_measured(listed[0], result.left_out.get("test", {})) for _, result in runs])
-    for (run, _), answer, own in zip(runs, answers, measured, strict=True):
-        if own.sum() != len(answer):
-            raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
-    common = np.asarray(measured.all(axis=0))
-    _check_enough(runs, int(common.sum()))
-    shared = [answer[common[own]] for answer, own in zip(answers, measured, strict=True)]
-    of_runs = [numbered([rows[place].group for place in np.flatnonzero(common)]) for rows in listed]
-    check_same_groups([run.path for run, _ in runs], of_runs)
-    return CommonAnswers(shared, of_runs[0], int((~common).sum()))
+        check_same_groups([run.path for run, _ in runs], groups)
+        return cls(correct, groups[0] if groups else None, num_left_out)
 
+    @classmethod
+    def of_folds(cls, runs: FinishedRuns, seeds: Sequence[int]) -> Self:
+        """The answers of runs where each seed tests its own fold, whose images its runs share.
 
-def answers_of(runs: Sequence[tuple[int, RunDirectory, RunResult]], has_folds: bool) -> CommonAnswers:
-    """The answers of all runs, with one number of test images.
-
-    Where each seed tests its own fold, its runs share their images. A fold of one image more than another lacks its
-    last one here. Rows of the seeds are then of other images: the analysis of crossed seeds and images finds no effect
-    of an image that is common to the seeds, and the scatter of the seeds shows everything (benchmarks/study_folds.py).
-    """
-    if not has_folds:
-        return common_answers([(run, result) for _, run, result in runs])
-    of_seed = {
-        seed: common_answers([(run, result) for own, run, result in runs if own == seed])
-        for seed in dict.fromkeys(seed for seed, _, _ in runs)
-    }
-    least = min((len(found.correct[0]) for found in of_seed.values()), default=0)
-    places = {seed: iter(found.correct) for seed, found in of_seed.items()}
-    correct = [next(places[seed])[:least] for seed, _, _ in runs]
-    return CommonAnswers(correct, None, sum(found.num_left_out for found in of_seed.values()))
+        A fold of one image more than another lacks its last one here. The analysis of crossed seeds and images finds no
+        effect of an image that is common to the seeds, and their scatter shows everything (benchmarks/study_folds.py).
+        """
+        of_seed = {
+            seed: cls.of([run for own, run in zip(seeds, runs, strict=True) if own == seed])
+            for seed in dict.fromkeys(seeds)
+        }
+        least = min((len(found.correct[0]) for found in of_seed.values()), default=0)
+        answers = {seed: iter(found.correct) for seed, found in of_seed.items()}
+        correct = [next(answers[seed])[:least] for seed in seeds]
+        return cls(correct, None, sum(found.num_left_out for found in of_seed.values()))
 
 
 def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) -> None:
-    """Raise DataError where two runs have different groups of the same images, because intervals count one kind.
-
-    Args:
-        groups: (T,) numbers of the groups of the same images, as each run lists them; None: no groups.
-    """
+    """Raise DataError where two runs have different groups (T,) of the same images: intervals count one kind."""
     first = groups[0] if groups else None
     for path, own in zip(paths, groups, strict=True):
         if (own is None) != (first is None) or (own is not None and first is not None and (own != first).any()):
@@ -92,41 +97,143 @@ def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) ->
             )
 
 
-def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
-    """(T,) number of each measured test image's group; None where images have none."""
-    if not lists_groups(run.splits_path):
-        return None
-    return numbered([row.group for row in measured_rows(run, result, _test_images(run))])
-
-
-def measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> list[SplitRow]:
-    """The rows of the test images that a run has measured, in the order of its predictions.
-
-    Raises:
-        DataError: the result counts other images.
-    """
-    measured = _measured(rows, result.left_out.get("test", {}))
-    if measured.sum() != result.num_images["test"]:
-        raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
-    return [row for row, is_measured in zip(rows, measured, strict=True) if is_measured]
-
-
-def _check_enough(runs: Sequence[tuple[RunDirectory, RunResult]], num_common: int) -> None:
-    """Raise DataError where there are fewer than two common test images: one image has no scatter."""
-    if num_common < 2:
-        raise DataError(
-            f"the runs of {runs[0][0].path} and others have fewer than two test images in common",
-            "repair or add test images, and give the 'vit study' command again",
-        )
-
-
-def _test_images(run: RunDirectory) -> list[SplitRow]:
+def _test_rows(run: RunDirectory) -> list[SplitRow]:
     return read_splits(run.splits_path).get("test", [])
 
 
-def _measured(rows: Sequence[SplitRow], left_out: Mapping[str, str]) -> Bools:
-    """(T,) whether an image was measured. The names left out are relative to a folder that begins all paths of rows."""
-    paths = [row.path for row in rows]
+def _measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> list[SplitRow]:
+    """The rows of the test images that a run has measured, in the order of its predictions."""
+    return [row for row, is_one in zip(rows, _are_measured(run, result, rows), strict=True) if is_one]
+
+
+def _are_measured(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> Bools:
+    """(T,) whether a run has measured an image; DataError where its result counts other images.
+
+    The names left out are relative to a folder that begins all paths of rows.
+    """
+    paths, left_out = [row.path for row in rows], result.left_out.get("test", {})
     beginnings = {path.removesuffix(name) for name in left_out for path in paths if path.endswith(f"{os.sep}{name}")}
     base = min((start for start in beginnings if all(path.startswith(start) for path in paths)), key=len, default="")
-    return np.array([path.removeprefix(base) not in left_out for path in paths])
+    measured = np.array([path.removeprefix(base) not in left_out for path in paths])
+    if measured.sum() != result.num_images["test"]:
+        raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
+    return measured
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images with their labels, in any order and any folder."""
+
+    by_content: str  # hash of their contents; "" where no content is known
+    by_path: str
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[str, SplitRow]]) -> Self:
+        """The images of rows, each with its split."""
+        by_path = _hash(f"{split}\0{row.label}\0{row.path}" for split, row in rows)
+        if not any(row.content_hash for _, row in rows):
+            return cls("", by_path)
+        return cls(_hash(f"{split}\0{row.label}\0{row.content_hash or row.path}" for split, row in rows), by_path)
+
+    def is_same(self, other: "ImageSet") -> bool:
+        """Whether both are the same images: by their contents where both know these, else by their paths."""
+        if self.by_content and other.by_content:
+            return self.by_content == other.by_content
+        return self.by_path == other.by_path
+
+
+@dataclass(frozen=True)
+class LearnedImages:
+    """The training, validation and calibration images of a run."""
+
+    num_train: int
+    train: ImageSet
+    choosing: ImageSet
+    paths: Labels  # (n,) number of each training image's path, within this process
+    contents: Labels  # (n,) number of each training image's content, within this process; 0: not known
+
+    @classmethod
+    def of(cls, listed: Mapping[str, Sequence[SplitRow]]) -> Self:
+        """The images of the rows of `splits.csv`."""
+        train = listed.get("train", ())
+        return cls(
+            len(train),
+            ImageSet.of([("train", row) for row in train]),
+            ImageSet.of([(split, row) for split in _CHOOSING for row in listed.get(split, ())]),
+            np.fromiter((hash(row.path) for row in train), dtype=np.int64, count=len(train)),
+            np.fromiter((hash(row.content_hash) for row in train), dtype=np.int64, count=len(train)),
+        )
+
+    def is_same(self, other: "LearnedImages", is_same_draw: bool) -> bool:
+        """Whether nothing but the draw of a subset tells the images of two runs apart.
+
+        Args:
+            is_same_draw: whether both runs use all training images, or subsets that the same seed has drawn. Subsets of
+                other seeds are other images, and an image of both must have one content.
+        """
+        if not self.choosing.is_same(other.choosing):
+            return False
+        if is_same_draw:
+            return self.train.is_same(other.train)
+        _, mine, theirs = np.intersect1d(self.paths, other.paths, return_indices=True)
+        pairs = self.contents[mine], other.contents[theirs]
+        return not ((pairs[0] != pairs[1]) & (pairs[0] != 0) & (pairs[1] != 0)).any()
+
+
+@dataclass(frozen=True)
+class StudyImages:
+    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list."""
+
+    test: Sequence[str] = ()  # content hash of each measured test image; "" where it is not known
+    groups: Labels | None = None  # (T,) number of each measured test image's group; None where images have none
+    learned: LearnedImages | None = None  # images that the run has learned from; None: not read
+
+
+def listed_images(runs: FinishedRuns) -> list[StudyImages]:
+    """What the list of each run says of images. Equal lists are read once, and only for their groups.
+
+    DataError where a list is damaged, or does not fit the result of its run.
+    """
+    hashes = [_file_hash(run) for run, _ in runs]
+    known: dict[tuple[str, str], StudyImages] = {}
+    found = []
+    for (run, result), file_hash in zip(runs, hashes, strict=True):
+        key = (file_hash, f"{result.left_out.get('test')} {result.num_images['test']}")
+        if key not in known:
+            known[key] = StudyImages()
+            if file_hash and (len(set(hashes)) > 1 or lists_groups(run.splits_path)):
+                listed = read_splits(run.splits_path)
+                rows = _measured_rows(run, result, listed.get("test", []))
+                groups = numbered([row.group for row in rows])
+                known[key] = StudyImages([row.content_hash for row in rows], groups, LearnedImages.of(listed))
+        found.append(known[key])
+    return found
+
+
+def changed_places(first: StudyImages, other: StudyImages) -> list[int]:
+    """The places of test images whose contents differ between two runs. Where a hash is unknown, none is found."""
+    pairs = enumerate(zip(first.test, other.test, strict=False))  # one of them is empty where no list is there
+    return [place for place, (mine, theirs) in pairs if mine and theirs and mine != theirs]
+
+
+def surely_share_test_images(runs: FinishedRuns) -> bool:
+    """Whether test images of the same names have the same contents; False for long lists that differ: slow to read."""
+    if any(run.splits_path.is_file() and run.splits_path.stat().st_size > QUICK_BYTES for run, _ in runs):
+        return len({_file_hash(run) for run, _ in runs}) == 1
+    first, *others = listed_images(runs)
+    return not any(changed_places(first, other) for other in others)
+
+
+def _file_hash(run: RunDirectory) -> str:
+    """The hash of the list's bytes; "" where there is no list."""
+    if not run.splits_path.is_file():
+        return ""
+    with open(run.splits_path, "rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _hash(lines: Iterable[str]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for line in sorted(lines):
+        digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()

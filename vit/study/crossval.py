@@ -29,11 +29,9 @@ from vit.training.recipes.recipe import Recipe
 
 # The accuracy of a cross-validation, with an interval that respects its folds
 #
-# All images of a fold are judged by one network, and any two networks share most of their training images. The errors
-# of the images are therefore correlated, and an interval that takes them for independent is too narrow (Bates, Hastie
-# and Tibshirani 2023, "Cross-validation: what does it estimate and how well does it do it?", JASA, arXiv 2104.00673).
-# The nested cross-validation of that paper trains K (K - 1) networks several times over, which deep networks do not
-# allow.
+# Any two networks share most of their training images. The errors of the images are therefore correlated, and an
+# interval that takes them for independent is too narrow (Bates, Hastie and Tibshirani 2023, "Cross-validation: what
+# does it estimate and how well does it do it?", JASA, arXiv 2104.00673).
 #
 # The interval here is that of Nadeau and Bengio 2003, "Inference for the generalization error", Machine Learning 52.
 # Its variance is (1 / K + test images / training images) S^2 = (1 / K + 1 / (K - 1)) S^2 with the variance S^2 of the
@@ -59,15 +57,13 @@ class FoldAccuracy:
 
 
 def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = None) -> FoldAccuracy:
-    """The accuracy of a cross-validation.
-
-    Args:
-        folds: (n,) number of each image's fold; two or more folds.
-    """
+    """The accuracy of a cross-validation from two or more folds; `folds` has the number (n,) of each image's fold."""
     _, fold, sizes = np.unique(folds, return_inverse=True, return_counts=True)
     num_images, share = len(correct), float(correct.mean())
-    of_fold = np.bincount(fold, correct) / sizes
-    by_folds, quantile = _by_folds(of_fold, sizes / num_images, share)
+    of_fold, count = np.bincount(fold, correct) / sizes, len(sizes)
+    # Nadeau and Bengio's variance of the mean, and the quantile of its interval
+    spread = float((sizes / num_images * (of_fold - share) ** 2).sum()) * count / (count - 1)
+    by_folds, quantile = (1 / count + 1 / (count - 1)) * spread, float(stdtrit(count - 1, 1 - ALPHA / 2))
     numbers = numbered(groups)
     by_units = variance_of_sum(correct.astype(np.float64) - share, numbers) / num_images**2
     reach = max(quantile * by_folds**0.5, NORMAL_QUANTILE * by_units**0.5)
@@ -76,29 +72,15 @@ def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = 
         interval = wilson(share, share * (1 - share) / variance, reach / variance**0.5)
     else:  # all images right, or all wrong
         interval = wilson(share, effective_number(numbers) or float(num_images), NORMAL_QUANTILE)
+    places = [np.flatnonzero(fold == one) for one in range(count)]
+    in_folds = [None if groups is None else numbered([groups[place] for place in own]) for own in places]
     return FoldAccuracy(
         interval,
         wilson(share, float(num_images), NORMAL_QUANTILE),
-        tuple(_of_fold(correct, fold == one, groups) for one in range(len(sizes))),
+        tuple(Metric.share(correct[own], group) for own, group in zip(places, in_folds, strict=True)),
         tuple(map(int, sizes)),
         None if groups is None else len(set(groups)),
     )
-
-
-def _of_fold(correct: Bools, here: Bools, groups: Sequence[str] | None) -> Interval:
-    names = None if groups is None else [group for group, is_here in zip(groups, here, strict=True) if is_here]
-    return Metric.share(correct[here], numbered(names))
-
-
-def _by_folds(of_fold: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], share: float) -> tuple[float, float]:
-    """(Nadeau and Bengio's variance of the mean, quantile of its interval).
-
-    Args:
-        weights: (K,) fractions of the images in each fold.
-    """
-    count = len(of_fold)
-    spread = float((weights * (of_fold - share) ** 2).sum()) * count / (count - 1)
-    return (1 / count + 1 / (count - 1)) * spread, float(stdtrit(count - 1, 1 - ALPHA / 2))
 
 
 @dataclass(frozen=True)
@@ -109,11 +91,8 @@ class CrossvalResult:
     predictions: FoldPredictions
     accuracy: FoldAccuracy
     runs: tuple[Path, ...]
-    # number of folds whose last weights are clearly more accurate on the validation images than the checkpoint that
-    # predicted
-    num_last_better: int
-    # images that could not be read and that no fold has tested, each with the reason
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    num_last_better: int  # folds whose last weights are clearly more accurate on validation images than the checkpoint
+    left_out: Mapping[str, str] = field(default_factory=dict)  # images that could not be read, each with the reason
     seen_before: Sequence[str] = ()  # sentences about images that the first weights of all folds know already
 
     @property
@@ -132,7 +111,6 @@ class CrossvalResult:
 
     @property
     def last_weights_warning(self) -> str:
-        """What `last_weights_warning` says, for the folds."""
         remedy = "predicted: --optim.best_metric last predicts with the last weights."
         return last_weights_warning(self.num_last_better, len(self.runs), "folds", remedy)
 
@@ -162,15 +140,15 @@ class CrossvalDirectory(CrossvalLayout):
     def describe(self, cells: Sequence[Cell], facts: Mapping[str, JsonValue]) -> None:
         """Write crossval.json. UsageError where the folder holds finished folds of other options, images or weights."""
         folders = [cell.folder for cell in cells]
-        if self.description_path.is_file():
-            known = [self.path / folder for folder in folders]
-            lost = [run for run in self.runs() if run.result_path.is_file() and run.path not in known]
-            if lost:
-                raise UsageError(
-                    f"{self.path} holds another cross-validation, of other options, images or weights: "
-                    f"{len(lost)} of its finished folds would be missing, such as {lost[0].path}",
-                    "give --name for a new folder, or repeat the options of that cross-validation",
-                )
+        known = [self.path / folder for folder in folders]
+        runs = self.runs() if self.description_path.is_file() else []
+        lost = [run for run in runs if run.result_path.is_file() and run.path not in known]
+        if lost:
+            raise UsageError(
+                f"{self.path} holds another cross-validation, of other options, images or weights: "
+                f"{len(lost)} of its finished folds would be missing, such as {lost[0].path}",
+                "give --name for a new folder, or repeat the options of that cross-validation",
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.description_path, {**facts, "cells": folders})
 
@@ -191,17 +169,12 @@ class CrossvalDirectory(CrossvalLayout):
         return [str(sentence) for sentence in found] if isinstance(found, list) else []
 
     def runs(self) -> list[RunDirectory]:
-        """The run of each fold."""
         folders = self.description()["cells"]
         assert isinstance(folders, list)
         return [RunDirectory(self.path / str(folder)) for folder in folders]
 
     def content_hashes(self) -> dict[str, str]:
-        """{path: content hash} of the images that the folds have tested, as they were then, where the hash is known.
-
-        Raises:
-            DataError: a list of images is damaged.
-        """
+        """{path: content hash} of the images that the folds have tested, as they were then, where the hash is known."""
         lists = [run.splits_path for run in self.runs() if run.splits_path.is_file()]
         tested = (row for path in lists for row in read_splits(path).get("test", ()))
         return {row.path: row.content_hash for row in tested if row.content_hash}
@@ -218,11 +191,7 @@ class CrossvalDirectory(CrossvalLayout):
         )
 
     def collect(self) -> CrossvalResult:
-        """What all folds have predicted; writes predictions.csv and summary.json.
-
-        Raises:
-            BadInputsError: a fold is not finished.
-        """
+        """What all folds have predicted; writes predictions.csv and summary.json. BadInputsError: not finished."""
         runs = self.runs()
         results = [result for run in runs if (result := run.read_result()) is not None]
         if len(results) < len(runs):

@@ -8,7 +8,7 @@ training is shortened only where two seeds at the two largest sizes do not fit o
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vit.study.findings import JsonValue
@@ -46,33 +46,6 @@ class Design:
         return f"{size:,} images" if size not in self.seeds else f"seed {seeds} at {size:,} images"
 
 
-@dataclass
-class _Ladder:
-    """Rungs that are taken as long as they fit."""
-
-    cost: CostOf
-    part: float
-    seconds: float
-    seeds: dict[int, int] = field(default_factory=dict)
-    spent: float = 0.0
-    order: list[Rung] = field(default_factory=list)
-
-    def price(self, rung: Rung) -> float:
-        size, seeds = rung
-        return (seeds - self.seeds.get(size, 0)) * self.cost(size, self.part)
-
-    def fits(self, rungs: Sequence[Rung]) -> bool:
-        return sum(map(self.price, rungs)) <= self.seconds
-
-    def take(self, rung: Rung, is_needed: bool) -> bool:
-        price = self.price(rung)
-        if self.spent + price > self.seconds and not is_needed:
-            return False
-        self.seeds[rung[0]], self.spent = rung[1], self.spent + price
-        self.order.append(rung)
-        return True
-
-
 def choose_design(
     sizes: Sequence[int],
     cost: CostOf,
@@ -90,32 +63,48 @@ def choose_design(
         seeds: number of seeds of every size; None: as many as fit, from 2 to 5.
         kept: {size: seeds} that a study has already, which cost nothing.
         parts: parts of the usual length that may be taken, descending: the largest with which the first rungs fit.
-        num_first: number of first rungs.
-        keeps_first: whether the first rungs stay where they do not fit.
+        keeps_first: whether the first `num_first` rungs stay where they do not fit.
     """
     down = sorted(sizes, reverse=True)
-    rungs = _rungs(down, seeds)
+    worth = {  # sizes descend, and a further seed is worth `SEED_LIKE_SIZES` sizes
+        (size, count): place + SEED_LIKE_SIZES * (count - LEAST_SEEDS)
+        for place, size in enumerate(down)
+        for count in range(LEAST_SEEDS, MOST_SEEDS + 1)
+    }
+    rungs = sorted(worth, key=lambda rung: worth[rung]) if seeds is None else [(size, seeds) for size in down]
     first = sorted(rungs, key=lambda rung: rung[1])[:num_first]
+    taken = dict(kept or {})
+
+    def price(part: float, *wanted: Rung) -> float:
+        return sum((count - taken.get(size, 0)) * cost(size, part) for size, count in wanted)
+
     three = [(down[0], 3), *first[1:]]
-    ladders = [_Ladder(cost, part, seconds, dict(kept or {})) for part in parts]
-    better = [ladder for ladder in ladders if seeds is None and ladder.part >= HALF and ladder.fits(three)]
-    fitting = better or [ladder for ladder in ladders if ladder.fits(first)]
-    ladder = (fitting or ladders[-1:])[0]
-    passed: list[Rung] = []
-    for size, count in rungs:
-        is_known = ladder.seeds.get(size, 0) >= count
-        is_closed = any(size == one for one, _ in passed)  # seeds of a size are taken in their order
-        is_needed = keeps_first and (size, count) in first
-        if not is_known and (is_closed or not ladder.take((size, count), is_needed)):
-            passed.append((size, count))
-    if not ladder.seeds:
+    better = [part for part in parts if seeds is None and part >= HALF and price(part, *three) <= seconds]
+    part, *_ = better or [part for part in parts if price(part, *first) <= seconds] or parts[-1:]
+    spent, order, passed = 0.0, list[Rung](), list[Rung]()
+
+    def take(rung: Rung) -> None:
+        nonlocal spent
+        spent += price(part, rung)
+        taken[rung[0]] = rung[1]
+        order.append(rung)
+
+    for rung in rungs:
+        if taken.get(rung[0], 0) >= rung[1]:
+            continue
+        is_closed = any(rung[0] == size for size, _ in passed)  # seeds of a size are taken in their order
+        fits = spent + price(part, rung) <= seconds or (keeps_first and rung in first)
+        if fits and not is_closed:
+            take(rung)
+        else:
+            passed.append(rung)
+    if not taken:
         least = (down[-1], rungs[0][1])
-        ladder.take(least, is_needed=True)
+        take(least)
         passed.remove(least)
-    gain = next((rung for rung in passed if rung[1] > ladder.seeds.get(rung[0], 0)), None)
-    left = [size for size in sorted(sizes) if size not in ladder.seeds]
-    total = ladder.spent + (ladder.price(gain) if gain else 0.0)
-    return Design(ladder.seeds, ladder.part, ladder.spent, ladder.order, left, gain, total)
+    gain = next((rung for rung in passed if rung[1] > taken.get(rung[0], 0)), None)
+    left = [size for size in sorted(sizes) if size not in taken]
+    return Design(taken, part, spent, order, left, gain, spent + (price(part, gain) if gain else 0.0))
 
 
 def seeds_of_protocol(seeds: Mapping[int, Sequence[int]]) -> dict[str, JsonValue]:
@@ -124,18 +113,6 @@ def seeds_of_protocol(seeds: Mapping[int, Sequence[int]]) -> dict[str, JsonValue
     differ = len({*map(len, seeds.values())}) > 1
     numbers: dict[str, JsonValue] = {f"{size:,} images": len(seeds[size]) for size in sorted(seeds)}
     return {"sizes": sorted(seeds), "seeds": common, **({"numbers of seeds": numbers} if differ else {})}
-
-
-def _rungs(down: Sequence[int], seeds: int | None) -> list[Rung]:
-    """All rungs in the order of their worth: sizes descend, and a further seed is worth `SEED_LIKE_SIZES` sizes."""
-    if seeds is not None:
-        return [(size, seeds) for size in down]
-    worth = {
-        (size, count): place + SEED_LIKE_SIZES * (count - LEAST_SEEDS)
-        for place, size in enumerate(down)
-        for count in range(LEAST_SEEDS, MOST_SEEDS + 1)
-    }
-    return sorted(worth, key=lambda rung: worth[rung])
 
 
 @dataclass(frozen=True)
@@ -151,12 +128,7 @@ class StudyPace:
     def measured(
         cls, largest: Mapping[str, Recipe], machine: "MachineShare", num_images: Mapping[str, int], is_here: bool = True
     ) -> "StudyPace":
-        """Time a step of every network, several at a time as in the study.
-
-        Args:
-            largest: {series: recipe of a cell of the largest size}.
-            is_here: whether cells run on this machine.
-        """
+        """Time a step of every network, several at a time as in the study, with recipes of the largest size."""
         from vit.data.loading.threads import available_cores
         from vit.study.running.runner import time_network
 

@@ -25,9 +25,7 @@ class Gain:
 
     from_images: int
     to_images: int
-    # part of the errors that the larger size no longer makes; below 0 where it makes more. Its interval covers other
-    # seeds and other test images.
-    fall: Interval
+    fall: Interval  # part of the errors that the larger size no longer makes; below 0 where it makes more
     points: Interval  # error of the smaller size minus error of the larger
     p: float  # p value that the errors do not change, at least that of wider steps; 1 with one seed
 
@@ -44,7 +42,6 @@ class Expected:
 
     @property
     def interval(self) -> Interval:
-        """The error with its interval."""
         return Interval(self.error, self.low, self.high)
 
 
@@ -68,14 +65,12 @@ class Forecast:
     high: list[float]  # upper end of the 95 % band at each of `sizes`
     expected: list[Expected]
     backtest: list[Backtest]
-    # numbers of images between which the target accuracy is reached; the second is None above 4 times the largest size.
-    # None without such numbers.
+    # numbers of images between which the target accuracy is reached; the second is None above 4 times the largest size
     for_target: tuple[int, int | None] | None
     refusal: str  # what is known of the target instead
 
     @property
     def at_twice(self) -> Expected | None:
-        """With twice the largest size."""
         return self.expected[1] if self.expected else None
 
 
@@ -107,14 +102,11 @@ class Series:
 
 @dataclass(frozen=True)
 class MarginOfError:
-    """Half the width of a gap's 95 % interval, in this study and in a larger one; 1 where the interval says nothing.
-
-    Where test images have groups, `twice_the_test_images` is about twice the groups.
-    """
+    """Half the width of a gap's 95 % interval, in this study and in a larger one; 1 where the interval says nothing."""
 
     now: float
     twice_the_seeds: float
-    twice_the_test_images: float
+    twice_the_test_images: float  # or twice the groups, where test images have groups
 
 
 @dataclass(frozen=True)
@@ -158,15 +150,13 @@ class Comparison:
     second: str
     differences: list[Difference]
     verdict: Outcome  # outcome inside the measured range
-    # number of images at which both series are equally good. None unless the verdict is "crossing". An end is None
-    # where it may lie outside the measured range.
+    # number of images at which both series are equally good, where the verdict is "crossing". An end is None where it
+    # may lie outside the measured range.
     crossing: Interval | None
     slope: Interval | None  # change of log(error ratio) for ten times the images
-    # p value of the test that the slope is zero, corrected with all tests of the study, or 1 without a test
-    slope_p: float
+    slope_p: float  # p value that the slope is zero, corrected with all tests of the study, or 1 without a test
     words: str = ""  # the comparison in one or two sentences, with the test of the slope
-    # measured sizes at which the two have no seed in common, such as those where all runs of one failed
-    unshared: list[int] = field(default_factory=list)
+    unshared: list[int] = field(default_factory=list)  # measured sizes at which the two have no seed in common
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +164,7 @@ class VerdictText:
     """What a study says."""
 
     answer: list[str]  # which network, and whether more images help. Each is a sentence of at most 25 words.
-    # which network gains more from more images, or where the lead changes; empty where that is not known
-    trend: str = ""
+    trend: str = ""  # which network gains more from more images, or where the lead changes; empty: not known
     conditions: str = ""  # what the answer depends on, in one line
     cost: str = ""  # parameters, FLOPs and time of the networks of the answer, in one line
     warnings: list[str] = field(default_factory=list)
@@ -197,12 +186,10 @@ class Findings(VerdictText):
 
     @property
     def forecasts(self) -> list[Expected]:
-        """Those of all series."""
         return [row for one in self.series if one.forecast for row in one.forecast.expected]
 
     @property
     def backtest(self) -> list[Backtest]:
-        """Those of all series."""
         return [row for one in self.series if one.forecast for row in one.forecast.backtest]
 
     @property

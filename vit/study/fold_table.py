@@ -1,15 +1,18 @@
-"""Out-of-fold predictions: each image with all class probabilities of the network that has not trained on it"""
+"""Out-of-fold predictions, by networks that have not trained on the images, and the labels that they doubt"""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table, read_table
 from vit.data.core.samples import Labels, Samples
+from vit.data.splits.split import SplitRow
 from vit.errors import DataError
 from vit.inference.scores.scored_images import Floats, ScoredImages
 
@@ -32,11 +35,7 @@ class FoldPredictions:
     def of_fold(
         cls, scored: ScoredImages, samples: Samples, class_names: tuple[str, ...], fold: int
     ) -> "FoldPredictions":
-        """The predictions of one fold.
-
-        Args:
-            fold: number of the fold, from 1.
-        """
+        """The predictions of one fold; folds are numbered from 1."""
         root = samples.root.resolve() if samples.root is not None else ""
         group_of = {} if samples.groups is None else dict(zip(samples.paths, samples.groups, strict=True))
         return cls(
@@ -68,12 +67,11 @@ class FoldPredictions:
         return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
 
     @property
-    def correct(self) -> "np.typing.NDArray[np.bool_]":
+    def correct(self) -> npt.NDArray[np.bool_]:
         """(n,) whether the prediction is the given label."""
         return np.asarray(self.predictions == self.labels)
 
     def write(self, path: Path) -> None:
-        """Write a row for every image."""
         path.parent.mkdir(parents=True, exist_ok=True)
         own = self.probabilities[np.arange(len(self.labels)), self.labels]
         columns = (self.paths, self.labels, self.predictions, own, self.folds, self.groups, self.probabilities)
@@ -105,3 +103,65 @@ class FoldPredictions:
                 f"{path} is not a table of folds: {error}", "restore it, or run 'vit crossval' again"
             ) from error
         return cls(names, tuple(row[0] for row in rows), labels, probabilities, folds, tuple(row[5] for row in rows))
+
+
+class CheckedImage(NamedTuple):
+    """An image whose label is checked."""
+
+    split: str
+    place: int
+    row: SplitRow
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """Labels that are probably wrong."""
+
+    ranking: Labels  # (n,) indices of all images, the most suspicious first
+    num_suspects: int  # number of images whose label is probably wrong
+    suggested: Labels  # (n,) suggested class of each image: the most probable class but the given one
+    confidence: npt.NDArray[np.float64]  # (n,) probability of the given class
+    # (C, C) confident joint: images with their given class in rows that are confidently of the class in the column
+    joint: Labels
+    noise: float  # estimated fraction of wrong labels, from the joint
+
+    @property
+    def suspects(self) -> Labels:
+        """Indices of the images whose label is probably wrong, the most suspicious first."""
+        return self.ranking[: self.num_suspects]
+
+
+def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErrors:
+    """Confident learning: find labels that are probably wrong, from given labels and out-of-fold probabilities.
+
+    Northcutt, Jiang and Chuang 2021, "Confident Learning: Estimating Uncertainty in Dataset Labels", JAIR 70, arXiv
+    1911.00068. The threshold of a class is the mean probability of the class among the images with its label. An image
+    is confidently of the most probable of those classes whose thresholds it reaches (equation 1). Given and confident
+    classes are counted in the confident joint, which estimates the fraction of wrong labels (equation 3). The images
+    are ranked by self-confidence, the probability of the given class (section 3.3). Those whose label is the most
+    probable class come last. As many as are estimated to be wrong are the suspects. docs/measurements.md compares this
+    choice with the paper's other rankings and lists.
+
+    Args:
+        probabilities: (n, C) probabilities from networks that have not trained on the image: a network learns wrong
+            labels by heart.
+    """
+    found = np.asarray(probabilities, dtype=np.float64)
+    rows, num_classes = np.arange(len(labels)), found.shape[1]
+    own = found[rows, labels]
+    counts = np.bincount(labels, minlength=num_classes)
+    thresholds = np.bincount(labels, own, num_classes) / np.maximum(counts, 1)
+    others = found.copy()
+    others[rows, labels] = -np.inf
+    suggested = others.argmax(axis=1)
+    is_doubted = own < found[rows, suggested]
+    above = (found >= thresholds) & (counts > 0)
+    is_confident = above.any(axis=1)
+    confident = np.where(above, found, -np.inf).argmax(axis=1)
+    joint = np.zeros((num_classes, num_classes), dtype=np.int64)
+    np.add.at(joint, (labels[is_confident], confident[is_confident]), 1)
+    in_rows = joint.sum(axis=1)
+    right = np.divide(np.diag(joint), in_rows, out=np.ones(num_classes), where=in_rows > 0)
+    noise = 1 - float((right * counts).sum() / counts.sum())  # each row is scaled to its number of labels
+    num_suspects = min(round(noise * len(labels)), int(is_doubted.sum()))
+    return LabelErrors(np.lexsort((own, ~is_doubted)), num_suspects, suggested, own, joint, noise)

@@ -10,10 +10,9 @@ from math import isnan
 from pathlib import Path
 
 from vit.atomic_files import write_json
-from vit.checkpoints.result import RunResult, rule_text
+from vit.checkpoints.result import rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.data.core.groups import with_most_copies
-from vit.data.core.samples import Labels
 from vit.errors import UsageError
 from vit.inference.scores.image_groups import number_of
 from vit.layout import StudyLayout
@@ -21,10 +20,9 @@ from vit.plain_files import read_json
 from vit.study.answer.answer_warnings import at_the_end, late_gain
 from vit.study.answer.wording import LINEAR_PROBE, left_out_text
 from vit.study.cells import CellResult, FailedCell, Group, ListedCell
-from vit.study.common_images import answers_of
+from vit.study.common_images import CommonAnswers
 from vit.study.design import seeds_of_protocol
 from vit.study.findings import JsonValue, Protocol
-from vit.study.statistics.variance_components import Bools
 
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 
@@ -44,16 +42,12 @@ class StudyDirectory(StudyLayout):
         return study
 
     def run(self, cell: ListedCell) -> RunDirectory:
-        """The run of a cell."""
         return RunDirectory(self.path / cell.folder)
 
     def listed(self) -> list[ListedCell]:
-        """The cells of study.json."""
-        content = read_json(self.description_path)
-        return [ListedCell.from_json(entry) for entry in content["cells"]]
+        return [ListedCell.from_json(entry) for entry in read_json(self.description_path)["cells"]]
 
     def protocol(self) -> Protocol:
-        """The protocol of study.json."""
         content: dict[str, dict[str, JsonValue]] = read_json(self.description_path)
         return content["protocol"]
 
@@ -76,10 +70,7 @@ class StudyDirectory(StudyLayout):
             )
 
     def designed(self) -> tuple[dict[int, list[int]], str, float]:
-        """What a time has designed here: seeds of each size, the length of a training, and the time in seconds.
-
-        Nothing is there where no study is, or where the options of the study decided all.
-        """
+        """What a time has designed here: seeds of each size, the length of a training, seconds; else {}, "" and 0."""
         protocol = self.protocol() if self.description_path.is_file() else {}
         if "seconds" not in protocol:
             return {}, "", 0.0
@@ -130,13 +121,9 @@ def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str
 def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     """(finished cells, protocol, failed cells) of a study's folder.
 
-    Where values are tuned, finished cells are those with the chosen values; before something is chosen there are none.
-    Failed ones are those with any value. The protocol names the chosen values, the number of cells, the metric that
-    chose their checkpoints, and their versions and devices.
-
-    Raises:
-        UsageError: the folder is not a study.
-        DataError: two runs were tested on different images.
+    Where values are tuned, finished cells are those with the chosen values, and failed ones those with any value. The
+    protocol names the chosen values, the number of cells, the metric that chose their checkpoints, and versions.
+    DataError where two runs were tested on different images.
     """
     study = StudyDirectory.open(path)
     cells = study.listed()
@@ -144,32 +131,59 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
-    has_folds = "folds" in study.protocol()
-    common = answers_of([(cell.seed, study.run(cell), result) for cell, result in finished], has_folds)
-    planned = [(cell, study.run(cell)) for cell in cells]
+    runs, has_folds = [(study.run(cell), result) for cell, result in finished], "folds" in study.protocol()
+    seeds = [cell.seed for cell, _ in finished]
+    common = CommonAnswers.of_folds(runs, seeds) if has_folds else CommonAnswers.of(runs)
     failed = [
         FailedCell(**vars(cell), error=run.failure_path.read_text(encoding="utf-8", errors="replace").strip())
-        for cell, run in planned
-        if run.failure_path.is_file() and not run.result_path.is_file()
+        for cell in cells
+        if (run := study.run(cell)).failure_path.is_file() and not run.result_path.is_file()
     ]
     num_wanted = len({(cell.group, cell.seed) for cell in cells})
+    results = [result for _, result in finished]
+    versions: dict[str, set[str]] = {}
+    for result in results:
+        for name, version in result.versions.items():
+            versions.setdefault(name, set()).add(version)
     protocol = {
         **study.protocol(),
         "cells": f"{len(finished):,} of {num_wanted:,} finished, {len(failed):,} failed",
-        "checkpoints": _distinct(rule_text(result.best_metric) for _, result in finished),
-        **_machines([result for _, result in finished]),
+        "checkpoints": _distinct(rule_text(result.best_metric) for result in results),
+        "device": _distinct(result.device for result in results),
+        "precision": _distinct(result.precision for result in results),
+        "versions": {name: _distinct(found) for name, found in versions.items()},
     }
-    if seen := with_most_copies(sentence for _, result in finished for sentence in result.seen_before or ()):
+    if seen := with_most_copies(sentence for result in results for sentence in result.seen_before or ()):
         protocol["seen_before"] = seen
-    measured = zip(finished, common.correct, strict=True)
-    cells_found = [_cell_result(*one, correct, common.groups, study.run(one[0])) for one, correct in measured]
-    is_probe = study.protocol().get("budget") == LINEAR_PROBE
-    if words := "" if is_probe else at_the_end(cells_found):
+    cells_found = [
+        CellResult(
+            series=cell.series,
+            network=result.spec.name,
+            num_images=cell.num_images,
+            seed=cell.seed,
+            accuracy=float(correct.mean()),
+            validation_loss=result.validation["val/loss"],
+            steps=result.steps,
+            batch_size=result.batch_size,
+            epochs=result.epochs,
+            best_round=result.best_epoch,
+            parameters=result.parameters,
+            flops=result.flops,
+            seconds=result.seconds,
+            images_per_second=result.images_per_second,
+            last_is_better=result.last_is_better,
+            run=cell.folder,
+            correct=correct,
+            groups=common.groups,
+            late_gain=late_gain(study.run(cell).metrics_path),
+        )
+        for (cell, result), correct in zip(finished, common.correct, strict=True)
+    ]
+    if words := "" if protocol.get("budget") == LINEAR_PROBE else at_the_end(cells_found):
         protocol["at_the_end"] = words
     if common.num_left_out:
         protocol["left_out"] = left_out_text(common.num_left_out)
-    num_groups = number_of(common.groups)
-    if num_groups is not None:
+    if (num_groups := number_of(common.groups)) is not None:
         protocol["test_groups"] = num_groups
     if any(choices.values()):
         own: dict[str, dict[str, None]] = {}  # different seeds may choose the same
@@ -179,43 +193,5 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     return cells_found, protocol, failed
 
 
-def _machines(results: Sequence[RunResult]) -> dict[str, JsonValue]:
-    """Devices, precisions and versions of all runs."""
-    names = dict.fromkeys(name for result in results for name in result.versions)
-    return {
-        "device": _distinct(result.device for result in results),
-        "precision": _distinct(result.precision for result in results),
-        "versions": {
-            name: _distinct(result.versions[name] for result in results if name in result.versions) for name in names
-        },
-    }
-
-
 def _distinct(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
-
-
-def _cell_result(
-    cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None, run: RunDirectory
-) -> CellResult:
-    return CellResult(
-        series=cell.series,
-        network=result.spec.name,
-        num_images=cell.num_images,
-        seed=cell.seed,
-        accuracy=float(correct.mean()),
-        validation_loss=result.validation["val/loss"],
-        steps=result.steps,
-        batch_size=result.batch_size,
-        epochs=result.epochs,
-        best_round=result.best_epoch,
-        parameters=result.parameters,
-        flops=result.flops,
-        seconds=result.seconds,
-        images_per_second=result.images_per_second,
-        last_is_better=result.last_is_better,
-        run=cell.folder,
-        correct=correct,
-        groups=groups,
-        late_gain=late_gain(run.metrics_path),
-    )

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
-from vit.study.cell_files import with_cell_files
 from vit.study.cells import ListedCell
+from vit.study.spec import with_cell_files
 from vit.training.planning.schedule import (
     AUTO,
     automatic_batch_size,
@@ -39,9 +39,7 @@ class Budget:
     steps: int | None  # number of optimizer steps; None: the epochs or the recipe decide
     epochs: int | None  # number of passes over the training images; None: the steps or the recipe decide
     at: int | None = None  # number of training images that get `steps`; None: all get as many
-    # steps grow with this power of the number of images. A smooth length changes nothing about the form of a learning
-    # curve, and the longer of two lengths puts a kink into it.
-    growth: float = 0.0
+    growth: float = 0.0  # steps grow with this power of the number of images
 
     @classmethod
     def parse(cls, text: str) -> "Budget":
@@ -66,7 +64,6 @@ class Budget:
         return ",".join(parts) or _OWN
 
     def describe(self) -> str:
-        """The budget for titles and tables."""
         if self.steps is None and self.epochs is None:
             return "the length of each network's own recipe"
         if self.steps is None:
@@ -105,14 +102,7 @@ class Budget:
 def of_cells(recipe: Recipe, where: str, fix: str) -> Recipe:
     """The recipe on one device, without a time beside its steps: the steps that a run has measured are its length.
 
-    A recipe may be that of a run on several devices. They decide nothing, because a cell trains on one.
-
-    Args:
-        where: "a study" or another list of cells.
-        fix: what to give instead of a time.
-
-    Raises:
-        UsageError: trial steps on a machine would decide the length or the batch of a cell.
+    UsageError, with `fix`, where trial steps on a machine would decide the length or the batch of a cell.
     """
     optim = recipe.optim if recipe.optim.steps is None else replace(recipe.optim, time=None)
     for option, given in (("time", optim.time), ("batch_size", optim.batch_size)):
@@ -134,34 +124,29 @@ class Cell(ListedCell):
     @property
     def images_shown(self) -> int:
         """Number of images that training shows to the network, with repetitions: a measure of the cell's work."""
-        optim = self.recipe.optim
+        optim, batch_size = self.recipe.optim, given_batch_size(self.recipe)
         if optim.steps is not None:
-            return optim.steps * (given_batch_size(self.recipe) or self.num_images)
+            return optim.steps * (batch_size or self.num_images)
         if optim.epochs != AUTO:
             return optim.epochs * self.num_images
-        batch_size = given_batch_size(self.recipe) or automatic_batch_size(self.recipe, self.num_images)
+        batch_size = batch_size or automatic_batch_size(self.recipe, self.num_images)
         return fine_tuning_steps(self.num_images, batch_size) * batch_size
 
     def describe(self) -> str:
-        """The cell in a message."""
         return f"fold {self.recipe.data.fold}" if self.is_fold else super().describe()
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
-    """Numbers of training images from counts, percentages ("10%") and "all", ascending.
-
-    Raises:
-        UsageError: a size is neither of these, or larger than the pool.
-    """
+    """Numbers of training images from counts, percentages ("10%") and "all", ascending; else UsageError."""
     found: set[int] = set()
     for given in sizes:
         text = str(given).strip().replace("_", "")
         if text == "all":
             found.add(pool)
-        elif re.fullmatch(r"\d+", text) and 0 < int(text) <= pool:
+        elif re.fullmatch(r"\d+", text) and int(text) > 0:
+            if int(text) > pool:
+                raise UsageError(f"--sizes {text}: there are {pool:,} training images", "give 'all' for all of them")
             found.add(int(text))
-        elif re.fullmatch(r"\d+", text) and int(text) > pool:
-            raise UsageError(f"--sizes {text}: there are {pool:,} training images", "give 'all' for all of them")
         elif re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
             found.add(max(1, round(pool * float(text[:-1]) / 100)))
         else:

@@ -11,7 +11,7 @@ from vit.errors import DataError
 from vit.inference.scores.image_groups import count_text, effective_number, number_of
 from vit.inference.scores.intervals import Metric
 from vit.study.findings import ALPHA, Difference, Interval
-from vit.study.running.finished_runs import FinishedRun
+from vit.study.finished_runs import FinishedRun
 from vit.study.statistics.paired import McNemar, difference, hochberg, mcnemar, paired_gap, pairs
 from vit.study.statistics.variance_components import Floats, mean_error
 from vit.training.recipes.values import training_options
@@ -65,7 +65,6 @@ class RunComparison:
 
     @property
     def num_images(self) -> int:
-        """Number of common test images."""
         return len(self.runs[0].rows)
 
     @property
@@ -80,11 +79,7 @@ class RunComparison:
 
 
 def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
-    """Compare runs that were tested on the same images.
-
-    Raises:
-        DataError: a recipe has several seeds, and there is one test image.
-    """
+    """Compare runs that were tested on the same images. DataError for several seeds of a recipe and one test image."""
     first, *others = runs
     tests = [mcnemar(first.correct, other.correct, first.groups) for other in others]
     gaps = [paired_gap(first.correct, other.correct, first.groups) for other in others]
@@ -93,42 +88,44 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
     if groups and len(first.rows) < 2:
         problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
         raise DataError(problem, "train with more test images, or compare one run of each recipe")
+
+    def spread(index: int) -> float:
+        losses = [run.rows[index].loss for run in runs]
+        return max(losses) - min(losses)
+
+    values = [_flat(run.recipe) for run in runs]
+    names = sorted({name for own in values for name in own})
+    options = [(name, *(own.get(name, "") for own in values)) for name in names]
+    differing = [index for index in range(len(first.rows)) if len({run.rows[index].predicted for run in runs}) > 1]
     return RunComparison(
         runs,
         [Metric.share(run.correct, first.groups) for run in runs],
         [RunPair(*row) for row in zip(others, gaps, tests, corrected, strict=True)],
         groups,
         _differences(groups) if len(groups) > 1 else [],
-        [*_different_options([run.recipe for run in runs]), *_different_images(runs)],
-        _disagreements(runs),
+        [*(row for row in options if len(set(row[1:])) > 1), *_different_images(runs)],
+        sorted(differing, key=spread, reverse=True),
     )
 
 
-def _repeated(runs: Sequence[FinishedRun], num_units: float | None = None) -> list[Repeated]:
+def _repeated(runs: Sequence[FinishedRun], num_units: float | None) -> list[Repeated]:
     """The recipes in the order of their first run, empty where no recipe has two seeds, or one has a seed twice."""
-    groups = _grouped(runs)
-    firsts = [group[0] for group in groups]
-    plain = len({run.network for run in firsts}) == len(firsts)
+    groups: list[tuple[str, list[FinishedRun]]] = []  # runs of a recipe that have learned from the same images
+    for run in runs:
+        recipe = _training(run)
+        alike = (group for known, group in groups if known == recipe and all(map(run.learned_like, group)))
+        group = next(alike, None)
+        if group is None:
+            groups.append((recipe, [run]))
+        else:
+            group.append(run)
+    is_plain = len({group[0].network for _, group in groups}) == len(groups)
     found = [
-        Repeated(first.network if plain else first.name, {run.seed: run.wrong for run in group}, num_units)
-        for first, group in zip(firsts, groups, strict=True)
+        Repeated(group[0].network if is_plain else group[0].name, {run.seed: run.wrong for run in group}, num_units)
+        for _, group in groups
     ]
     several = any(len(one.wrong) > 1 for one in found)
     return found if several and sum(len(one.wrong) for one in found) == len(runs) else []
-
-
-def _grouped(runs: Sequence[FinishedRun]) -> list[list[FinishedRun]]:
-    """The runs of each recipe that have learned from the same images."""
-    groups: list[tuple[str, list[FinishedRun]]] = []
-    for run in runs:
-        recipe = _training(run)
-        for known, group in groups:
-            if known == recipe and all(run.learned_like(one) for one in group):
-                group.append(run)
-                break
-        else:
-            groups.append((recipe, [run]))
-    return [group for _, group in groups]
 
 
 def _differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
@@ -154,13 +151,6 @@ def _training(run: FinishedRun) -> str:
     return json.dumps(values, sort_keys=True, default=str)
 
 
-def _different_options(recipes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    values = [_flat(recipe) for recipe in recipes]
-    names = sorted({name for own in values for name in own})
-    rows = [(name, *(own.get(name, "") for own in values)) for name in names]
-    return [row for row in rows if len(set(row[1:])) > 1]
-
-
 def _different_images(runs: Sequence[FinishedRun]) -> list[tuple[str, ...]]:
     """A row like those of options where runs have learned from other images; [] where all have the same."""
     kinds: list[FinishedRun] = []  # the first run of each set of images
@@ -178,12 +168,3 @@ def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
     for name, value in values.items():
         flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": f"{value}"}
     return flat
-
-
-def _disagreements(runs: Sequence[FinishedRun]) -> list[int]:
-    def spread(index: int) -> float:
-        losses = [run.rows[index].loss for run in runs]
-        return max(losses) - min(losses)
-
-    labels = zip(*([row.predicted for row in run.rows] for run in runs), strict=True)
-    return sorted((index for index, guesses in enumerate(labels) if len(set(guesses)) > 1), key=spread, reverse=True)

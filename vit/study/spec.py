@@ -1,13 +1,16 @@
-"""The series of a study: networks, varied values, and values to tune"""
+"""The recipes of a study: networks, varied values, values to tune, and files that each cell has of its own"""
 
 import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from glob import glob, has_magic
+from pathlib import Path
 
 from vit.errors import UsageError
 from vit.study.findings import JsonValue
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import DistillConfig, Recipe
 from vit.training.recipes.values import plain
 
 Grid = Mapping[str, Sequence[JsonValue]]
@@ -21,7 +24,8 @@ def make_series(
 ) -> dict[str, dict[str, Recipe]]:
     """{series: {choice: recipe}}: every network with every combination of the varied values, and of those to tune.
 
-    The name of a series is its network, its varied values, or both, as far as they differ between series.
+    The name of a series is its network, its varied values, or both, as far as they differ between series. UsageError
+    where two series have one name, because a value is varied twice.
 
     Args:
         shared: {dotted option: value} of all networks.
@@ -29,9 +33,6 @@ def make_series(
         tune: {dotted option: values} to choose from on validation images; "x0.3" means 0.3 times the recipe's value,
             rounded where that is a whole number.
         read: function from options of the command line of `vit train` to a recipe.
-
-    Raises:
-        UsageError: two series have one name, because a value is varied twice.
     """
     series: dict[str, dict[str, Recipe]] = {}
     for name, beginning in networks.items():
@@ -87,12 +88,55 @@ def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonVa
 
 
 def _product(own: float, factor: float, is_of_network: bool) -> float:
-    """A number of the recipe times a factor.
+    """A number of the recipe times a factor. A whole number becomes the nearest, at least 1: its option takes no other.
 
-    A whole number is one of a recipe's options that take no other, and becomes the nearest, at least 1. A value of a
-    network may be written as a whole number where others are allowed, such as mlp_ratio 4. It is not rounded.
+    A value of a network may be written as a whole number where others are allowed (mlp_ratio 4). It is not rounded.
     """
     scaled = float(f"{own * factor:.6g}")
     if not isinstance(own, int) or (is_of_network and not scaled.is_integer()):
         return scaled
     return max(min(1, own), math.floor(scaled + 0.5))
+
+
+def has_weights_pattern(recipe: Recipe) -> bool:
+    """Whether the weights to start from depend on the cell."""
+    return _is_pattern(recipe.model.init_from)
+
+
+def without_cell_files(recipe: Recipe) -> Recipe:
+    """The recipe without the weights and the teacher that depend on the cell, nor options that need such weights."""
+    if has_weights_pattern(recipe):
+        recipe = replace(recipe, model=replace(recipe.model, init_from=None, freeze="none", lora=None))
+    return replace(recipe, distill=DistillConfig()) if _is_pattern(recipe.distill.teacher) else recipe
+
+
+def with_cell_files(recipe: Recipe, num_images: int, seed: int) -> Recipe:
+    """The recipe with the weights and the teacher of a cell: each seed can have its own.
+
+    {images} and {seed} in their names stand for those of the cell, with a format as in Python: {images:07d}. A * stands
+    for any text. UsageError where a name is wrong, or does not stand for exactly one file or folder.
+    """
+
+    def of_cell(option: str, name: str | None, fix: str) -> str | None:
+        if name is None or not _is_pattern(name):
+            return name
+        try:
+            path = str(Path(name.format(images=num_images, seed=seed)).expanduser())
+        except (ValueError, LookupError, AttributeError) as error:
+            raise UsageError(f"{option} {name}: {error}", "only {images} and {seed} may stand in a name") from error
+        found = sorted(glob(path)) if has_magic(path) else [path]
+        if len(found) != 1:
+            raise UsageError(
+                f"{option} {path} stands for {len(found)} files or folders, not for one",
+                f"{fix}, one for each number of images and seed",
+            )
+        return found[0]
+
+    start = of_cell("model.init_from", recipe.model.init_from, "pretrain first")
+    teacher = of_cell("distill.teacher", recipe.distill.teacher, "train the teachers first")
+    model, distill = replace(recipe.model, init_from=start), replace(recipe.distill, teacher=teacher)
+    return replace(recipe, model=model, distill=distill)
+
+
+def _is_pattern(name: str | None) -> bool:
+    return name is not None and ("{" in name or has_magic(name)) and not Path(name).expanduser().exists()

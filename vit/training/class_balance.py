@@ -56,16 +56,14 @@ class ClassBalance:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether training treats classes by their size."""
         return self.sampling != "natural" or self.class_weights != "none" or self.logit_adjustment > 0
 
 
 def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
     """The class balance of a recipe on its images.
 
-    Raises:
-        UsageError: a class of `optim.class_weights` does not exist, or two options correct the same thing.
-        DataError: a class that must be drawn or weighted has no training images.
+    UsageError: a class of `optim.class_weights` does not exist, or two options correct the same thing.
+    DataError: a class that must be drawn or weighted has no training images.
     """
     optim, names = recipe.optim, source.class_names
     counts = source.splits["train"].class_counts(len(names))
@@ -90,7 +88,6 @@ def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
 
 
 def _raw_weights(class_weights: ClassWeights, class_names: Sequence[str], counts: Labels) -> Floats:
-    """Weights (C,) up to a factor."""
     if isinstance(class_weights, Mapping):
         return np.array([class_weights.get(name, 1.0) for name in class_names])
     numbers = np.maximum(counts, 1).astype(np.float64)

@@ -6,7 +6,7 @@
       3. loop                       every optimizer step, and what is saved in between (loop.py)
          or linear probe            the last layer alone, on features (network/probe.py)
       4. best weights               best.ckpt (callbacks/checkpoints.py)
-      5. calibration, 6. scores     temperatures, thresholds, validation and test images (running/best_weights.py)
+      5. calibration, 6. scores     temperatures, thresholds, validation and test images (running/result.py)
       7. measurement                metrics with intervals, as result.json holds them (running/result.py)
 
 `write_beginning` comes before it, and `finish` after it. planning/plan.py decides everything that a plan holds.
@@ -27,24 +27,21 @@ from vit.data.loading.module import ImageDataModule
 from vit.data.splits.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError, DivergedError, ProcessesError, ResourceError, StoppedError
 from vit.training.callbacks.checkpoints import BestCheckpoint
-from vit.training.callbacks.early_end import EarlyEnd
-from vit.training.callbacks.listener import Listener, Observers
+from vit.training.callbacks.checks import EarlyEnd
 from vit.training.callbacks.metrics_csv import columns_with
-from vit.training.distillation.distillation import Distillation, TeachingLoss
-from vit.training.distillation.teacher_logits import TeacherLogits
+from vit.training.distillation import Distillation, TeacherLogits, TeachingLoss
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.loop import Classifier, Loop
 from vit.training.losses import metric_name
 from vit.training.network.features import SharedFeatures
 from vit.training.network.initial_network import InitialNetwork, describe, initial_network
 from vit.training.network.probe import probe
+from vit.training.observers import Listener, Observers, Signals, Stop
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
-from vit.training.running.best_weights import Measured, measure_checkpoint
 from vit.training.running.oom_retry import P, StepCount, T, start_again, until_it_fits
-from vit.training.running.result import FitResult, TrainingStats, run_result
-from vit.training.signals import Signals, Stop
+from vit.training.running.result import FitResult, Measured, TrainingStats, measure_checkpoint, run_result
 from vit.training.tracking.tracker import Tracker
 
 
@@ -60,23 +57,39 @@ def fit(
 
     Args:
         run: an empty run folder, or with `resume` a run folder with checkpoints.
-        listeners: receivers of steps and rows (on the first process), and of notices.
-        resume: whether to continue from the last checkpoint.
         data: loaders that may hold images in memory already; None: new ones.
         shared: features of a frozen backbone that the cells of a study share; None: they are computed here.
 
     Raises:
         CheckpointError: neither the last checkpoint nor the previous one is readable.
-        ResourceError: a checkpoint could not be written, or memory is not sufficient.
-        VitError: as `signals_and_errors`.
+        ResourceError: a checkpoint could not be written.
+        VitError: as `with_signals_and_retries`.
     """
-    data = data or plan.data_module()
-    if data.in_memory and data.image_bytes > AUTO_CACHE_BYTES:
+    images = data or plan.data_module()
+    if images.in_memory and images.image_bytes > AUTO_CACHE_BYTES:
         for listener in listeners:
-            listener.notice(f"decoded images are kept in {data.image_bytes / 2**30:.0f} GiB of memory (--data.cache)")
+            listener.notice(f"decoded images are kept in {images.image_bytes / 2**30:.0f} GiB of memory (--data.cache)")
     if plan.world_size == 1 and shared is None:
-        data.dataset("train")  # memory that the images need is not a matter of micro-batches
-    attempt = partial(_fit, run=run, resume=resume, data=data, shared=shared)
+        images.dataset("train")  # memory that the images need is not a matter of micro-batches
+
+    def attempt(observers: Observers, plan: Plan, count: StepCount) -> FitResult:
+        observers = observers.also(count)
+        seed_everything(plan.recipe.seed, verbose=False)
+        renewed = images.renewed(plan.loader_options)  # 1
+        start = initial_network(plan, resume, observers.notice)  # 2
+        if plan.recipe.model.freeze == "backbone":  # 3 to 6
+            stats, best = probe(start, renewed, plan, run, observers.listeners, shared)
+        else:
+            stats, best = train_network(start, renewed, plan, run, observers, resume)
+        for text in best.describe():
+            observers.notice(text)
+        if stats.is_first_process:
+            best.store(run.best_path, plan.recipe.trainer.keep_state)
+        result = run_result(plan, stats, best)  # 7
+        if stats.is_first_process:
+            run.previous_path.unlink(missing_ok=True)
+        return FitResult(result, best.scored, renewed, stats.is_first_process)
+
     return with_signals_and_retries(plan, run, listeners, attempt)
 
 
@@ -85,58 +98,30 @@ def with_signals_and_retries(
 ) -> T:
     """The result of an attempt, which signals end at a step, and which smaller micro-batches repeat where memory ends.
 
-    Args:
-        attempt: function of its observers, of a plan, and of a further listener.
-
     Raises:
-        VitError: as `signals_and_errors`.
-        ResourceError: memory is not sufficient.
+        ResourceError: memory is not sufficient, or torch.compile fails.
+        DivergedError: a loss, gradient or weight is not finite.
+        DataError: the images cannot be read any more.
+        ProcessesError: another process of the same training has ended, or differs from this one.
+        StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
     """
-    with signals_and_errors(plan, run) as signals:
+    with _signals_and_errors(plan, run) as signals:
         attempt = partial(attempt, Observers(signals, listeners))
         again = partial(start_again, run=run, listeners=listeners)
         return until_it_fits(plan, attempt, again, not run.can_resume)
 
 
-def _fit(
-    observers: Observers,
-    plan: Plan,
-    count: StepCount,
-    *,
-    run: RunDirectory,
-    resume: bool,
-    data: ImageDataModule,
-    shared: SharedFeatures | None,
-) -> FitResult:
-    """One attempt: the numbered steps of the map above."""
-    observers = observers.also(count)
-    seed_everything(plan.recipe.seed, verbose=False)
-    data = data.renewed(plan.loader_options)  # 1
-    start = initial_network(plan, resume, observers.notice)  # 2
-    if plan.recipe.model.freeze == "backbone":  # 3 to 6
-        stats, best = probe(start, data, plan, run, observers.listeners, shared)
-    else:
-        stats, best = train_network(start, data, plan, run, observers, resume)
-    for text in best.describe():
-        observers.notice(text)
-    if stats.is_first_process:
-        best.store(run.best_path, plan.recipe.trainer.keep_state)
-    result = run_result(plan, stats, best)  # 7
-    if stats.is_first_process:
-        run.previous_path.unlink(missing_ok=True)
-    return FitResult(result, best.scored, data, stats.is_first_process)
-
-
 def train_network(
     start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, observers: Observers, resume: bool
 ) -> tuple[TrainingStats, Measured]:
-    """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt.
-
-    Args:
-        start: network with the weights to start from.
-        resume: whether to continue from last.ckpt.
-    """
-    classifier = Classifier.of(plan, start.network, _distillation(plan, data))
+    """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt."""
+    config, distillation = plan.recipe.distill, None
+    if plan.teacher is not None and config.weight is not None:
+        logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
+        if plan.teacher_remembers:
+            logits.remember(data.dataset("train"), data.options.num_workers)
+        distillation = Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
+    classifier = Classifier.of(plan, start.network, distillation)
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
     own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
     columns = columns_with((*plan.source.task.validation_columns, *own))
@@ -150,36 +135,16 @@ def train_network(
     return loop.stats, best
 
 
-def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
-    """What the network learns from its teacher. The teacher computes each image once where it can."""
-    config = plan.recipe.distill
-    if plan.teacher is None or config.weight is None:
-        return None
-    logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
-    if plan.teacher_remembers:
-        logits.remember(data.dataset("train"), data.options.num_workers)
-    return Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
-
-
 @contextmanager
-def signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
-    """While entered: signals end the training at a step, and a failure says what was saved and how to resume.
-
-    Raises:
-        DivergedError: a loss, gradient or weight is not finite.
-        DataError: the images cannot be read any more.
-        ResourceError: torch.compile fails.
-        ProcessesError: another process of the same training has ended, or differs from this one.
-        StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
-    """
+def _signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
+    """While entered: signals end the training at a step, and a failure says what was saved and how to resume."""
     resume = f"to go on: {run.how_to_resume}"
     with Signals(resume) as signals:
         try:
             yield signals
         except Stop as stop:
-            raise StoppedError(
-                128 + stop.number, stop.words, resume if run.last_path.is_file() else "start it again"
-            ) from stop
+            fix = resume if run.last_path.is_file() else "start it again"
+            raise StoppedError(128 + stop.number, stop.words, fix) from stop
         except DivergedError as error:
             if not run.last_path.is_file():
                 raise
@@ -189,19 +154,16 @@ def signals_and_errors(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
             fix = f"{error.fix}; {resume}" if run.last_path.is_file() else error.fix
             raise type(error)(error.problem, fix) from error
         except RuntimeError as error:
-            if plan.recipe.trainer.compile and _is_of_compiler(error):
-                raise ResourceError(
-                    f"torch.compile cannot compile {plan.spec.name} on this machine (--trainer.compile): "
-                    f"{' '.join(str(error).split())[:200]}",
-                    "give --trainer.compile false, or install a C++ compiler (on a GPU also Triton)",
-                ) from error
+            if plan.recipe.trainer.compile:
+                from torch._dynamo.exc import TorchDynamoException  # loaded by then, and slow to load
+
+                if isinstance(error, TorchDynamoException):
+                    raise ResourceError(
+                        f"torch.compile cannot compile {plan.spec.name} on this machine (--trainer.compile): "
+                        f"{' '.join(str(error).split())[:200]}",
+                        "give --trainer.compile false, or install a C++ compiler (on a GPU also Triton)",
+                    ) from error
             raise
-
-
-def _is_of_compiler(error: Exception) -> bool:
-    from torch._dynamo.exc import TorchDynamoException  # loaded by then, and slow to load
-
-    return isinstance(error, TorchDynamoException)
 
 
 def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: Contents) -> None:
@@ -214,8 +176,7 @@ def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents:
 def check_unchanged(run: RunDirectory, source: Source, contents: Contents, may_have_moved: bool = False) -> None:
     """Raise DataError if the images of a run have changed, because the order of images would change too.
 
-    Args:
-        may_have_moved: whether equal contents in the same order are enough, wherever the files lie.
+    With `may_have_moved`, equal contents in the same order are enough, wherever the files lie.
     """
     before, now = read_splits(run.splits_path), split_rows(source, contents.hashes)
     if before.keys() == now.keys() and all(_same(before[split], now[split], may_have_moved) for split in now):
@@ -248,8 +209,6 @@ class TrackedRows(Listener):
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
 
-    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None: ...
-
     def row(self, row: dict[str, float], step: int) -> None:
         self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
 
@@ -263,13 +222,7 @@ def finish(
     """Write predictions, then what `write_others` writes, then result.json, and close the tracker.
 
     Only the first process calls this. A run with a result.json is complete. A run that ends earlier has a checkpoint.
-    `vit train --resume`, or its study, continues it and comes here again.
-
-    Args:
-        keep_state: whether last.ckpt stays, from which a training would resume.
-
-    Raises:
-        ResourceError: the run folder is gone.
+    `vit train --resume`, or its study, continues it and comes here again. ResourceError: the run folder is gone.
     """
     if not run.config_path.is_file():
         raise run.gone()

@@ -1,19 +1,14 @@
 """The loop: everything that one training by gradient descent does between its first and its last step
 
-    Loop                        Lightning's Trainer for a plan, with our callbacks and files
-      trainer.fit(module)       for each micro-batch: `training_step`, backward pass, optimizer, schedule, callbacks
-        TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py)
-          Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation/)
-      callbacks/, in this order
-        consistency_check.py    all processes train the same network on the same images
-        checkpoints.py          best.ckpt, last.ckpt, and what they hold beside Lightning's state
-        non_finite.py           a loss or weight that is not finite stops the training, or its step is skipped
-        metrics_csv.py          rows of metrics.csv, which the listeners get too
-        unreadable.py, averaging.py   training images that cannot be read; the moving average of the weights (EMA)
-        early_end.py            when the training ends under `--patience`
-      running/checkpoint_io.py  files that are written whole, with the previous last.ckpt as a reserve
-
-fit.py says what happens before and after. `Classifier` also works in a Trainer of your own: docs/guides/change_it.md.
+Loop                        Lightning's Trainer for a plan, with our callbacks and files
+  trainer.fit(module)       for each micro-batch: `training_step`, backward pass, optimizer, schedule, callbacks
+    TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py)
+      Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation/)
+  callbacks/
+    checks.py               processes agree; a loss or weight that is not finite; the end by `--patience`
+    checkpoints.py          best.ckpt, last.ckpt, what they hold, and the files, with the previous one as a reserve
+    metrics_csv.py          rows of metrics.csv, which the listeners get too; images that cannot be read
+    averaging.py            the moving average of the weights (EMA)
 """
 
 import logging
@@ -37,24 +32,20 @@ from vit.data.core.draws import seed_of
 from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
-from vit.tasks.loss import Loss
+from vit.tasks.losses import Loss
 from vit.training.callbacks.averaging import Averaging
-from vit.training.callbacks.checkpoints import CountConsumed, DescribeCheckpoint, KeepEpochLoss, LastCheckpoint
-from vit.training.callbacks.consistency_check import ConsistencyCheck, facts_to_compare
-from vit.training.callbacks.listener import Observers
+from vit.training.callbacks.checkpoints import CheckpointContent, DurableCheckpointIO, LastCheckpoint
+from vit.training.callbacks.checks import ConsistencyCheck, NonFinite, facts_to_compare
 from vit.training.callbacks.metrics_csv import Recorder
-from vit.training.callbacks.non_finite import NonFinite
-from vit.training.callbacks.unreadable import Unreadable
-from vit.training.distillation.distillation import Distillation
-from vit.training.distributed.devices import lightning_devices, lightning_environment
+from vit.training.distillation import Distillation
+from vit.training.distributed.devices import lightning_devices, lightning_environment, shard, strategy_for
 from vit.training.distributed.processes import observe_patiently
-from vit.training.distributed.sharding import shard, strategy_for
 from vit.training.lora import PARTS, merged
 from vit.training.losses import EpochLoss, OwnLoss, own_loss, own_metric
+from vit.training.observers import Observers
 from vit.training.optim import Decay, Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.running.checkpoint_io import DurableCheckpointIO
 from vit.training.running.result import TrainingStats
 
 
@@ -62,8 +53,6 @@ class TrainingModule(LightningModule, ABC):
     """Trains some weights by gradient descent on the loss of batches.
 
     Args:
-        config: how weights are found.
-        total_steps: number of optimizer steps of the whole training, for the schedule.
         seed: seed of dropout, hashed with batch and process, so that a resumed training draws the same numbers.
     """
 
@@ -111,9 +100,6 @@ class Classifier(TrainingModule):
 
     Args:
         network: images (B, 3, S, S) -> logits (B, C).
-        config, total_steps, seed: as for `TrainingModule`.
-        loss: loss of a training batch by its labels.
-        distillation: loss by labels and by a teacher; None: labels alone.
         lora: rank of the network's adapters; None: there are none.
         own_loss: loss of a training batch in the place of `loss`, which validation keeps; None: `loss`.
         metrics: validation metrics beside those of the loss, by their names.
@@ -152,7 +138,6 @@ class Classifier(TrainingModule):
 
     @property
     def trained(self) -> Network:
-        """The network."""
         return self.network
 
     def configure_model(self) -> None:
@@ -198,21 +183,11 @@ class Classifier(TrainingModule):
 class Loop:
     """Lightning's Trainer for a plan. It trains a module into a run folder: `loop.trainer.fit(module, ...)`.
 
+    UsageError: Lightning does not accept the settings.
+
     Args:
-        module: the weights to find, with their loss.
-        plan: the training.
-        run: its folder.
-        observers: its observers.
         columns: columns of metrics.csv.
-        description: description of every checkpoint.
         callbacks: callbacks that act before a checkpoint is saved.
-
-    Attributes:
-        trainer: Lightning's Trainer, which shows nothing and leaves signals to us.
-        recorder: writer of metrics.csv.
-
-    Raises:
-        UsageError: Lightning does not accept the settings.
     """
 
     def __init__(
@@ -226,40 +201,35 @@ class Loop:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         optim, network = plan.recipe.optim, cast(nn.Module, module.trained)
-        self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, observers.listeners, columns)
-        self._unreadable = Unreadable(self.recorder.notice)
-        self._describe = DescribeCheckpoint(description, plan.validation_name == "epoch")
+        self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, observers, columns)
+        self._content = CheckpointContent(description, plan.validation_name == "epoch")
         self._non_finite = NonFinite(network, skip=optim.on_nan == "skip")
         every = [
             ConsistencyCheck(facts_to_compare(plan)),
-            CountConsumed(),
-            self._describe,
-            KeepEpochLoss(),
+            self._content,
             self._non_finite,
             self.recorder,
-            self._unreadable,
             *([Averaging(plan.ema_decay, self._non_finite)] if plan.ema_decay else []),
             *observers.callbacks,
             *callbacks,
             LastCheckpoint(run.last_path, plan.checkpoint_seconds, observers.signals, self.recorder.exclude_time),
         ]
-        files = DurableCheckpointIO(run.last_path, run.previous_path, self.recorder.notice)
+        files = DurableCheckpointIO(run.last_path, run.previous_path, observers.notice)
         if plan.recipe.trainer.compile:
             compile_in_place(network, plan.device)  # in place, so that names in checkpoints stay
         self.trainer = _make_trainer(plan, run, every, files)
 
     @property
     def stats(self) -> TrainingStats:
-        """Duration and counts so far, and the latest validation."""
         # a training that is resumed after its last validation has no metrics of its own
         latest = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
-        metrics = {**self._describe.resumed_metrics, **latest}
+        metrics = {**self._content.resumed_metrics, **latest}
         return TrainingStats(
             self.recorder.seconds,
             self.recorder.images_per_second,
             self.trainer.global_step,
             self._non_finite.skipped,
-            len(self._unreadable.errors),
+            len(self.recorder.unreadable),
             self.trainer.is_global_zero,
             {name: value for name, value in metrics.items() if name.startswith("val/")},
             self.recorder.image_wait,

@@ -25,8 +25,7 @@ _NAME = "default"  # peft's name of an adapter
 def layers_to_adapt(network: Network, rank: int) -> list[str]:
     """Names of all linear layers wider than the rank, without the head.
 
-    Raises:
-        UsageError: there are no such layers; or there is batch norm, whose running means would change.
+    UsageError: there are no such layers; or there is batch norm, whose running means would change.
     """
     heads = {name.rpartition(".")[0] for name in head_names(network)}
     layers = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
@@ -42,11 +41,7 @@ def layers_to_adapt(network: Network, rank: int) -> list[str]:
 
 
 def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
-    """Add adapters to a network, and freeze everything but the adapters and the head.
-
-    Returns:
-        names and values for the terminal.
-    """
+    """Add adapters, and freeze all but them and the head. Returns names and values for the terminal."""
     from peft import LoraConfig, inject_adapter_in_model
     from peft.tuners.lora import Linear
 

@@ -32,7 +32,6 @@ class EpochLoss(Metric):
         self.batches += torch.where(finite, batches, 0.0)
 
     def compute(self) -> Tensor:
-        """The mean. NaN without a finite loss."""
         return self.total / self.batches
 
 
@@ -98,12 +97,7 @@ class SmoothedLoss:
         self._steps: list[Tensor] = []  # losses that are not in the average yet
 
     def add(self, part: Tensor, is_whole: bool) -> None:
-        """Add a part of the loss of a step.
-
-        Args:
-            part: loss of a micro-batch, divided by the number of micro-batches.
-            is_whole: whether this is the last part of the step.
-        """
+        """Add a part of the loss of a step: of a micro-batch, divided by their number. The last part makes it whole."""
         self._step = part.detach() if self._step is None else self._step + part.detach()
         if is_whole:
             self._steps.append(self._step)
@@ -111,7 +105,6 @@ class SmoothedLoss:
 
     @property
     def value(self) -> float:
-        """The average. NaN before the first finite loss."""
         state = self.state_dict()
         return state["sum"] / state["weight"] if state["weight"] else math.nan
 

@@ -1,7 +1,8 @@
 """Weights adapted to a network of another image size, patch size or number of classes"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor, nn
 
 from vit.data.pixels.preprocess import COLORS
 from vit.models.heads import classifier_names
-from vit.models.network import Network
+from vit.models.network import Network, misfits
 from vit.models.vision_transformer import VisionTransformer
 
 _LARGEST_CUT, _LEAST_RESAMPLED = 14, 0.6  # patches a side of 224 pixels in 16; the part of them where both are equal
 _SHOWN = 5
+
+Changes = defaultdict[str, list[str]]  # how a tensor was computed, by its name
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,9 @@ class LoadReport:
     """What became of each tensor."""
 
     matched: list[str]  # names of tensors without a change
-    # names of tensors computed for another size, each with the way
-    resampled: dict[str, str] = field(default_factory=dict)
-    # names of the head's tensors that keep their initial values, each with the reason
-    initialized: dict[str, str] = field(default_factory=dict)
-    # names in the source that have no place in the network, each with the reason
-    dropped: dict[str, str] = field(default_factory=dict)
+    resampled: dict[str, str] = field(default_factory=dict)  # tensors computed for another size, each with the way
+    initialized: dict[str, str] = field(default_factory=dict)  # the head's tensors with initial values, and the reason
+    dropped: dict[str, str] = field(default_factory=dict)  # names in the source without a place here, and the reason
     kept_rows: tuple[str, ...] = ()  # names of classes whose rows a head for other classes keeps
     new_rows: tuple[str, ...] = ()  # names of the other classes of this head, whose rows are 0
 
@@ -35,20 +35,23 @@ class LoadReport:
         """Names and values for the terminal."""
         facts = [("matched", f"{len(self.matched)} tensors")]
         facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
-        facts += [("initialized", f"{', '.join(names)}: {why}") for why, names in _by_reason(self.initialized).items()]
-        for why, names in _by_reason(self.dropped).items():
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            facts.append(("dropped", f"{', '.join(names[:_SHOWN])}{more}: {why}"))
+        for what, reasons in (("initialized", self.initialized), ("dropped", self.dropped)):
+            for why in dict.fromkeys(reasons.values()):
+                facts.append((what, f"{_first(name for name in reasons if reasons[name] == why)}: {why}"))
         return facts
 
     def describe_rows(self) -> str:
         """Which rows a head for other classes keeps, and which are new; "" where it keeps none."""
         if not self.kept_rows:
             return ""
-        more = f" and {len(self.new_rows) - _SHOWN:,} more" if len(self.new_rows) > _SHOWN else ""
-        new = f"; new, from the mean feature of their images: {', '.join(self.new_rows[:_SHOWN])}{more}"
-        kept = f"the last layer keeps the rows of {len(self.kept_rows):,} classes with known names"
-        return kept + new * bool(self.new_rows)
+        new = f"; new, from the mean feature of their images: {_first(self.new_rows)}" if self.new_rows else ""
+        return f"the last layer keeps the rows of {len(self.kept_rows):,} classes with known names{new}"
+
+
+def _first(texts: Iterable[str], separator: str = ", ") -> str:
+    known = list(texts)
+    more = f" and {len(known) - _SHOWN:,} more" if len(known) > _SHOWN else ""
+    return separator.join(known[:_SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,7 @@ def fill(
     dropped: Mapping[str, str] | None = None,
     classes: Classes | None = None,
 ) -> LoadReport:
-    """Put weights into a network; a head for other classes stays as it was initialized.
-
-    Args:
-        weights: tensors in the network's own names, for any image and patch size.
-        dropped: names that were left out before, for the report.
-        classes: names of both classes; None: heads are compared by their number of classes alone.
-
-    Raises:
-        ValueError: as `adapt`.
-    """
+    """Put weights into a network; as `adapt`. A head for other classes stays as it was initialized."""
     adapted, report = adapt(network, weights, dropped, classes)
     network.load_state_dict({**network.state_dict(), **adapted})
     return report
@@ -95,19 +89,24 @@ def adapt(
 ) -> tuple[dict[str, Tensor], LoadReport]:
     """(weights that `fill` puts into a network, the report). The network may be on the meta device.
 
-    Raises:
-        ValueError: names are missing or unexpected, or shapes differ; the text lists them.
+    Args:
+        weights: tensors in the network's own names, for any image and patch size.
+        dropped: names that were left out before, for the report.
+        classes: names of both classes; None: heads are compared by their number of classes alone.
+
+    ValueError: names are missing or unexpected, or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
-    resampled = _other_channels(network, taken)
+    heads, changes = sorted(head_names(network)), Changes(list)
+    _other_channels(network, taken, changes)
+    body = [name for name in taken.keys() & expected.keys() if name not in heads]
     if isinstance(network, VisionTransformer):
-        resampled = _joined(resampled, _resample(network, taken, bool(head_names(network) & taken.keys())))
-    elif not _same_shapes(network, taken):
-        sized = network.resized(taken)
-        taken |= sized
-        resampled |= dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
+        _resample(network, taken, any(name in taken for name in heads), changes)
+    elif any(taken[name].shape != expected[name].shape for name in body):
+        for name, value in network.resized(taken).items():
+            taken[name] = value
+            changes[name].append(f"by timm, for {network.image_size} pixels")
     initialized: dict[str, str] = {}
-    heads = sorted(head_names(network))
     kept = _kept_rows(classes, heads, taken, expected)
     for name in heads:
         if name not in taken:
@@ -115,7 +114,8 @@ def adapt(
         elif kept:
             rows = torch.zeros(expected[name].shape)
             rows[list(kept)] = taken[name].float()[list(kept.values())]
-            taken[name], resampled[name] = rows, f"rows of {len(kept)} classes kept"
+            taken[name] = rows
+            changes[name].append(f"rows of {len(kept)} classes kept")
         elif taken[name].shape != expected[name].shape:
             initialized[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
         elif classes is not None and list(classes.old) != list(classes.new):
@@ -123,27 +123,28 @@ def adapt(
                 initialized[name] = "the weights have other classes"
             else:
                 taken[name] = taken[name][classes.rows]
-                resampled[name] = "rows in the order of these classes"
+                changes[name].append("rows in the order of these classes")
     taken = {name: value for name, value in taken.items() if name not in initialized}
-    wrong = [f"{name} is missing" for name in expected.keys() - taken.keys() - initialized.keys()]
-    wrong += [f"{name} is unexpected" for name in taken.keys() - expected.keys()]
-    wrong += [
-        f"{name} is {tuple(value.shape)}, the network's {tuple(expected[name].shape)}"
-        for name, value in taken.items()
-        if name in expected and value.shape != expected[name].shape
-    ]
+    wrong = misfits(
+        {name: tuple(value.shape) for name, value in taken.items()},
+        {name: tuple(value.shape) for name, value in expected.items() if name not in initialized},
+    )
     wrong += [
         f"{name} holds {str(value.dtype).removeprefix('torch.')}, not floating-point numbers, as of a quantized network"
         for name, value in taken.items()
         if name in expected and expected[name].is_floating_point() and not value.is_floating_point()
     ]
     if wrong:
-        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)
-    matched, names = sorted(taken.keys() - resampled.keys()), classes.new if classes is not None and kept else ()
-    kept_names = tuple(name for number, name in enumerate(names) if number in kept)
-    new_names = tuple(name for number, name in enumerate(names) if number not in kept)
-    return taken, LoadReport(matched, resampled, initialized, dict(dropped or {}), kept_names, new_names)
+        raise ValueError(_first(sorted(wrong), "; "))
+    names = classes.new if classes is not None and kept else ()
+    return taken, LoadReport(
+        sorted(taken.keys() - changes.keys()),
+        {name: "; ".join(hows) for name, hows in changes.items()},
+        initialized,
+        dict(dropped or {}),
+        tuple(name for number, name in enumerate(names) if number in kept),
+        tuple(name for number, name in enumerate(names) if number not in kept),
+    )
 
 
 def _kept_rows(
@@ -161,14 +162,14 @@ def _kept_rows(
     return {number: old[name] for number, name in enumerate(classes.new) if name in old}
 
 
-def _same_shapes(network: Network, weights: Mapping[str, Tensor]) -> bool:
-    """Whether all tensors but the head's have the network's shapes."""
-    heads = head_names(network)
-    return all(
-        weights[name].shape == value.shape
-        for name, value in network.state_dict().items()
-        if name in weights and name not in heads
-    )
+def _other_channels(network: Network, weights: dict[str, Tensor], changes: Changes) -> None:
+    """Replace kernels of three colors where the network has another number of channels."""
+    for name in network.first_kernels() if network.in_chans != COLORS else ():
+        kernels = weights.get(name)
+        if kernels is not None and kernels.ndim == 4 and kernels.shape[1] == COLORS:
+            weights[name] = kernels_for_channels(kernels, network.in_chans)
+            how = "the sum of three kernels" if network.in_chans == 1 else "kernels of RGB repeated"
+            changes[name].append(f"{COLORS} -> {network.in_chans} channels, {how}")
 
 
 def kernels_for_channels(kernels: Tensor, in_chans: int) -> Tensor:
@@ -184,53 +185,30 @@ def kernels_for_channels(kernels: Tensor, in_chans: int) -> Tensor:
     return (repeated * (COLORS / in_chans)).to(kernels.dtype)
 
 
-def _other_channels(network: Network, weights: dict[str, Tensor]) -> dict[str, str]:
-    """Replace kernels of three colors where the network has another number of channels; {name: how}."""
-    done: dict[str, str] = {}
-    if network.in_chans == COLORS:
-        return done
-    for name in network.first_kernels():
-        kernels = weights.get(name)
-        if kernels is not None and kernels.ndim == 4 and kernels.shape[1] == COLORS:
-            weights[name] = kernels_for_channels(kernels, network.in_chans)
-            how = "the sum of three kernels" if network.in_chans == 1 else "kernels of RGB repeated"
-            done[name] = f"{COLORS} -> {network.in_chans} channels, {how}"
-    return done
-
-
-def _joined(first: dict[str, str], then: dict[str, str]) -> dict[str, str]:
-    return first | {name: f"{first[name]}; {how}" if name in first else how for name, how in then.items()}
-
-
-def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: bool) -> dict[str, str]:
-    """Replace positions and patch kernels of another size; {name: how}.
+def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: bool, changes: Changes) -> None:
+    """Replace positions and patch kernels of another size.
 
     Classifiers for one size lose most of what they know where positions are resampled to a much smaller grid, and less
     with the middle ones (docs/finetuning.md). Self-supervised networks can have seen small crops with resampled
     positions (DINO), and networks for large images were trained on smaller ones before.
     """
-    done: dict[str, str] = {}
-    embed = network.patch_embed
-    kernel, positions = weights.get("patch_embed.proj.weight"), weights.get("pos_embed")
+    embed, names = network.patch_embed, ("patch_embed.proj.weight", "pos_embed")
+    kernel, positions = (weights.get(name) for name in names)
     if kernel is not None and kernel.ndim == 4 and kernel.shape[2:] != embed.proj.weight.shape[2:]:
-        weights["patch_embed.proj.weight"] = resample_patch_kernel(kernel, embed.patch_size)
-        done["patch_embed.proj.weight"] = f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels"
+        weights[names[0]] = resample_patch_kernel(kernel, embed.patch_size)
+        changes[names[0]].append(f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels")
     if positions is not None and positions.ndim == 3 and isinstance(network.pos_embed, nn.Parameter):
         prefix = network.config.num_positions - network.config.num_patches
         grid = math.isqrt(max(0, positions.shape[1] - prefix))
         if grid != embed.grid_size and grid > 0 and grid * grid + prefix == positions.shape[1]:
             keeps_middle = has_head and grid <= _LARGEST_CUT and embed.grid_size < _LEAST_RESAMPLED * grid
             change, how = (middle_positions, ", the middle") if keeps_middle else (resample_positions, "")
-            weights["pos_embed"] = change(positions, embed.grid_size, prefix)
-            done["pos_embed"] = f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches{how}"
-    return done
+            weights[names[1]] = change(positions, embed.grid_size, prefix)
+            changes[names[1]].append(f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches{how}")
 
 
 def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for another grid of patches, bicubic with antialiasing.
-
-    Positions of the tokens in front do not change. As timm's `resample_abs_pos_embed`.
-    """
+    """Learned positions (1, num_prefix + N, D) for another grid of patches, as timm's `resample_abs_pos_embed`."""
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
     image = patches.float().reshape(1, old, old, D).permute(0, 3, 1, 2)
@@ -239,10 +217,7 @@ def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Te
 
 
 def middle_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for a smaller grid of patches: the middle of the old one.
-
-    Neighbors stay neighbors, as attention knows them.
-    """
+    """Learned positions (1, num_prefix + N, D) for a smaller grid: the middle of the old one, so neighbors stay so."""
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
     start = (old - grid_size) // 2
@@ -264,43 +239,31 @@ def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
 
 
 def head_names(network: Network) -> set[str]:
-    """Names of the parameters whose shape depends on the number of classes; of several heads, those of all."""
+    """Names of the parameters whose shape depends on the number of classes; of several heads, those of all.
+
+    Further layers that give logits count too, such as the one of all tokens in VOLO: such a layer stands beside a
+    classifier in the same module, and reads and gives as many values.
+    """
     if isinstance(network, VisionTransformer):
         return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
-    classifiers = classifier_names(network)
+    places = classifier_names(network)
     found = {
         name
         for name, value in network.named_parameters()
-        if name.startswith(tuple(f"{one}." for one in classifiers))
+        if name.startswith(tuple(f"{place}." for place in places))
         and value.ndim > 0
         and len(value) == network.num_classes
     }
+    linear = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Linear)}
     if found:
-        return found | _beside(network, classifiers)
-    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-    heads = [name for name in linear if network.get_submodule(name).out_features == network.num_classes]
+        beside = {
+            other
+            for place in places
+            for other, layer in linear.items()
+            if place in linear
+            and other.rpartition(".")[0] == place.rpartition(".")[0]
+            and layer.weight.shape == linear[place].weight.shape
+        }
+        return found | {f"{other}.{part}" for other in beside for part, _ in linear[other].named_parameters()}
+    heads = [name for name, layer in linear.items() if layer.out_features == network.num_classes]
     return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()
-
-
-def _beside(network: Network, classifiers: Sequence[str]) -> set[str]:
-    """Names of the parameters of further layers that give logits, such as the one of all tokens in VOLO.
-
-    Such a layer stands beside a classifier in the same module, and reads and gives as many values.
-    """
-    found: set[str] = set()
-    for name in classifiers:
-        classifier, parent = network.get_submodule(name), name.rpartition(".")[0]
-        if not isinstance(classifier, nn.Linear):
-            continue
-        for own, module in network.get_submodule(parent).named_children():
-            if isinstance(module, nn.Linear) and module.weight.shape == classifier.weight.shape:
-                place = f"{parent}.{own}" if parent else own
-                found |= {f"{place}.{part}" for part, _ in module.named_parameters()}
-    return found
-
-
-def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        grouped.setdefault(why, []).append(name)
-    return grouped

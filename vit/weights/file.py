@@ -27,7 +27,8 @@ from vit.checkpoints.format import KEY, Description
 from vit.checkpoints.io import are_weights, load_plain
 from vit.checkpoints.model_path import stand_in
 from vit.errors import CheckpointError, first_line
-from vit.weights.formats.weight_format import Config, Weights
+from vit.weights.formats.weight_format import Weights
+from vit.weights.preprocess_config import Config
 from vit.weights.trainer_file import State, Stated, describe_choice, one_set, stated_of
 
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
@@ -59,14 +60,7 @@ class WeightsFile:
 
 
 def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
-    """The tensors of a file, or of the weights in a folder; float32, on the CPU.
-
-    Args:
-        state: average (EMA) or raw weights, where a training program keeps both; None: the average.
-
-    Raises:
-        CheckpointError: the file is damaged, or holds something else than finite weights.
-    """
+    """The tensors of a file, or of a folder: float32, on the CPU. CheckpointError: damaged, or not finite weights."""
     if path.is_dir():
         files = _parts(path)
         parts = [read_weights_file(file, state) for file in files]
@@ -118,11 +112,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def write_backbone(description: Description, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without classes.
-
-    Args:
-        weights: weights of the network but those of its head.
-    """
+    """Write a .safetensors file that `--init_from` takes, whole or not at all: a network without its head."""
     metadata = {KEY: json.dumps(description.to_dict())}  # a single key, because safetensors writes keys in any order
     with atomic_write(path) as partial:
         save_file({name: value.contiguous() for name, value in weights.items()}, partial, metadata=metadata)
@@ -191,9 +181,8 @@ def _pytorch(path: Path, state: State | None) -> WeightsFile:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file that torch.save wrote is a checkpoint of this program, whatever its name. No tensor is read.
-
-    A damaged file is ours if its name ends as ours do.
+    """Whether torch.save wrote a checkpoint of this program, by its content; a damaged one, by its ending. Reads no
+    tensor.
     """
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # as `load_plain`
     try:
@@ -207,11 +196,7 @@ def is_ours(path: Path) -> bool:
 
 
 def load_foreign(path: Path) -> Any:
-    """The content of a file that torch.save wrote, with plain settings of any training program beside it.
-
-    Raises:
-        ValueError: as `load_plain`, or it has too many tensors.
-    """
+    """As `load_plain`, with plain settings of any training program; ValueError also where it has too many tensors."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             _check_count(len(archive.infolist()))

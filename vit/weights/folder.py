@@ -10,7 +10,7 @@ from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 from vit.weights.file import WeightsFile, read_config
-from vit.weights.formats.timm_model import TimmModel
+from vit.weights.formats.weight_format import TimmModel
 from vit.weights.license import UNKNOWN, license_of_card
 from vit.weights.named_model import is_of_timm, is_published, named_model, published_file, stem_of
 from vit.weights.preprocess_config import (
@@ -48,11 +48,7 @@ class StatedFacts:
 
 
 def read_folder(folder: Path) -> StatedFacts:
-    """The configs of a folder with weights.
-
-    Raises:
-        CheckpointError: one of them cannot be read, or asks for something that is not supported.
-    """
+    """The configs of a folder with weights; CheckpointError where one cannot be read, or is not supported."""
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
     preprocess = None
@@ -102,8 +98,7 @@ def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
 def model_with(source: str, name: str, arguments: Config) -> TimmModel | None:
     """The model of timm that a program builds with these arguments; None where timm does not have the name.
 
-    Raises:
-        CheckpointError: an argument makes another network of it, whose tensors may have the same shapes.
+    CheckpointError: an argument makes another network of it, whose tensors may have the same shapes.
     """
     size, pool = arguments.get("img_size"), arguments.get("global_pool")
     if isinstance(size, list | tuple) and len(size) == 2 and size[0] == size[1]:
@@ -173,10 +168,7 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
 
 
 def _labels(config: Config) -> tuple[str, ...] | None:
-    """Class names of a config.json of transformers or timm; None without any, or with LABEL_0, LABEL_1, ...
-
-    timm's `label_names` may be identifiers, such as those of WordNet, that `label_descriptions` explains.
-    """
+    """Class names of a config.json; None without any, or with LABEL_0. `label_descriptions` may explain identifiers."""
     stated = config.get("pretrained_cfg")
     cfg: Config = {**stated, **config} if isinstance(stated, Mapping) else config
     keys = ("id2label", "label2id", "label_names", "labels")

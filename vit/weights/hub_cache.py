@@ -1,7 +1,4 @@
-"""Weights of timm in the cache of the Hugging Face hub: found there, or fetched if the hub answers within seconds
-
-Imports no torch: that weights are not available is an error before torch is imported.
-"""
+"""Weights of timm in the cache of the Hugging Face hub: found there, or fetched if the hub answers within seconds"""
 
 import threading
 from collections.abc import Callable
@@ -9,12 +6,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vit.errors import first_line
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 
 FILE = "model.safetensors"
 PATIENCE = 5.0  # seconds until the hub must have answered
 _OFFLINE = "they are not in the cache, and HF_HUB_OFFLINE is set"
-_NO_ANSWER = "no answer within"
 
 
 def cached_file(name: str) -> Path | None:
@@ -28,9 +24,7 @@ def cached_file(name: str) -> Path | None:
 
 def published(network: str) -> str:
     """The weights that timm takes for a network by default, as "timm:NAME"; empty: timm publishes none on the hub."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(network)
     name = "" if config is None else ".".join(filter(None, (config.architecture, config.tag)))
     return f"timm:{name}" if name and repository_of(name) else ""
@@ -39,11 +33,7 @@ def published(network: str) -> str:
 def fetch(name: str, notice: Callable[[str], None]) -> str:
     """Have the weights of a model of timm in the cache. Returns why that is not possible, or an empty text.
 
-    A hub that does not answer costs `PATIENCE` seconds. huggingface_hub itself tries for about a minute.
-
-    Args:
-        name: name of the model and its weights.
-        notice: receives a line before a download.
+    A hub that does not answer costs `PATIENCE` seconds; huggingface_hub itself tries for about a minute.
     """
     if cached_file(name) is not None:
         return ""
@@ -64,46 +54,26 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
     return ""
 
 
-def sure_obstacle(name: str) -> str:
-    """Why weights of timm on the hub are surely not available, found within a second and without timm; else empty.
-
-    Args:
-        name: name of the model and its weights, whose repository is timm/NAME.
-    """
-    from huggingface_hub import constants, try_to_load_from_cache
-
-    if isinstance(try_to_load_from_cache(f"timm/{name}", FILE), str):
-        return ""
-    if constants.HF_HUB_OFFLINE:
-        return _OFFLINE
-    _, obstacle = _asked(f"timm/{name}", patience=1.0)
-    return (
-        "" if obstacle.startswith(_NO_ANSWER) else obstacle and f"{urlsplit(constants.ENDPOINT).hostname}: {obstacle}"
-    )
-
-
 def repository_of(name: str) -> str:
     """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(name)
     return str(config.hf_hub_id) if config is not None and config.hf_hub_id and not config.custom_load else ""
 
 
-def _asked(repository: str, patience: float = PATIENCE) -> tuple[int | None, str]:
-    """(bytes of the file, obstacle) as the hub says within `patience` seconds; an empty obstacle: the file is there."""
+def _asked(repository: str) -> tuple[int | None, str]:
+    """(bytes of the file, obstacle) as the hub says within seconds; an empty obstacle: the file is there."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     answers: list[tuple[int | None, str]] = []
 
     def ask() -> None:
         try:
-            answers.append((get_hf_file_metadata(hf_hub_url(repository, FILE), timeout=patience).size, ""))
+            answers.append((get_hf_file_metadata(hf_hub_url(repository, FILE), timeout=PATIENCE).size, ""))
         except Exception as error:  # noqa: BLE001  networks and hubs fail in many ways
             answers.append((None, first_line(error)))
 
     thread = threading.Thread(target=ask, daemon=True)  # looking up a name ignores the timeout
     thread.start()
-    thread.join(patience)
-    return answers[0] if answers else (None, f"{_NO_ANSWER} {patience:.0f} seconds")
+    thread.join(PATIENCE)
+    return answers[0] if answers else (None, f"no answer within {PATIENCE:.0f} seconds")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vit.data.hub_errors import advice, why_not
 from vit.errors import ResourceError, UsageError, nearest
-from vit.models.outside.timm_import import import_timm
+from vit.models.network_names import import_timm
 from vit.weights.folder import StatedFacts
 from vit.weights.hub_cache import cached_file
 from vit.weights.license import CARD
@@ -24,9 +24,7 @@ T = TypeVar("T")
 
 def from_timm(name: str) -> dict[str, Tensor]:
     """Weights of timm. UsageError: timm has none of that name; ResourceError: they cannot be fetched."""
-    import_timm()
-    import timm
-
+    timm = import_timm()
     if not timm.is_model(name):
         raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
     if not timm.models.is_model_pretrained(name):
@@ -41,10 +39,7 @@ def from_timm(name: str) -> dict[str, Tensor]:
 
 
 def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
-    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1).
-
-    Those of a network that is not a ViT are in timm's names.
-    """
+    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1)."""
     from torchvision import models
 
     model_name, _, chosen = name.partition(".")
@@ -73,11 +68,7 @@ def from_torchvision(name: str) -> tuple[dict[str, Tensor], StatedFacts]:
 
 
 def from_hugging_face(name: str) -> Path:
-    """The folder of a model of the Hugging Face hub, fetched or cached. It has configs and weights, and no code.
-
-    Args:
-        name: ORG/NAME, or ORG/NAME@REVISION for a commit, a tag or a branch.
-    """
+    """The folder of ORG/NAME[@REVISION] of the Hugging Face hub, fetched or cached: configs and weights, no code."""
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vit.plain_files import parse_yaml
 
 if TYPE_CHECKING:
-    from vit.weights.formats.timm_model import TimmModel
+    from vit.weights.formats.weight_format import TimmModel
 
 PERMISSIVE = ("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc-by-4.0", "cc0-1.0", "unlicense")
 UNKNOWN = "not stated"
@@ -25,10 +25,7 @@ def license_of(model: "TimmModel | None") -> str:
 
 
 def license_of_card(folder: Path) -> str:
-    """The license that the card of a folder of the Hugging Face hub states; "not stated" without one that can be read.
-
-    A card is Markdown with a YAML header. Its `license` is a word, a list of words, or "other" beside `license_name`.
-    """
+    """The license in the YAML header of a folder's card: a word, a list, or "other" beside `license_name`."""
     card = folder / CARD
     try:
         if not card.is_file() or card.stat().st_size > _MAX_CARD:

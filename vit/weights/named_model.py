@@ -5,10 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from vit.models.network_names import timm_names
-from vit.models.outside.timm_import import import_timm
-from vit.weights.formats.timm_model import TimmModel
-from vit.weights.formats.weight_format import Weights
+from vit.models.network_names import import_timm, timm_names
+from vit.weights.formats.weight_format import TimmModel, Weights
 from vit.weights.license import UNKNOWN
 from vit.weights.preprocess_config import PreprocessValues
 from vit.weights.torchvision_networks import named_by_torchvision
@@ -39,15 +37,7 @@ class PublishedFile:
 
 
 def named_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:
-    """The model of a name, with or without the tag of its weights; None if timm does not have it.
-
-    Args:
-        image_size: side of its images in pixels; None: as timm builds it.
-        global_pool: as for `timm_model`.
-
-    Raises:
-        ValueError: as `timm_model`.
-    """
+    """As `timm_model`; None if timm does not have it. timm is imported only where it may have the name."""
     if timm_names() and name.partition(".")[0] not in timm_names():
         return None
     import_timm()  # not above: timm takes seconds
@@ -84,9 +74,7 @@ def is_published(model: TimmModel, name: str, weights: Weights) -> bool:
 
     A file without a tag must also have timm's number of classes: a training of somebody's own often has another.
     """
-    import_timm()
-    import timm
-
+    timm = import_timm()
     tag, own = name.partition(".")[2], model.config.get("tag")
     if tag or not own:
         return bool(tag) and tag == own
@@ -115,9 +103,7 @@ def published_file(file_name: str) -> PublishedFile | None:
                 names, license_name = tuple(weights.meta["categories"]), license_of_torchvision(weights)
                 (side,) = weights.transforms().crop_size
                 return PublishedFile(model, of_torchvision(weights), side, names, license_name)
-    import_timm()
-    import timm
-
+    timm = import_timm()
     for name in timm.list_pretrained():
         config = timm.models.get_pretrained_cfg(name)
         if config is not None and config.url and config.url.rpartition("/")[2].rpartition(".")[0] == stem:

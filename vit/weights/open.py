@@ -1,11 +1,13 @@
 """Weights to start from, opened by path or by name (timm:, torchvision:, hf:)"""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from vit.checkpoints.format import KEY, Description, read_description
+from vit.checkpoints.io import file_hash
 from vit.checkpoints.label_rules import unfitted_rules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
@@ -16,11 +18,10 @@ from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, read_weights_file
 from vit.weights.folder import StatedFacts, facts_of_file, read_folder
-from vit.weights.formats import eva
+from vit.weights.formats import rotary
 from vit.weights.formats.detect import NetworkOfTimmError, convert_weights, describe_names
 from vit.weights.formats.shapes import published_heads
-from vit.weights.formats.timm_model import TimmModel
-from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, Weights, without
+from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, TimmModel, Weights, without
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.license import UNKNOWN, license_of
 from vit.weights.named_model import named_model, usual_networks
@@ -31,6 +32,7 @@ from vit.weights.trainer_file import State, check_state, describe_choice
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
 _OTHER_NETWORK = "give the name of its own network: --network NAME ('vit models' lists all)"
+_UNSHOWN = {"window": None, "channels": COLORS, "color_profiles": "convert"}  # usual values of a preprocessing
 
 
 def open_pretrained(source: str, network: str | None = None, state: State | None = None) -> PretrainedWeights:
@@ -38,13 +40,11 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
 
     Args:
         source: a path, timm:NAME, torchvision:NAME or hf:ORG/NAME[@REVISION].
-        network: name of the network that a file is for, where neither the file nor its name tells; None: unknown.
-        state: average (EMA) or raw weights, where the checkpoint of a training program has both; None: the average.
+        network: name of the network that a file is for, where neither the file nor its name tells.
+        state: average (EMA) or raw weights, where a training program's file has both; None: the average.
 
-    Raises:
-        CheckpointError: the weights cannot be read, or are of an unknown format.
-        ResourceError: the weights cannot be fetched.
-        UsageError: a library has no model of that name.
+    CheckpointError: they cannot be read, or are of an unknown format. ResourceError: they cannot be fetched.
+    UsageError: a library has no such model.
     """
     library, _, name = source.partition(":")
     if library == "timm":
@@ -52,35 +52,64 @@ def open_pretrained(source: str, network: str | None = None, state: State | None
     if library == "torchvision":
         weights, facts = from_torchvision(name)
         return _foreign(source, WeightsFile(weights), facts)
-    path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
-    if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
+    path = _path_of(source)
+    if _is_folder(path):
         found = _foreign(source, read_weights_file(path, state), read_folder(path), state)
         return _with_own_rules(found, path / "model.safetensors")
     path = start_of(path)
     check_local(path)
     if path.suffix not in (".safetensors", ".npz") and path.is_file() and is_ours(path):
-        return _checkpoint(source, path)
-    if path.suffix == ".safetensors" and path.is_file() and KEY in (metadata := read_metadata(path)):
-        return _exported(source, path, metadata[KEY])
+        description, weights = read_described(path)
+        return _described(path, source, "vit", weights, description, "the checkpoint")
+    if (exported := _description_in(path)) is not None:
+        return _exported(source, path, exported)
     file, folder = read_weights_file(path, state), path.parent
     is_of_folder = path.name in FOLDER_FILES and (folder / "config.json").is_file()
     return _foreign(source, file, read_folder(folder) if is_of_folder else facts_of_file(path, file, network), state)
 
 
-def _checkpoint(source: str, path: Path) -> PretrainedWeights:
-    """A checkpoint of ours: its description says everything."""
-    description, weights = read_described(path)
-    expected_weights(description, len(weights), path)
-    return _described(path, source, "vit", weights, description, "the checkpoint")
+def weights_hash(source: str) -> str:
+    """A hash of the files that an `init_from` means; a library's own model has its name instead. Errors: as above."""
+    if source.partition(":")[0] in ("timm", "torchvision"):
+        return source
+    path, digest = _path_of(source), hashlib.sha256()
+    beside = (".json", ".safetensors", ".bin")  # files of a folder of another library that describe its weights
+    files = sorted(file for file in path.iterdir() if file.suffix in beside) if _is_folder(path) else [start_of(path)]
+    for file in files:
+        try:
+            digest.update(file_hash(file).encode())
+        except OSError as error:
+            raise CheckpointError(f"{file} cannot be read: {error.strerror}", "check --init_from") from error
+    return digest.hexdigest()[:16]
 
 
-def _exported(source: str, path: Path, words: str) -> PretrainedWeights:
+def _path_of(source: str) -> Path:
+    library, _, name = source.partition(":")
+    return from_hugging_face(name) if library == "hf" else Path(source).expanduser()
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder with weights of another library."""
+    return path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES))
+
+
+def _description_in(path: Path) -> Description | None:
+    """The description that `vit export` wrote into a .safetensors file; None: it has none."""
+    text = read_metadata(path).get(KEY) if path.suffix == ".safetensors" and path.is_file() else None
+    if text is None:
+        return None
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
+    return read_description(plain, path, "export it again")
+
+
+def _exported(source: str, path: Path, description: Description) -> PretrainedWeights:
     """A file of `vit export`: its description says everything but how tensors are held."""
-    description, weights = _description(path, words), read_weights_file(path).weights
-    expected_weights(description, len(weights), path)
-    options = description.spec.options
+    weights, options = read_weights_file(path).weights, description.spec.options
     if "rope2d" in str(options.get("pos_embed")):
-        weights = eva.own_names(weights)  # a file for timm has timm's names
+        weights = rotary.own_names(weights)  # a file for timm has timm's names
     found = _described(path, source, "vit export", weights, description, "the file")
     if not description.class_names:
         return replace(found, format="vit pretrain")
@@ -95,10 +124,8 @@ def _exported(source: str, path: Path, words: str) -> PretrainedWeights:
 
 def _with_own_rules(found: PretrainedWeights, path: Path) -> PretrainedWeights:
     """The weights of a folder with the thresholds and scores that `vit export` wrote into their file, if it did."""
-    if not path.is_file() or KEY not in (metadata := read_metadata(path)):
-        return found
-    description = _description(path, metadata[KEY])
-    if description.class_names != found.class_names:
+    description = _description_in(path)
+    if description is None or description.class_names != found.class_names:
         return found
     return replace(
         found,
@@ -108,36 +135,21 @@ def _with_own_rules(found: PretrainedWeights, path: Path) -> PretrainedWeights:
     )
 
 
-def _description(path: Path, words: str) -> Description:
-    """The description in a file of `vit export`; CheckpointError where it is broken."""
-    try:
-        plain = json.loads(words)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
-    return read_description(plain, path, "export it again")
-
-
 def _described(
     path: Path, source: str, format: str, weights: Weights, description: Description, stated_by: str
 ) -> PretrainedWeights:
+    """Weights of ours, whose description says everything; CheckpointError where its network cannot be built."""
+    expected_weights(description, len(weights), path)
     preprocess, class_names = description.preprocess, description.class_names
-    values: PreprocessValues = {
-        "crop_fraction": preprocess.crop_fraction,
-        "mean": preprocess.mean,
-        "std": preprocess.std,
-        "interpolation": preprocess.interpolation,
-        "resize_mode": preprocess.resize_mode,
+    values = {
+        name: value
+        for name, value in vars(preprocess).items()
+        if name != "image_size" and (name not in _UNSHOWN or value != _UNSHOWN[name])
     }
-    if preprocess.window is not None:
-        values["window"] = preprocess.window
-    if preprocess.channels != COLORS:
-        values["channels"] = preprocess.channels
-    if preprocess.color_profiles != "convert":
-        values["color_profiles"] = preprocess.color_profiles
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return PretrainedWeights(
-        source, format, weights, len(class_names), class_names, values, stated_by, network=network,
-        multilabel=description.multilabel, temperature=description.temperature,
+        source, format, weights, len(class_names), class_names, cast(PreprocessValues, values), stated_by,
+        network=network, multilabel=description.multilabel, temperature=description.temperature,
         validation_scores=description.validation_scores, license=description.license or UNKNOWN,
         unfinished=check_finished(path, True, description.unfinished), made_of=description.made_of,
     )  # fmt: skip
@@ -150,10 +162,8 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
         return _of_timm(source, file, model, facts, state)
     try:
         matched = convert_weights(file.weights, facts.config, state)
-    except NetworkOfTimmError as error:
-        raise CheckpointError(f"{source}: {error}", error.fix) from error
     except ValueError as error:
-        fix = "give the weights of a plain ViT, or timm:NAME"
+        fix = error.fix if isinstance(error, NetworkOfTimmError) else "give the weights of a plain ViT, or timm:NAME"
         raise CheckpointError(f"{source}: {first_line(error)}", fix) from error
     if matched is None:
         fitting = usual_networks(file.weights)
@@ -192,22 +202,12 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     if facts.is_exact and model is None:
         options.setdefault("num_heads", published_heads(converted.weights["blocks.0.attn.qkv.weight"].shape[-1]))
     return PretrainedWeights(
-        source,
-        found.name,
-        converted.weights,
-        num_classes,
-        class_names,
-        stated.values,
-        stated.source,
-        converted.dropped,
-        options=options,
-        image_size=about.image_size if about is not None else None,
-        undecided=converted.undecided,
+        source, found.name, converted.weights, num_classes, class_names, stated.values, stated.source,
+        converted.dropped, options=options, image_size=None if about is None else about.image_size,
+        undecided=converted.undecided, license=_license(facts, about), guessed=(*guessed, *assumed),
         multilabel=unfitted_rules(facts.task, num_classes) if num_classes else None,
-        license=_license(facts, about),
         choice=file.choice or describe_choice(prefix, ()),
-        guessed=(*guessed, *assumed),
-    )
+    )  # fmt: skip
 
 
 def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str, Value] | None:
@@ -215,8 +215,7 @@ def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str
     kernel = converted.weights.get("patch_embed.proj.weight")
     if model is None or model.options is None or kernel is None or model.options["embed_dim"] != kernel.shape[0]:
         return None
-    has_head = "head.weight" in converted.weights
-    left_out = {"embed_dim"} if has_head else {"embed_dim", "pool"}
+    left_out = {"embed_dim"} if "head.weight" in converted.weights else {"embed_dim", "pool"}
     named = {name: value for name, value in model.options.items() if name not in left_out}
     return {**named, "activation": named.get("activation", converted.options.get("activation", "gelu"))}
 
@@ -243,51 +242,35 @@ def _of_timm(
     class_names, assumed = _class_names(facts, own.num_classes)
     assumed += () if facts.has_size or facts.is_exact else ("image_size",)
     return PretrainedWeights(
-        source,
-        "timm",
-        {f"{_PREFIX}{key}": value for key, value in own.weights.items()},
-        own.num_classes,
-        class_names,
-        stated.values,
-        stated.source,
-        own.dropped,
-        network=OwnNetwork(model.name, model.image_size),
-        license=_license(facts, model),
-        choice=file.choice or describe_choice(own.prefix, ()),
+        source, "timm", {f"{_PREFIX}{key}": value for key, value in own.weights.items()}, own.num_classes,
+        class_names, stated.values, stated.source, own.dropped, network=OwnNetwork(model.name, model.image_size),
+        license=_license(facts, model), choice=file.choice or describe_choice(own.prefix, ()),
         guessed=(*guessed, *assumed),
-    )
+    )  # fmt: skip
 
 
 def _preprocess(
     facts: StatedFacts, model: TimmModel | None, usual: StatedPreprocess | None
 ) -> tuple[StatedPreprocess, tuple[str, ...]]:
-    """(the preprocessing, names of its values that are guesses).
-
-    Args:
-        model: model of timm whose configuration has values where nothing else states them.
-        usual: preprocessing of the format; None: `model` is not None.
+    """(the preprocessing: stated, else of timm's `model`, else `usual` for a format; names of its values that are
+    guesses).
     """
-    if facts.preprocess is not None and facts.preprocess.values.keys() >= set(PREPROCESSING):
-        return facts.preprocess, ()
+    stated = facts.preprocess
+    if stated is not None and stated.values.keys() >= set(PREPROCESSING):
+        return stated, ()
     if model is not None:
         try:
-            usual = StatedPreprocess(from_timm_config(model.config), _timm_source(model))
+            values = from_timm_config(model.config)
         except ValueError as error:
             raise CheckpointError(f"timm's configuration of {model.name}: {error}", _OTHER_NETWORK) from error
+        tag = model.config.get("tag")  # of the weights: timm has one where a file's name has none
+        usual = StatedPreprocess(values, f"timm's configuration of {model.name}" + f".{tag}" * bool(tag))
     assert usual is not None
-    if model is not None and facts.is_exact and facts.preprocess is None:
-        return usual, ()
-    if facts.preprocess is None:
-        return usual, PREPROCESSING
-    stated, values = facts.preprocess, {**usual.values, **facts.preprocess.values}
+    if stated is None:
+        return usual, () if model is not None and facts.is_exact else PREPROCESSING
+    values = cast(PreprocessValues, {**usual.values, **stated.values})
     guessed = tuple(name for name in PREPROCESSING if name not in stated.values)
-    return StatedPreprocess(cast(PreprocessValues, values), f"{stated.source}, else {usual.source}"), guessed
-
-
-def _timm_source(model: TimmModel) -> str:
-    """timm's words for a preprocessing, with the tag of the weights: timm has one where a file's name has none."""
-    tag = model.config.get("tag")
-    return f"timm's configuration of {model.name}" + f".{tag}" * bool(tag)
+    return StatedPreprocess(values, f"{stated.source}, else {usual.source}"), guessed
 
 
 def _license(facts: StatedFacts, model: TimmModel | None) -> str:
@@ -296,14 +279,9 @@ def _license(facts: StatedFacts, model: TimmModel | None) -> str:
 
 
 def _class_names(facts: StatedFacts, num_classes: int) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """(class names, ("class_names",) where they are a guess).
-
-    A list of another length than the classifier is not used. Without a list, 1,000 outputs are taken for ImageNet's.
-    """
+    """(class names, ("class_names",) where they are a guess); 1,000 outputs without a list are taken for ImageNet's."""
     names = facts.class_names
-    if names and len(names) == num_classes:
-        return names, ()
     if names and num_classes:
-        return None, ("class_names",)
+        return (names, ()) if len(names) == num_classes else (None, ("class_names",))
     names = imagenet_classes(num_classes)
     return names, () if names is None or facts.is_exact else ("class_names",)

@@ -61,11 +61,7 @@ _CONVNEXT, _CONVNEXT_CROP, _CONVNEXT_SQUASHED = "ConvNext", 224 / 256, 384  # th
 
 
 def from_timm_config(config: Config) -> PreprocessValues:
-    """timm's pretrained_cfg. As in timm, the side before the crop is rounded down (224 / 0.9 is 248).
-
-    Raises:
-        ValueError: timm has no such crop_mode.
-    """
+    """timm's pretrained_cfg; the side before the crop is rounded down (224 / 0.9 is 248). ValueError: crop_mode."""
     side = square_side("input_size", (config.get("input_size") or (3, 224, 224))[-2:])
     crop = config.get("crop_pct") or _TIMM_CROP
     return {
@@ -80,12 +76,8 @@ def from_timm_config(config: Config) -> PreprocessValues:
 def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str]:
     """(preprocessing that the settings of a training state, the program that keeps them; "" if one is not known).
 
-    Args:
-        settings: settings in a checkpoint.
-        base: timm's configuration of the network, which timm's train.py takes where a setting is None; {}: unknown.
-
-    Raises:
-        ValueError: a setting is not what the program would write.
+    `base` is timm's configuration of the network, which timm's train.py takes where a setting is None; {}: unknown.
+    ValueError: a setting is not what the program would write.
     """
     given = {key: value for key, value in settings.items() if value is not None}
     for key in {"mean", "std"} & given.keys():
@@ -111,14 +103,10 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
 
 
 def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
-    """A preprocessor_config.json of transformers.
+    """A preprocessor_config.json of transformers; `model_type` tells the class of old files of ViTs.
 
-    Args:
-        model_type: type of the model in the config.json beside it, which tells the class of old files of ViTs.
-
-    Raises:
-        ValueError: pixels are scaled in a way that mean and standard deviation cannot express, pictures are padded, or
-            a value is missing that transformers takes from the class of the processor.
+    ValueError: a scale of pixels or a padding that is not supported, or a value that the class of the processor
+    decides.
     """
     if config.get("do_rescale", True) and not math.isclose(
         config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
@@ -189,11 +177,7 @@ def _transformers_mode(config: Config) -> ResizeMode:
 
 
 def from_open_clip_config(config: Config) -> PreprocessValues:
-    """The "preprocess_cfg" of an open_clip_config.json.
-
-    Raises:
-        ValueError: pictures are padded (resize_mode "longest").
-    """
+    """The "preprocess_cfg" of an open_clip_config.json; ValueError where pictures are padded ("longest")."""
     return {
         "mean": _three(config["mean"]),
         "std": _deviations(config["std"]),
@@ -212,11 +196,7 @@ def _mode(name: str, word: Any, modes: Mapping[Any, ResizeMode]) -> ResizeMode:
 
 
 def square_side(name: str, size: Any) -> int:
-    """The side of a size that a config states, in pixels: one number, or height and width.
-
-    Raises:
-        ValueError: it is not a square; as many positions as those of another square would hide that.
-    """
+    """The side of a size in pixels: one number, or height and width. ValueError: it is not a square."""
     sides = set(map(int, size if isinstance(size, list | tuple) else (size,)))
     if len(sides) != 1:
         raise ValueError(f"{name} is {size!r}, and only squares are supported")

@@ -91,10 +91,8 @@ class PretrainedWeights:
         return "; ".join(words)
 
     def guesses(self, given: Set[str] = frozenset()) -> str:
-        """What is guessed of the network, its preprocessing and its classes, in words; "" where all is stated.
-
-        Args:
-            given: names that the user has given values for: "num_heads", "mean", "class_names", ...
+        """What is guessed, in words, but what is `given`: names such as "num_heads", "mean", "class_names"; "" for
+        nothing.
         """
         guesses: list[str] = []
         if self.network is None and "num_heads" not in given:
@@ -115,11 +113,7 @@ class PretrainedWeights:
         return self.guesses(given)
 
     def with_preprocess(self, given: Mapping[str, object]) -> "PretrainedWeights":
-        """The same weights with values of `Preprocess` that the user gives.
-
-        Raises:
-            UsageError: a value is out of its range.
-        """
+        """The same weights with values of `Preprocess` that the user gives; UsageError: one is out of range."""
         for name, values in given.items():
             numbers = values if isinstance(values, tuple) else (values,)
             limits = {"mean": (0, 1), "std": (1e-6, 1), "crop_fraction": (1e-6, 1)}.get(name)
@@ -131,11 +125,8 @@ class PretrainedWeights:
         return replace(self, preprocess=values, preprocess_from=source, guessed=guessed)
 
     def facts(self, used: Preprocess | None = None) -> list[tuple[str, str]]:
-        """Names and values for the terminal.
-
-        Args:
-            used: preprocessing of a training from these weights, where the user may have given other values; None: that
-                of the weights.
+        """Names and values for the terminal; `used` is the preprocessing of a training, where the user may have given
+        values.
         """
         stated = {name: _short(value) for name, value in self.preprocess.items()}
         shown = stated if used is None else {name: _short(getattr(used, name)) for name in stated}
@@ -150,13 +141,9 @@ class PretrainedWeights:
         return facts + ([] if self.license == UNKNOWN else [("license", license_text(self.license))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
-        """The network that these weights are for.
+        """The network that these weights are for; options that the user has `given` stand above shapes and configs.
 
-        Args:
-            given: options that the user has set; they stand above what shapes and configs say.
-
-        Raises:
-            CheckpointError: the weights do not say enough, or are not a ViT's.
+        CheckpointError: they do not say enough, or are not a ViT's.
         """
         given = given or {}
         if self.network is not None:
@@ -187,9 +174,8 @@ class PretrainedWeights:
             image_size: side of its images in pixels; None: as the weights were trained.
             given: as in `own_network`.
 
-        Raises:
-            CheckpointError: the weights do not say enough, or do not fit.
-            UsageError: the network has no such option, or cannot be built for this image size.
+        CheckpointError: the weights do not say enough, or do not fit. UsageError: the network has no such option, or
+        cannot be built for this image size.
         """
         own = self.own_network(given)
         preprocess = Preprocess(image_size or own.image_size, **self.preprocess)
@@ -198,14 +184,10 @@ class PretrainedWeights:
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 
     def fill(self, network: Network, class_names: Sequence[str] | None = None, keeps_rows: bool = False) -> LoadReport:
-        """Fill a network with the weights; a head for other classes stays as it was initialized.
+        """Fill a network; a head for other classes stays as it was initialized. CheckpointError: other tensors do not
+        fit.
 
-        Args:
-            class_names: names of the network's classes; None: a head for as many classes is taken.
-            keeps_rows: whether a head for other classes keeps the rows of those that a training of ours knows by name.
-
-        Raises:
-            CheckpointError: a tensor is missing, unexpected or of another shape, and is not the head's.
+        `keeps_rows`: a head for other classes keeps the rows of those that a training of ours knows by name.
         """
         with self._fitting(network):
             return fill(network, self.weights, self.dropped, self._classes(class_names, keeps_rows))
@@ -225,15 +207,9 @@ class PretrainedWeights:
         class_names: Sequence[str] | None = None,
         keeps_rows: bool = False,
     ) -> LoadReport:
-        """What `fill` would do. Refuses what it would refuse, and a network that would compute something else.
+        """What `fill` would do with a network, which may be on the meta device.
 
-        Args:
-            network: the network, which may be on the meta device.
-            given: options that the user has set, which may differ from those of the weights.
-            class_names, keeps_rows: as for `fill`.
-
-        Raises:
-            CheckpointError: as `fill`; or the network has other heads, activations, norms or positions.
+        CheckpointError: as `fill`; or heads, activation, norms or positions differ, and are not `given` by the user.
         """
         with self._fitting(network):
             _, report = adapt(network, self.weights, classes=self._classes(class_names, keeps_rows))

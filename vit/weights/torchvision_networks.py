@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from vit.errors import CheckpointError
-from vit.models.outside.timm_import import import_timm
-from vit.weights.formats.timm_model import TimmModel, TimmWeights
-from vit.weights.formats.weight_format import Weights
+from vit.models.network_names import import_timm
+from vit.weights.formats.weight_format import TimmModel, TimmWeights, Weights
 from vit.weights.trainer_file import State
 
 _TIMM = {"mobilenet_v2": "mobilenetv2_100", "mobilenet_v3_large": "mobilenetv3_large_100",
@@ -51,12 +50,7 @@ def is_of_torchvision_alone(name: str) -> bool:
 def named_by_torchvision(
     model: TimmModel, weights: Weights, state: State | None = None
 ) -> tuple[str, TimmWeights] | None:
-    """(torchvision's name of a model of timm, tensors of a file in torchvision's names); None: they have other names.
-
-    Args:
-        weights: tensors of the file, below any prefix, with a classifier.
-        state: as for `TimmModel.weights_of`.
-    """
+    """(torchvision's name of a model of timm, tensors of a file in torchvision's names); None: others."""
     from torchvision import models
 
     for name in models.list_models(module=models):
@@ -76,11 +70,7 @@ def named_by_torchvision(
 
 
 def read_as_torchvision(model: TimmModel, weights: Weights, state: State | None = None) -> TimmWeights | None:
-    """The tensors of `named_by_torchvision` in timm's names; None where that finds none.
-
-    Raises:
-        CheckpointError: timm's network computes other outputs with them.
-    """
+    """The tensors of `named_by_torchvision` in timm's names; None where that finds none. Errors: `timm_weights`."""
     if (found := named_by_torchvision(model, weights, state)) is None:
         return None
     name, own = found
@@ -88,24 +78,14 @@ def read_as_torchvision(model: TimmModel, weights: Weights, state: State | None 
 
 
 def timm_weights(name: str, weights: Weights, image_size: int, num_classes: int = 1000) -> Weights:
-    """Weights of a network of torchvision in timm's names.
+    """Weights of torchvision's network `name` in timm's names, proved by the outputs of both for one image.
 
-    Where the batch norms of the two have other epsilons, the running variances hold the difference.
-
-    Args:
-        name: torchvision's name of the network, for which `timm_name` has a name.
-        weights: tensors by torchvision's names.
-        image_size: side of the image of the proof, in pixels.
-        num_classes: number of the outputs.
-
-    Raises:
-        CheckpointError: the tensors are not those of the network, or timm's network computes other outputs with them.
+    Where the batch norms of the two have other epsilons, the running variances hold the difference. CheckpointError:
+    the tensors are not those of the network, or timm's network computes other outputs with them.
     """
     from torchvision import models
 
-    import_timm()
-    import timm
-
+    timm = import_timm()
     theirs = models.get_model(name, weights=None, num_classes=num_classes).eval()
     ours = timm.create_model(timm_name(name), num_classes=num_classes).eval()
     if weights.keys() == ours.state_dict().keys():

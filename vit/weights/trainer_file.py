@@ -43,11 +43,7 @@ class Stated:
 def one_set(content: object, state: State | None) -> tuple[object, str, list[str]]:
     """(the set of weights that is taken, its place in the content: "" or "state_dict_ema", places of the others).
 
-    Args:
-        state: average or raw weights; None: the average, where there are both.
-
-    Raises:
-        ValueError: several sets could be meant.
+    ValueError: several sets could be meant.
     """
     if not isinstance(content, Mapping):
         return content, "", []
@@ -65,8 +61,7 @@ def one_set(content: object, state: State | None) -> tuple[object, str, list[str
 def chosen(sets: Mapping[str, Mapping[str, Tensor]], state: State | None) -> str:
     """The place of the set to take: the average (EMA) of the weights where a set is one, else the trained network.
 
-    Raises:
-        ValueError: several sets could be meant.
+    ValueError: several sets could be meant.
     """
     averages = [place for place in sets if _AVERAGE.search(place)]
     others = [place for place in sets if place not in averages]
@@ -94,8 +89,7 @@ def describe_choice(place: str, others: Sequence[str]) -> str:
 def check_state(places: Sequence[str], state: State | None, path: str) -> None:
     """Raise CheckpointError if what was taken is not of the kind that the user asks for.
 
-    Args:
-        places: place of the set in the file, and of the network in the set.
+    `places` are that of the set in the file, and that of the network in the set.
     """
     if state is not None and any(map(_AVERAGE.search, places)) != (state == "ema"):
         lack, other = ("averaged weights (EMA)", "raw") if state == "ema" else ("raw weights", "ema")

@@ -8,7 +8,7 @@ from tests.data.parquet.written import rows_of, write
 from vit.data.core.dataset_names import check_hub_name
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError, VitError
-from vit.extras.hub.configs import choose_config
+from vit.extras.hub.source import choose_config
 
 NAMES = ("blue", "green", "red")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vit.errors import DataError
-from vit.extras.parquet.names import files_of_splits
+from vit.extras.parquet.open import files_of_splits
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from vit.extras.parquet.names import files_of_splits
     ],
 )
 def test_files_of_splits(names, splits, note):
-    found = files_of_splits([f"{name}.parquet" for name in names], "photos")
-    assert {split: len(files) for split, files in found.files.items()} == splits
-    assert note in "; ".join(found.notes) and bool(note) == bool(found.notes)
+    found, notes = files_of_splits([f"{name}.parquet" for name in names], "photos")
+    assert {split: len(files) for split, files in found.items()} == splits
+    assert note in "; ".join(notes) and bool(note) == bool(notes)
 
 
 @pytest.mark.faults("L20")
@@ -45,5 +45,5 @@ def test_files_that_are_not_a_whole_data_set(names, words):
 
 
 def test_titles_that_are_given_come_before_names():
-    found = files_of_splits(["a.parquet", "b.parquet"], "photos", {"a.parquet": "test", "b.parquet": "train"})
-    assert found.files == {"train": ["b.parquet"], "test": ["a.parquet"]}
+    found, _ = files_of_splits(["a.parquet", "b.parquet"], "photos", {"a.parquet": "test", "b.parquet": "train"})
+    assert found == {"train": ["b.parquet"], "test": ["a.parquet"]}

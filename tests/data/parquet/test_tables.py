@@ -13,11 +13,11 @@ from vit.data.core.dataset_names import TableColumns
 from vit.data.core.groups import with_groups
 from vit.data.core.image_bytes import ImageError
 from vit.data.sources.sources import open_source
-from vit.data.splits.folds import with_fold
+from vit.data.splits.split import with_fold
 from vit.errors import DataError
 from vit.extras.parquet import rows as row_parts
 from vit.extras.parquet.open import list_images
-from vit.extras.pretrain.unlabeled import open_images
+from vit.extras.pretrain.images import open_images
 
 NAMES = ("blue", "green", "red")
 

@@ -90,7 +90,8 @@ def test_a_lasting_fault_is_an_error_and_leaves_nothing(server, monkeypatch, tmp
     monkeypatch.setattr(source, "PART_BYTES", 4096)
     train = images(server)
     if fault == "silent":
-        train.reader._shards._files = far_files.FarFiles("http", Patience(attempts=3, first_pause=0.01, seconds=0.3))
+        monkeypatch.setattr(far_files, "PATIENCE", Patience(attempts=3, first_pause=0.01, seconds=0.3))
+        train.reader._files = far_files.FarFiles(server.address)
     server.fault = lambda path, number: fault
     with pytest.raises(DataError, match=r"cannot be read \(3 attempts\)") as error:
         train.encoded(0)
@@ -150,7 +151,7 @@ def test_a_damaged_part_of_the_cache_is_fetched_again(server, tmp_path):
 def test_a_fork_and_a_pickle_have_connections_of_their_own(server, tmp_path):
     gc.freeze()  # the child looks at what is made from here on, and not at all imported modules
     train = images(server)
-    train.reader._shards._cache = PartCache(tmp_path / "none", 0)  # so that every image is asked for
+    train.reader._cache = PartCache(tmp_path / "none", 0)  # so that every image is asked for
     train.encoded(0)
     copy = pickle.loads(pickle.dumps(train))
     assert copy.encoded(1)
@@ -193,7 +194,7 @@ def test_a_file_that_changed_on_its_server_is_read_by_the_next_command(server, t
     address = f"{server.address}/latest.png"
     for content in (b"one", b"two", b"one"):  # also the version before
         (tmp_path / "latest.png").write_bytes(content)
-        command = FarImages(QUICK)
+        command = FarImages()
         command.prepare([address])
         assert command.read(address) == content
         (tmp_path / "latest.png").write_bytes(b"later")
@@ -206,8 +207,8 @@ def test_files_of_one_version_are_fetched_once(server, tmp_path):
     server.has_etags = True
     (tmp_path / "kept.png").write_bytes(b"kept")
     address = f"{server.address}/kept.png"
-    assert FarImages(QUICK).read(address) == b"kept"
-    before, again = len(server.asked), FarImages(QUICK)
+    assert FarImages().read(address) == b"kept"
+    before, again = len(server.asked), FarImages()
     again.prepare([address, f"{server.address}/absent.png"])
     server.fault = lambda path, number: "500"
     assert again.read(address) == b"kept"
@@ -219,10 +220,10 @@ def test_no_cache_keeps_no_address(server, tmp_path, monkeypatch):
     address = f"{server.address}/latest.png"
     (tmp_path / "latest.png").write_bytes(b"one")
     server.has_etags = True
-    assert FarImages(QUICK).read(address) == b"one"
+    assert FarImages().read(address) == b"one"
     monkeypatch.setenv("VIT_CACHE_GB", "0")
     (tmp_path / "latest.png").write_bytes(b"two")
-    reader = FarImages(QUICK)
+    reader = FarImages()
     assert reader.read(address) == b"two"
     (tmp_path / "latest.png").write_bytes(b"")
     with pytest.raises(ImageError, match="the file is empty"):
@@ -232,7 +233,7 @@ def test_no_cache_keeps_no_address(server, tmp_path, monkeypatch):
 @pytest.mark.faults("S8")
 def test_an_empty_and_a_refused_address(server, tmp_path):
     (tmp_path / "empty.png").write_bytes(b"")
-    reader = FarImages(QUICK)
+    reader = FarImages()
     with pytest.raises(ImageError, match="the file is empty"):
         reader.read(f"{server.address}/empty.png")
     server.fault = lambda path, number: "403"
@@ -265,7 +266,7 @@ def test_an_image_without_an_end_is_given_up_while_it_comes(server, tmp_path, mo
     monkeypatch.setattr(far_images, "MAX_BYTES", 2**20)
     (tmp_path / "1.png").write_bytes(b"x")
     server.fault = lambda path, number: "endless" if path.endswith("1.png") else ""
-    images = FarImages(QUICK)
+    images = FarImages()
     address = f"{server.address}/1.png"
     images.prepare([address])
     with pytest.raises(ImageError, match="more than 1,048,576 bytes") as caught:
@@ -273,4 +274,4 @@ def test_an_image_without_an_end_is_given_up_while_it_comes(server, tmp_path, mo
     assert caught.value.kind == "too_large"
     assert 2**20 < server.sent < 2**28  # what lies in buffers of the system comes on top, twice
     server.fault = lambda path, number: ""
-    assert FarImages(QUICK).read(address) == b"x"
+    assert FarImages().read(address) == b"x"

@@ -9,7 +9,7 @@ from PIL import Image
 
 from vit.data.sources.sources import open_source
 from vit.errors import DataError
-from vit.extras.shards.index import read_index, write_index
+from vit.extras.shards.index import read_index
 from vit.extras.shards.tars import index_tars
 
 
@@ -31,7 +31,7 @@ def tar(path, files):
 def indexed(folder):
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.tar"))
     found = index_tars(folder, names, lambda done, total: None)
-    write_index(found.index, folder / "index.parquet")
+    found.write(folder / "index.parquet")
     return found, read_index((folder / "index.parquet").read_bytes(), "index")
 
 

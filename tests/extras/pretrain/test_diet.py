@@ -5,8 +5,14 @@ import torch
 import torch.nn.functional as F
 
 from vit.errors import UsageError
-from vit.extras.pretrain.diet import HEAD_ALONE, PRETRAINED_SMOOTHING, SMOOTHING, Diet
-from vit.extras.pretrain.objective import feature_width, without_classes
+from vit.extras.pretrain.objectives import (
+    HEAD_ALONE,
+    PRETRAINED_SMOOTHING,
+    SMOOTHING,
+    Diet,
+    feature_width,
+    without_classes,
+)
 from vit.extras.pretrain.pretrainer import Pretrainer
 from vit.models.spec import create_network
 from vit.training.recipes.recipe import OptimConfig
@@ -46,7 +52,7 @@ def test_a_backbone_returns_what_its_head_read(name, options, width):
 
 
 def test_a_network_whose_last_layer_is_unknown_is_refused(monkeypatch):
-    monkeypatch.setattr("vit.extras.pretrain.objective.classifier_names", lambda network: ())
+    monkeypatch.setattr("vit.extras.pretrain.objectives.classifier_names", lambda network: ())
     with pytest.raises(UsageError, match="does not say which of its layers"):
         backbone()
 

@@ -6,7 +6,7 @@ import pytest
 
 from vit.data.core.groups import with_groups
 from vit.errors import DataError, UsageError
-from vit.extras.pretrain.unlabeled import open_images, with_more_images
+from vit.extras.pretrain.images import open_images, with_more_images
 from vit.extras.shards.packing import pack
 
 SPLITS = {"red/00": "train", "red/01": "test", "blue/00": "", "blue/01": "x"}

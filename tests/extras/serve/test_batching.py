@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from vit.extras.serve.app import Limits, create_app
+from vit.extras.serve.app import create_app
 from vit.extras.serve.batching import MAX_WAITING_PIXELS, Batcher, FullError
 from vit.inference.answers.answers import answer_rule
 from vit.inference.prediction import Prediction
@@ -112,7 +112,7 @@ def test_a_full_queue_refuses_and_a_cancelled_request_is_not_computed(slow):
 @pytest.mark.faults("V6")
 def test_a_full_service_says_when_to_come_again(slow):
     batcher = Batcher(slow, 1, 1, 1, on_failure=lambda: None)
-    with TestClient(create_app(batcher, Limits(1000, 1))) as client, ThreadPoolExecutor(1) as pool:
+    with TestClient(create_app(batcher, 1000, 1)) as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.post, "/predict", content=b"a")
         until = time.monotonic() + 20
         while not batcher.num_waiting and time.monotonic() < until:
@@ -131,7 +131,7 @@ def test_a_full_service_says_when_to_come_again(slow):
 def test_a_model_that_fails_ends_the_service_and_tells_everyone(slow):
     ended = threading.Event()
     batcher = Batcher(slow, 1, 1, 4, on_failure=ended.set)
-    with TestClient(create_app(batcher, Limits(1000, 20))) as client, ThreadPoolExecutor(2) as pool:
+    with TestClient(create_app(batcher, 1000, 20)) as client, ThreadPoolExecutor(2) as pool:
         assert client.get("/health").status_code == 200
         tasks = [pool.submit(client.post, "/predict", content=content) for content in (b"bad", b"bad")]
         until = time.monotonic() + 20

@@ -6,9 +6,9 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from vit.models.spec import create_network
-from vit.tasks.single_label_loss import TrainingLoss
+from vit.tasks.losses import TrainingLoss
 from vit.training.callbacks.averaging import Averaging
-from vit.training.callbacks.non_finite import NonFinite
+from vit.training.callbacks.checks import NonFinite
 from vit.training.loop import Classifier
 from vit.training.recipes.recipe import OptimConfig
 

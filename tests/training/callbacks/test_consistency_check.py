@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit.training.callbacks.consistency_check import facts_to_compare
+from vit.training.callbacks.checks import facts_to_compare
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe

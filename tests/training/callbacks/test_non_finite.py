@@ -12,7 +12,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.errors import DivergedError
 from vit.models.spec import create_network
 from vit.training import loop
-from vit.training.callbacks.non_finite import NonFinite
+from vit.training.callbacks.checks import NonFinite
 from vit.training.loop import Classifier
 from vit.training.optim import make_optimizer
 from vit.training.recipes.recipe import OptimConfig

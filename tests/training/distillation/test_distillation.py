@@ -7,8 +7,8 @@ import torch
 
 from tests.training.distillation.test_teacher_logits import batch_of
 from vit.models.spec import create_network
-from vit.tasks.single_label_loss import TrainingLoss
-from vit.training.distillation.distillation import Distillation, TeachingLoss
+from vit.tasks.losses import TrainingLoss
+from vit.training.distillation import Distillation, TeachingLoss
 
 TEACHER = torch.tensor([[4.0, 0, 0], [0, 4.0, 0], [0, 0, 4.0], [4.0, 0, 0]])
 IMAGES = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))

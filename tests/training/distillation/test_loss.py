@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from vit.training.distillation.distillation import TeachingLoss
+from vit.training.distillation import TeachingLoss
 
 RANDOM = torch.Generator().manual_seed(3)
 LOGITS, TEACHER = (3 * torch.randn(8, 5, generator=RANDOM, dtype=torch.float64) for _ in range(2))

@@ -12,9 +12,9 @@ from tests.training.distillation.teachers import CLASSES, OWN, write_teacher
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples, Source
 from vit.data.pixels.preprocess import Preprocess
-from vit.training.distillation.teacher import find_teacher
-from vit.training.distillation.teacher_logits import TeacherLogits
+from vit.training.distillation import TeacherLogits
 from vit.training.recipes.recipe import DistillConfig
+from vit.training.teacher import find_teacher
 
 STUDENT = Preprocess(12, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
 PIXELS = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))

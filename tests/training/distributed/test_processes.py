@@ -9,7 +9,7 @@ import torch
 from vit.errors import ProcessesError
 from vit.training.distributed import processes
 from vit.training.distributed.processes import lost_process_explained
-from vit.training.signals import Stop
+from vit.training.observers import Stop
 
 
 def trainer(*children):

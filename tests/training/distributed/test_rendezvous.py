@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from vit.errors import CheckpointError, ProcessesError, ResourceError
-from vit.training.distributed import rendezvous
-from vit.training.distributed.rendezvous import Rendezvous, readable_by_all
+from vit.training.distributed import processes
+from vit.training.distributed.processes import Rendezvous, readable_by_all
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def test_a_first_process_that_refuses_waits_for_others_for_a_while_only(port, mo
     first = Rendezvous(3)
     monkeypatch.setenv("RANK", "1")
     other = Rendezvous(2)
-    monkeypatch.setattr(rendezvous, "_ITS_WORDS", 0.0)
+    monkeypatch.setattr(processes, "_ITS_WORDS", 0.0)
 
     def refuse():
         raise CheckpointError("it has no checkpoint", "train")
 
     for patience, heard in ((0.2, 0), (60.0, 2)):
-        monkeypatch.setattr(rendezvous, "_HEARD", patience)
+        monkeypatch.setattr(processes, "_HEARD", patience)
         monkeypatch.setenv("RANK", "0")
         name = f"recipe {heard}"
         other._store.add(f"{name} heard", heard)
@@ -68,7 +68,7 @@ def test_a_port_that_is_taken_is_named(port):
 @pytest.mark.faults("X5")
 def test_a_first_process_that_is_not_there_is_not_waited_for_without_end(port, monkeypatch):
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(rendezvous, "PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr(processes, "PATIENCE", timedelta(seconds=1))
     with pytest.raises(ProcessesError, match="the first process of this training cannot be reached"):
         Rendezvous(2)
 
@@ -76,7 +76,7 @@ def test_a_first_process_that_is_not_there_is_not_waited_for_without_end(port, m
 def test_others_wait_for_as_long_as_a_process_lives(port, monkeypatch):
     port.close()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(rendezvous, "PATIENCE", timedelta(seconds=0.75))
+    monkeypatch.setattr(processes, "PATIENCE", timedelta(seconds=0.75))
     both = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)

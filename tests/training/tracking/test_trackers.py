@@ -6,8 +6,8 @@ import pytest
 
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import check_trackers, chosen_trackers, wandb_mode
 from vit.training.tracking.open import Trackers
+from vit.training.tracking.tracker import check_trackers, chosen_trackers, wandb_mode
 
 CALLS = [
     ("log", {"train/loss": 1.0}, 1),
@@ -94,7 +94,7 @@ def test_a_wrong_choice_is_refused(vit, options, words):
 @pytest.mark.faults("T21", simulated="the package is not found")
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
 def test_a_missing_extra_is_refused_before_anything_is_read(monkeypatch, name):
-    monkeypatch.setattr("vit.training.recipes.trackers.find_spec", lambda _: None)
+    monkeypatch.setattr("vit.training.tracking.tracker.find_spec", lambda _: None)
     with pytest.raises(UsageError) as caught:
         check_trackers(Recipe(tracker=name))
     assert name in caught.value.problem

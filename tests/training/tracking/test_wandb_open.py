@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
+from vit.training.recipes.recipe import Recipe
 from vit.training.tracking import connection
-from vit.training.tracking import open as wandb_open
-from vit.training.tracking.open import open_wandb
-from vit.training.tracking.tracker import NoTracker, Sharing
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import Sharing, Tracking
 from vit.training.tracking.wandb_tracker import SETTINGS
 
 pytest.importorskip("wandb")
@@ -111,9 +111,9 @@ def server(monkeypatch, request):
 EVERYTHING = Sharing(media=True, model=True)
 
 
-def begin(mode, folder, notices, **more):
-    about = {"sharing": EVERYTHING} | more
-    return open_wandb(mode, folder, {"optim": {"lr": 0.001}}, "first", notices.append, **about)
+def begin(mode, folder, notices, config=None, group=None):
+    run = Tracking(folder, folder.parent, "first", group, config or {"optim": {"lr": 0.001}}, EVERYTHING)
+    return open_trackers(Recipe(wandb=mode), run, notices.append)
 
 
 def text_of(folder):
@@ -140,7 +140,7 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
         "network": {"num_tokens": 7, "qkv_bias": True},
         "data": {"hub_token": "hush-1", "sources": [{"password": "hush-2", "api_key": None}]},
     }
-    tracker = open_wandb("offline", folder, config, "first", notices.append, group="study", sharing=EVERYTHING)
+    tracker = begin("offline", folder, notices, config, "study")
     for step in range(3):
         tracker.log({"train/loss": 1.0 / (step + 1), "epoch": step}, step)
         tracker.log({"val/acc1": (0.5, 0.75, 0.25)[step]}, step)
@@ -299,7 +299,7 @@ def test_a_proxy_is_what_must_answer(folder, notices, server, monkeypatch):
 
 def test_wandb_mode_is_heard_by_auto_alone(folder, notices, server, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    assert isinstance(begin("auto", folder, notices), NoTracker)
+    assert begin("auto", folder, notices).trackers == {}
     assert not folder.exists()
     monkeypatch.setenv("WANDB_MODE", "offline")
     begin("auto", folder, notices).finish()
@@ -390,10 +390,11 @@ def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time
 from pathlib import Path
-from vit.training.tracking import open as wandb_open
 from vit.training.tracking import wandb_tracker
+from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 wandb_tracker.FINISH_SECONDS = 1.0
-tracker = wandb_open.open_wandb("offline", Path({str(folder)!r}), {{}}, "first", print)
+run = Tracking(Path({str(folder)!r}), Path(), "first", None, {{}}, NUMBERS_ALONE)
+tracker = wandb_tracker.open_wandb("offline", run, print)
 os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
 tracker.finish()
 """
@@ -443,7 +444,7 @@ def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
 def test_without_wandb_training_goes_on(folder, notices, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     tracker = begin("auto", folder, notices)
-    assert isinstance(tracker, NoTracker)
+    assert tracker.trackers == {}
     tracker.log({"train/loss": 1.0}, 0)
     tracker.finish()
     (line,) = notices
@@ -456,8 +457,11 @@ def test_off_writes_nothing_and_does_not_import_wandb(folder):
     program = f"""
 import sys
 from pathlib import Path
-from vit.training.tracking.open import open_wandb
-tracker = open_wandb("off", Path({str(folder)!r}), {{}}, "first", print)
+from vit.training.recipes.recipe import Recipe
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
+run = Tracking(Path({str(folder)!r}), Path(), "first", None, {{}}, NUMBERS_ALONE)
+tracker = open_trackers(Recipe(wandb="off"), run, print)
 tracker.log({{"train/loss": 1.0}}, 0)
 tracker.figure("figures/curve", Path("none.png"), caption="a curve")
 tracker.image_table("val/worst", ["path"], [])
@@ -472,7 +476,7 @@ assert "wandb" not in sys.modules
 
 
 def run_python(program, seconds=60):
-    environment = {**os.environ, "PYTHONPATH": str(Path(wandb_open.__file__).parents[3])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(connection.__file__).parents[3])}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     assert (done.returncode, done.stderr) == (0, "")

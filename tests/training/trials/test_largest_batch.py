@@ -31,7 +31,7 @@ def searched(monkeypatch, tmp_path):
         monkeypatch.setattr(Classifier, "training_step", limited)
         plan = make_plan(read_words(["digits", *OPTIONS, *options, "--out", str(tmp_path)]).layers.recipe())
         open_choice = replace(plan.recipe, optim=replace(plan.recipe.optim, batch_size="auto"))
-        found = run_trials(replace(plan, recipe=open_choice), 0.0, reporter=Reporter(quiet=True)).plan
+        found = run_trials(replace(plan, recipe=open_choice), 0.0, reporter=Reporter(quiet=True))[0]
         assert found.recipe.optim.batch_size == found.batch_size and not list(tmp_path.iterdir())
         again = make_plan(found.recipe)  # as a resumed run makes it from config.yaml
         assert (again.recipe, again.total_steps, again.rounds) == (found.recipe, found.total_steps, found.rounds)

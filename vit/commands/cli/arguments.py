@@ -1,14 +1,18 @@
-"""Types and checks of arguments that several commands share"""
+"""Types and checks of arguments that several commands share, and options that say where cells run"""
 
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.cli.command_line import Metavar
+from vit.commands.cli.command_line import Metavar, Parser
+from vit.commands.cli.options import options_of
 from vit.errors import ResourceError, UsageError
 from vit.layout import RunLayout
+from vit.study.running.cluster import ClusterOptions, Executor, check_executor
 from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:
@@ -23,21 +27,14 @@ ModelOrExport = Annotated[StrPath, Metavar("RUN|CKPT|EXPORT")]
 
 
 def fraction(option: str, value: float | str | None) -> float | None:
-    """The value of an option between 0 and 1, such as an accuracy; None where none is given.
-
-    Raises:
-        UsageError: it is not a number between 0 and 1.
-    """
+    """The value of an option between 0 and 1, such as an accuracy; UsageError for another one, None where none is."""
     if value is None:
         return None
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1:
-        shown = value if isinstance(value, str) else f"{value:g}"
-        raise UsageError(f"{option} {shown} is not between 0 and 1", "give a fraction such as 0.95")
-    return number
+    with suppress(ValueError):
+        if 0 < float(value) < 1:
+            return float(value)
+    shown = value if isinstance(value, str) else f"{value:g}"
+    raise UsageError(f"{option} {shown} is not between 0 and 1", "give a fraction such as 0.95")
 
 
 def path_list(paths: Paths) -> list[StrPath]:
@@ -100,10 +97,7 @@ def new_file(wanted: StrPath, option: str = "--output") -> Path:
 
 
 def new_folder(wanted: Path | None, default: Path) -> Path:
-    """Make the wanted folder, which is not there or empty; without one, the first free name of the default.
-
-    ResourceError where it cannot be made.
-    """
+    """Make the wanted folder, which is not there or empty; without one, the first free name of the default."""
     from vit.inference.files import made_folder
 
     try:
@@ -127,10 +121,44 @@ def warn_of_unfinished(lacks: str, reporter: "Reporter") -> None:
 
 def without_dry_run(words: Sequence[str]) -> str:
     """The words of a command line without `--dry_run` and its value, as one text."""
-    kept: list[str] = []
-    is_after = False
-    for word in words:
-        if word.partition("=")[0] != "--dry_run" and not (is_after and word in ("true", "false")):
-            kept.append(word)
-        is_after = word == "--dry_run"
-    return shlex.join(kept)
+    pairs = zip(["", *words], words, strict=False)  # each with the word before it
+    kept = [word for before, word in pairs if before != "--dry_run" or word not in ("true", "false")]
+    return shlex.join(word for word in kept if word.partition("=")[0] != "--dry_run")
+
+
+@dataclass(frozen=True)
+class ExecutorOptions:
+    """Where cells run, and how many at a time. A cell is a training, a fold, a linear probe, or a task of --parts.
+
+    Attributes:
+        jobs: number of cells at a time; null: one for each GPU, or for each CPU core; on a cluster, as many tasks as it
+            allows
+        executor: where cells run. local: on this machine. slurm: as tasks of SLURM. ray: on a cluster of Ray
+        cluster: what a task of SLURM or Ray asks for, such as --cluster.time 4h, --cluster.cpus 4, --cluster.gpus 1,
+            --cluster.memory 16 (GB), --cluster.partition gpu, --cluster.cells_per_task 10
+    """
+
+    jobs: PositiveInt | None = None
+    executor: Executor = "local"
+    cluster: dict[str, bool | int | float | str | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, command: str, values: Mapping[str, object]) -> "ExecutorOptions":
+        """The options of a command from keyword arguments of Python; UsageError for a wrong value."""
+        return cls(**Parser(command, "", "", tuple(options_of(cls))).read_values(values))
+
+    @property
+    def cluster_options(self) -> ClusterOptions:
+        """What a task of a cluster asks for; UsageError for a wrong value, or without a cluster."""
+        if self.cluster and self.executor == "local":
+            raise UsageError("--cluster.* without a cluster", "give --executor slurm or --executor ray")
+        return ClusterOptions.of(self.cluster)
+
+    def check(self, dry_run: bool = False) -> None:
+        """Raise UsageError for wrong options, and where the executor is missing, which a dry run does not need."""
+        options = self.cluster_options
+        if not dry_run:
+            check_executor(self.executor, options)
+
+
+EXECUTOR_OPTIONS = tuple(one.name for one in fields(ExecutorOptions))

@@ -1,4 +1,4 @@
-"""The command line of a function: flags and types from its signature, help from its docstring
+"""Command lines: values of options from words, YAML and Python, and the command line of a function
 
 A command is a typed function with a Google-style docstring. Parameters before the `*` are positional arguments, and
 parameters after the `*` are options. The docstring's Args are the help, and its Example ends the help. Options that
@@ -7,23 +7,183 @@ several commands share are the attributes of a dataclass: `**where: Annotated[An
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce, wraps
 from operator import or_
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
-from vit.commands.cli.help_text import ALL, help_text, indented
-from vit.commands.cli.option_values import REQUIRED, union_members
-from vit.commands.cli.options import Option, docstring_arguments, options_of
-from vit.commands.cli.parser import Parser
+from vit.commands.cli.help_text import ALL, CommandOptions, help_text, indented, schema_text
+from vit.commands.cli.options import (
+    REQUIRED,
+    Option,
+    docstring_arguments,
+    mapping_type,
+    options_of,
+    read_value,
+    read_word,
+    union_members,
+)
 from vit.console import silenced
-from vit.errors import UsageError, nearest
+from vit.errors import UsageError, close_name, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Function = Callable[..., object]
 Command = Function | Mapping[str, Function]  # one function, or one for each action, such as `vit data check`
+
+
+SCHEMA = "--print_schema"
+_ONE_FOLDER = "give one folder DATA, with train/, val/ and test/ in it, or a CSV with the column split"
+_OF_OTHERS = dict.fromkeys(("val_dir", "val_data", "test_dir"), _ONE_FOLDER)  # options that have no counterpart here
+_SAME = {  # options of other programs, and their names here
+    "imgsz": "image_size", "img_size": "image_size", "batch": "batch_size", "arch": "network", "model": "network",
+    "pretrained": "init_from", "workers": "num_workers", "output_dir": "out", "val": "validation", "opt": "optimizer",
+    "early_stopping": "patience", "sort": "sort_into",
+}  # fmt: skip
+
+
+class Parser(CommandOptions):
+    """Reads the options of a command."""
+
+    def read_words(self, words: Sequence[str]) -> dict[str, Any]:
+        """The values that a command line gives, by name; `--help` and `--print_schema` print and end the program."""
+        values: dict[str, Any] = {}
+        rest = deque(words)
+        flag_before: Option | None = None  # an option without a value directly before the word
+        waiting = deque(option for option in self.options if option.is_positional)
+        while rest:
+            word = rest.popleft()
+            if word in ("--help", "-h"):
+                print(help_text(self, rest.popleft() if rest and not rest[0].startswith("-") else ""))
+                raise SystemExit(0)
+            if word == SCHEMA and self.takes_files:
+                print(schema_text(self))
+                raise SystemExit(0)
+            if word == "--":
+                for text in rest:
+                    self._take(text, waiting, values)
+                break
+            if not word.startswith("-") or word == "-":
+                if flag_before and not waiting:
+                    raise UsageError(f"{flag_before.name} is {word}", "give true or false, or no value")
+                self._take(word, waiting, values)
+                flag_before = None
+                continue
+            if waiting and waiting[0].takes_several and waiting[0].name in values:
+                waiting.popleft()  # words after an option are not further items
+            flag, equals, text = word.partition("=")
+            option, key = self.find(flag.removeprefix("--")) or (None, "")
+            if option is None or option.is_positional or not flag.startswith("--"):
+                raise self.unknown(flag)
+            is_next = False
+            if not equals:
+                following = rest[0] if rest else "--"
+                is_next = following in ("true", "false") if option.is_flag else not following.startswith("--")
+                if not is_next and not option.is_flag:
+                    raise UsageError(f"{flag} needs a value", self.hint)
+                text = rest.popleft() if is_next else "true"
+            flag_before = option if option.is_flag and not equals and not is_next else None
+            _store(values, option, key, text)
+        return values
+
+    def read_tree(self, tree: Mapping[str, Any], beginning: str = "") -> dict[str, Any]:
+        """The values of a YAML file by name, below a section that ends with a dot; an empty section has none."""
+        values: dict[str, Any] = {}
+        for key, value in tree.items():
+            name = f"{beginning}{key}"
+            option = self.by_name.get(name)
+            is_section = any(other.startswith(f"{name}.") for other in self.by_name)
+            if value is None and (is_section or (option is not None and mapping_type(option.kind) is not None)):
+                continue
+            if option is not None:
+                inner = {name: read_value(option.kind, value, name)}
+            elif not is_section:
+                first = next(iter(value), "") if isinstance(value, dict) else ""
+                raise self.unknown(f"{name}.{first}" if first else name)
+            elif isinstance(value, dict):
+                inner = self.read_tree(value, f"{name}.")
+            else:
+                raise UsageError(f"{name} is {value}", "give its options one by one")
+            for twice in values.keys() & inner.keys():  # once in its section, once with a dot
+                raise UsageError(f"{twice} is given twice", "keep one of the two")
+            values |= inner
+        return values
+
+    def read_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of Python by name, also of keys of mappings ("data.root"); errors as those of `read_tree`."""
+        checked: dict[str, Any] = {}
+        for given, value in values.items():
+            option, key = self.find(given) or (None, "")
+            if option is None:
+                raise self.unknown(f"--{given}" if self.short else given)
+            is_list = not isinstance(value, str | os.PathLike) and isinstance(value, Iterable)
+            if option.takes_several and is_list:
+                checked[option.name] = [read_value(option.kind, item, option.name) for item in value]
+            else:
+                _store(checked, option, key, value, read_value)
+        return checked
+
+    def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values with the defaults of all other options; UsageError where a value is missing."""
+        missing = [option.name for option in self.options if option.default is REQUIRED and option.name not in values]
+        if missing:
+            raise UsageError(f"the following arguments are required: {', '.join(missing)}", self.hint)
+        return {option.name: values.get(option.name, option.default) for option in self.options}
+
+    def unknown(self, given: str) -> UsageError:
+        """The error for an unknown option, a flag or the key of a file, with the nearest one."""
+        name, is_flag = given.removeprefix("--"), given.startswith("-")
+        above = self.by_name.get(name.rpartition(".")[0])
+        if above is not None and not above.is_positional:
+            return UsageError(f"{above.name} has no options of its own", f"give its value: --{above.name} VALUE")
+        dotted = self.short.get(f"--{name}", "").removeprefix("--")
+        if name in self.sections:
+            fix = f"see 'vit {self.command} --help {name}'"
+        elif dotted and not is_flag:
+            *sections, key = dotted.split(".")
+            below = " and ".join(f"'{section}:'" for section in sections)
+            fix = f"give {dotted}, in a file the key {key!r} below {below}"
+        else:
+            fix = _OF_OTHERS.get(name) or self._nearest(given, is_flag)
+        return UsageError(f"vit {self.command} has no option {given}", fix)
+
+    def _nearest(self, given: str, is_flag: bool) -> str:
+        """The option that is spelled almost as a word, whole or after its last dot; else where all options are."""
+        names = [option.name for option in self.shown if not option.is_positional]
+        if is_flag:
+            hidden = {f"--{option.name}" for option in self.options if option.is_hidden}
+            names = [f"--{name}" for name in names] + [flag for flag, own in self.short.items() if own not in hidden]
+        word = given.removeprefix("--").rpartition(".")[2]
+        ends = {name.removeprefix("--").rpartition(".")[2]: name for name in sorted(names, key=len, reverse=True)}
+        close = ends.get(_SAME.get(word, word)) or close_name(given, names) or ends.get(close_name(word, ends) or "")
+        return self.hint if close in (None, given) else f"did you mean {close!r}?"
+
+    def _take(self, word: str, waiting: "deque[Option]", values: dict[str, Any]) -> None:
+        """Store a positional argument."""
+        if not waiting:
+            data = next((option for option in self.options if option.is_positional and option.metavar == "DATA"), None)
+            problem = f"vit {self.command} cannot use the word {word!r}"
+            if data is not None and data.name in values:
+                problem = f"DATA is given twice: {values[data.name]!r} and {word!r}"
+            raise UsageError(problem, "quote a path that has spaces")
+        _store(values, waiting[0] if waiting[0].takes_several else waiting.popleft(), "", word)
+
+
+def _store(
+    values: dict[str, Any], option: Option, key: str, value: Any, read: Callable[[Any, Any, str], Any] = read_word
+) -> None:
+    """Store the value of an option, as `read` takes it; a key adds to the mapping of the option."""
+    name = option.name
+    if key:
+        mapping = values.get(name)
+        item = read(mapping_type(option.kind), value, f"{name}.{key}")
+        values[name] = {**(mapping if isinstance(mapping, dict) else {}), key: item}
+    elif option.takes_several:
+        values.setdefault(name, []).append(read(option.kind, value, name))
+    else:
+        values[name] = read(option.kind, value, name)
 
 
 @dataclass(frozen=True)
@@ -34,17 +194,7 @@ class Metavar:
 
 
 def run_command(command: Command, arguments: Sequence[str], name: str = "") -> None:
-    """Call a command with the values of a command line.
-
-    Args:
-        command: function of the command; or functions of its actions by name.
-        arguments: words after the name of the command.
-        name: name of the command; empty: name of the function.
-
-    Raises:
-        UsageError: an argument is unknown, missing, or has a wrong value.
-        VitError: the command failed.
-    """
+    """Call a command with the values of the words after its name; empty: the name of the function."""
     if isinstance(command, Mapping):
         action, arguments = _split_action(command, arguments, name)
         run_command(command[action], arguments, f"{name} {action}")
@@ -100,25 +250,21 @@ def command_parser(function: Function, name: str = "") -> Parser:
 
 def _split_action(actions: Mapping[str, Function], arguments: Sequence[str], name: str) -> tuple[str, Sequence[str]]:
     """The action that the first word names, and the other words; where help is asked, it is printed."""
-    if arguments and arguments[0] in ("--help", "-h"):
-        print(_help_of_actions(actions, name, is_whole=arguments[1:] == [ALL]))
-        raise SystemExit(0)
     if arguments and arguments[0] in actions:
         return arguments[0], arguments[1:]
-    problem = f"vit {name} has no action {arguments[0]!r}" if arguments else f"vit {name} needs an action"
-    known = nearest(arguments[0] if arguments else "", actions)
-    example = command_parser(next(iter(actions.values()))).example
-    raise UsageError(problem, f"{known}, as in '{example}'")
-
-
-def _help_of_actions(actions: Mapping[str, Function], name: str, is_whole: bool) -> str:
-    parsers = [command_parser(function, f"{name} {action}") for action, function in actions.items()]
-    if is_whole:
-        return "\n\n".join(help_text(parser, ALL) for parser in parsers)
+    parsers = {action: command_parser(function, f"{name} {action}") for action, function in actions.items()}
+    if not arguments or arguments[0] not in ("--help", "-h"):
+        problem = f"vit {name} has no action {arguments[0]!r}" if arguments else f"vit {name} needs an action"
+        known = nearest(arguments[0] if arguments else "", actions)
+        raise UsageError(problem, f"{known}, as in '{next(iter(parsers.values())).example}'")
+    if arguments[1:] == [ALL]:
+        print("\n\n".join(help_text(parser, ALL) for parser in parsers.values()))
+        raise SystemExit(0)
     lines = [f"usage: vit {name} ACTION ... [options]", ""]
-    for action, parser in zip(actions, parsers, strict=True):
+    for action, parser in parsers.items():
         lines += [f"vit {name} {action}:", *indented(parser.about), *indented(f"example: {parser.example}"), ""]
-    return "\n".join([*lines, f"'vit {name} ACTION --help' shows the options of an action."])
+    print("\n".join([*lines, f"'vit {name} ACTION --help' shows the options of an action."]))
+    raise SystemExit(0)
 
 
 def _option(parameter: inspect.Parameter, about: str) -> Option:

@@ -19,11 +19,7 @@ def find_config(name: str) -> Path:
 
 
 def read_config(name: str) -> tuple[Path, dict[str, Any]]:
-    """The file of --config, and the sections and options in it.
-
-    Raises:
-        UsageError: there is none, or it is not YAML in UTF-8, or holds no options, or a key stands twice.
-    """
+    """The file of --config, and the sections and options in it; UsageError for anything else, and for a key twice."""
     path = find_config(name)
     try:
         text = read_text(path)

@@ -1,37 +1,94 @@
-"""Help of a command: one screen of its main options, or the full texts of a section or of all options"""
+"""The options of a command, and what is printed of them: a help of one screen, full texts, or a JSON schema of files
 
+By the schema, which `vit train --print_schema` prints, editors complete and check files of --config.
+"""
+
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import isfinite
 from textwrap import wrap
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from vit.commands.cli.option_values import REQUIRED, choices, mapping_type, union_members
-from vit.commands.cli.options import CommandOptions, Option
+from vit.commands.cli.options import REQUIRED, Option, choices, mapping_type, union_members
 from vit.errors import UsageError, nearest
+from vit.training.recipes.ranges import Bound, Pattern
 
 ALL = "all"
 WIDTH, SCREEN = 79, 40  # characters of a line, lines of a help that is not asked for in full
 _COLUMN = 26  # where the texts of one screen begin
-_INDENT = " " * 8  # of a full text
 _LONGEST_CHOICES = 48
-_FIRST_CLAUSE = re.compile(r"[;:.](?:\s|$)")
+_NOT_IN_FILES = ("config", "resume", "dry_run", "print_config")
+_TYPES: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
+_LIMITS = {">": "exclusiveMinimum", ">=": "minimum", "<": "exclusiveMaximum", "<=": "maximum"}
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """The options of a command."""
+
+    command: str  # name of the command, with its action
+    about: str  # what the command does
+    example: str  # a command line
+    options: tuple[Option, ...]  # positional arguments in their order, and options
+    # other spellings of options on the command line, and the flags that they stand for
+    short: Mapping[str, str] = field(default_factory=dict)
+    # groups of options of the first help, with texts of one line by flag; empty: all options
+    main: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)  # texts of sections of options, by name
+
+    @cached_property
+    def by_name(self) -> dict[str, Option]:
+        """Options and positional arguments by name."""
+        return {option.name: option for option in self.options}
+
+    @property
+    def shown(self) -> list[Option]:
+        """The options that the command does not refuse."""
+        return [option for option in self.options if not option.is_hidden]
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether files of --config may give the options, too."""
+        return "config" in self.by_name
+
+    @property
+    def hint(self) -> str:
+        """Where all options are, for the `fix` of an error."""
+        return f"see 'vit {self.command} --help{' all' * bool(self.main)}'"
+
+    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
+        """The same parser where options have other attributes, by name."""
+        options = tuple(replace(option, **changes.get(option.name, {})) for option in self.options)
+        return replace(self, options=options)
+
+    def without(self, names: Iterable[str], sections: Iterable[str] = ()) -> Self:
+        """The same parser whose help does not show some options, which the command refuses."""
+        hidden = {*names, *(name for name in self.by_name if name.partition(".")[0] in set(sections))}
+        parser = self.changed({name: {"is_hidden": True} for name in hidden})
+        return replace(parser, sections={name: text for name, text in self.sections.items() if name not in sections})
+
+    def find(self, name: str) -> tuple[Option, str] | None:
+        """(the option of a name with or without its section, the key where the option is a mapping); None: none."""
+        name = self.short.get(f"--{name}", f"--{name}").removeprefix("--")
+        if name in self.by_name:
+            return self.by_name[name], ""
+        beginning, _, key = name.rpartition(".")
+        option = self.by_name.get(beginning)
+        return None if option is None or mapping_type(option.kind) is None else (option, key)
 
 
 def help_text(parser: CommandOptions, wanted: str = "") -> str:
-    """The help of a command.
-
-    Args:
-        wanted: name of a section, or "all"; empty: one screen.
-
-    Raises:
-        UsageError: there is no such section.
-    """
+    """The help of a command: one screen, or the full texts of a section, or of "all"."""
     sections = [*parser.sections, ALL]
     if wanted and wanted not in sections:
         raise UsageError(f"--help {wanted}: vit {parser.command} has no such section", nearest(wanted, sections))
     if wanted not in ("", ALL):
-        return _in_full(parser, [option for option in _shown(parser) if option.section == wanted], wanted)
-    whole = _in_full(parser, _shown(parser), "")
+        return _in_full(parser, [option for option in parser.shown if option.section == wanted], wanted)
+    whole = _in_full(parser, parser.shown, "")
     return whole if wanted or (not parser.main and whole.count("\n") < SCREEN) else _one_screen(parser)
 
 
@@ -40,19 +97,14 @@ def indented(text: str) -> list[str]:
     return wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _shown(parser: CommandOptions) -> list[Option]:
-    return [option for option in parser.options if not option.is_hidden]
-
-
 def _usage(parser: CommandOptions) -> list[str]:
-    words = [_positional(option) for option in parser.options if option.is_positional]
+    words = ["usage: vit", parser.command]
+    for option in parser.options:
+        if option.is_positional:
+            word = f"{_metavar(option)} ..." if option.takes_several else _metavar(option)
+            words.append(word if option.default is REQUIRED else f"[{word}]")
     has_options = any(not option.is_positional for option in parser.options)
-    return [" ".join(["usage: vit", parser.command, *words, *(["[options]"] if has_options else [])]), ""]
-
-
-def _positional(option: Option) -> str:
-    word = f"{_metavar(option)} ..." if option.takes_several else _metavar(option)
-    return word if option.default is REQUIRED else f"[{word}]"
+    return [" ".join([*words, *(["[options]"] if has_options else [])]), ""]
 
 
 def _one_screen(parser: CommandOptions) -> str:
@@ -63,15 +115,14 @@ def _one_screen(parser: CommandOptions) -> str:
         shown = [(flag, texts[flag], found) for flag, found in options.items() if found and not found[0].is_hidden]
         lines += [f"{title}:"] if shown else []
         lines += [_line(flag, text, _default(option, key)) for flag, text, (option, key) in shown]
-    if not parser.main:
-        for option in _shown(parser):
-            clause = _FIRST_CLAUSE.split(option.about)[0]
-            flag, names = _flags(option, parser.short)[0], choices(option.kind)
-            if clause in names:
-                clause = ", ".join(names)
-            if len(flag) > _COLUMN - 4 and names:
-                flag, clause = f"{flag.split()[0]} NAME", f"{clause}: {', '.join(names)}"
-            lines.append(_line(flag, clause, _default(option)))
+    for option in () if parser.main else parser.shown:
+        clause = re.split(r"[;:.](?:\s|$)", option.about)[0]
+        flag, names = _flags(option, parser.short)[0], choices(option.kind)
+        if clause in names:
+            clause = ", ".join(names)
+        if len(flag) > _COLUMN - 4 and names:
+            flag, clause = f"{flag.split()[0]} NAME", f"{clause}: {', '.join(names)}"
+        lines.append(_line(flag, clause, _default(option)))
     more = f"'vit {parser.command} --help all' shows all options{' in full' * (not parser.main)}"
     more += ", --print_schema their JSON schema" * parser.takes_files
     more += f", --help SECTION those of {', '.join(parser.sections)}" if parser.sections else ""
@@ -89,8 +140,7 @@ def _line(flag: str, text: str, default: str) -> str:
 
 
 def _in_full(parser: CommandOptions, options: Iterable[Option], section: str) -> str:
-    lines = _usage(parser)
-    lines += wrap(parser.sections[section] if section else parser.about, WIDTH)
+    lines = [*_usage(parser), *wrap(parser.sections[section] if section else parser.about, WIDTH)]
     title = None
     for option in options:
         if option.section != title and not option.is_positional:
@@ -100,10 +150,8 @@ def _in_full(parser: CommandOptions, options: Iterable[Option], section: str) ->
             lines += [""]
         default = _default(option)
         text = option.about + (f" [{default}]" if default else "")
-        lines += [
-            f"  {', '.join(_flags(option, parser.short))}",
-            *wrap(text, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT),
-        ]
+        lines.append(f"  {', '.join(_flags(option, parser.short))}")
+        lines += wrap(text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join([*lines, *_example(parser)])
 
 
@@ -125,18 +173,13 @@ def _flags(option: Option, short: Mapping[str, str]) -> list[str]:
 
 def _metavar(option: Option) -> str:
     """The word for a value: what is given, or the values where they are few."""
-    if option.metavar:
-        return option.metavar
-    if option.is_positional:
-        return option.name.upper()
+    if option.metavar or option.is_positional:
+        return option.metavar or option.name.upper()
     names = "|".join(choices(option.kind))
+    is_number = any(getattr(one, "__origin__", one) in (int, float) for one in union_members(option.kind))
     if names and len(names) <= _LONGEST_CHOICES:
-        return f"N|{names}" if _is_number(option.kind) else names
-    return "N" if _is_number(option.kind) else "VALUE"
-
-
-def _is_number(kind: Any) -> bool:
-    return any(getattr(member, "__origin__", member) in (int, float) for member in union_members(kind))
+        return f"N|{names}" if is_number else names
+    return "N" if is_number else "VALUE"
 
 
 def _default(option: Option, key: str = "") -> str:
@@ -148,3 +191,49 @@ def _default(option: Option, key: str = "") -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {item}" for key, item in value.items())
     return str(value).lower() if value is True else str(value)
+
+
+def schema_text(parser: CommandOptions) -> str:
+    """The JSON schema of a command's files as text: types, ranges, defaults and texts of its options."""
+    options = [option for option in parser.shown if option.name not in _NOT_IN_FILES]
+    title = f"A file for 'vit {parser.command} --config'"
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": title}
+    return json.dumps({**head, **_section(options, parser, ""), "type": "object"}, indent=1)
+
+
+def _section(options: Sequence[Option], parser: CommandOptions, beginning: str) -> dict[str, Any]:
+    """The schema of the options whose names begin with a section and its dot; an empty section is null to YAML."""
+    properties: dict[str, Any] = {}
+    for option in options:
+        name, _, rest = option.name.removeprefix(beginning).partition(".")
+        if not rest:
+            default = {} if option.default is REQUIRED else {"default": option.default}
+            properties[name] = {"description": option.about, **_schema(option.kind), **default}
+        elif name not in properties:
+            inside = f"{beginning}{name}."
+            below = [other for other in options if other.name.startswith(inside)]
+            about = parser.sections.get(inside.rstrip("."), "")
+            properties[name] = ({"description": about} if about else {}) | _section(below, parser, inside)
+    dotted = {r"\.": True}  # "optim.lr" in one word is checked by vit itself
+    rules = {"patternProperties": dotted, "additionalProperties": False}
+    return {"type": ["object", "null"], "properties": properties, **rules}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    """The schema of the values of a type."""
+    origin, parts = get_origin(kind), get_args(kind)
+    members = union_members(kind)
+    if len(members) > 1:
+        return {"anyOf": [_schema(member) for member in members]}
+    if origin is Annotated:
+        bounds = [rule for rule in parts[1:] if isinstance(rule, Bound) and isfinite(rule.limit)]
+        limits = {_LIMITS[bound.sign]: bound.limit for bound in bounds}
+        patterns = [("pattern", f"^({rule.pattern})$") for rule in parts[1:] if isinstance(rule, Pattern)]
+        return _schema(parts[0]) | limits | dict(patterns)
+    if origin is Literal:
+        return {"enum": list(parts)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _schema(parts[1])}
+    if origin in (list, tuple):
+        return {"type": "array", "items": _schema(parts[0])}
+    return {"type": _TYPES[kind]}

@@ -1,13 +1,27 @@
-"""Options of a command: what a signature or a dataclass says of each, and what its docstring tells"""
+"""Options of a command: what a signature or a dataclass says of each, and their values from words, YAML and Python"""
 
 import inspect
+import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
-from typing import Any, Self, get_type_hints
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from vit.commands.cli.option_values import REQUIRED, mapping_type
+from vit.errors import UsageError, nearest
+
+REQUIRED: Any = inspect.Parameter.empty  # as the default of an option
+_WORDS: dict[str, object] = {"null": None, "true": True, "false": False}
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(?P<exponent>[eE][-+]?\d+)?")
+_SCALARS: dict[Any, tuple[Any, str]] = {  # type of a signature -> type of a value, and the fix for other values
+    bool: (bool, "give true or false"),
+    int: (Integral, "give a whole number"),
+    float: (Real, "give a number"),
+    str: (str, "give a text, in quotes where it looks like a number or a date"),
+}
+_COLLECTIONS: dict[Any, str] = {dict: "a mapping", list: "a list", tuple: "a list"}
 
 
 @dataclass(frozen=True)
@@ -34,56 +48,6 @@ class Option:
         return self.name.partition(".")[0] if "." in self.name else ""
 
 
-@dataclass(frozen=True)
-class CommandOptions:
-    """The options of a command."""
-
-    command: str  # name of the command, with its action
-    about: str  # what the command does
-    example: str  # a command line
-    options: tuple[Option, ...]  # positional arguments in their order, and options
-    # other spellings of options on the command line, and the flags that they stand for
-    short: Mapping[str, str] = field(default_factory=dict)
-    # groups of options of the first help, with texts of one line by flag; empty: all options
-    main: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    sections: Mapping[str, str] = field(default_factory=dict)  # texts of sections of options, by name
-
-    @cached_property
-    def by_name(self) -> dict[str, Option]:
-        """Options and positional arguments by name."""
-        return {option.name: option for option in self.options}
-
-    @property
-    def takes_files(self) -> bool:
-        """Whether files of --config may give the options, too."""
-        return "config" in self.by_name
-
-    @property
-    def hint(self) -> str:
-        """Where all options are, for the `fix` of an error."""
-        return f"see 'vit {self.command} --help{' all' * bool(self.main)}'"
-
-    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
-        """The same parser where options have other attributes, by name."""
-        options = tuple(replace(option, **changes.get(option.name, {})) for option in self.options)
-        return replace(self, options=options)
-
-    def without(self, names: Iterable[str], sections: Iterable[str] = ()) -> Self:
-        """The same parser whose help does not show some options, which the command refuses."""
-        hidden = {*names, *(name for name in self.by_name if name.partition(".")[0] in set(sections))}
-        parser = self.changed({name: {"is_hidden": True} for name in hidden})
-        return replace(parser, sections={name: text for name, text in self.sections.items() if name not in sections})
-
-    def find(self, name: str) -> tuple[Option, str] | None:
-        """(the option of a name with or without its section, the key where the option is a mapping); None: none."""
-        name = self.short.get(f"--{name}", f"--{name}").removeprefix("--")
-        if name in self.by_name:
-            return self.by_name[name], ""
-        beginning, _, key = name.rpartition(".")
-        option = self.by_name.get(beginning)
-        return None if option is None or mapping_type(option.kind) is None else (option, key)
-
-
 def docstring_arguments(text: str) -> dict[str, str]:
     """The texts of arguments or attributes of a Google-style docstring without indentation, each as one line."""
     texts: dict[str, str] = {}
@@ -101,11 +65,7 @@ def docstring_arguments(text: str) -> dict[str, str]:
 
 
 def options_of(kind: type, section: str = "") -> list[Option]:
-    """An option for each attribute of a dataclass and of the dataclasses in it, with the text of its docstring.
-
-    Args:
-        section: name before each option with its dot; empty: none.
-    """
+    """An option for each attribute of a dataclass and of the dataclasses in it, with the text of its docstring."""
     abouts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         abouts |= docstring_arguments(inspect.getdoc(base) or "")
@@ -120,3 +80,137 @@ def options_of(kind: type, section: str = "") -> list[Option]:
             default = item.default_factory()
         options.append(Option(name, hints[item.name], abouts.get(item.name, ""), default))
     return options
+
+
+def union_members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; of another type itself."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def mapping_type(kind: Any) -> Any:
+    """The type of the values where an option may be a mapping, else None."""
+    return next((get_args(member)[1] for member in union_members(kind) if get_origin(member) is dict), None)
+
+
+def choices(kind: Any) -> list[str]:
+    """The words that an option takes, where they are few."""
+    members = union_members(kind)
+    words = [str(word) for member in members if get_origin(member) is Literal for word in get_args(member)]
+    return words + ["true", "false"] * (bool in members)
+
+
+def read_word(kind: Any, word: str, name: str) -> Any:
+    """The value of an option from a word, which is YAML unless the option takes any text; UsageError with its name."""
+    return _read(kind, _parsed(word), word, name)
+
+
+def read_value(kind: Any, value: object, name: str) -> Any:
+    """The value of an option from YAML or Python, with plain numbers, which a checkpoint can store; as `read_word`."""
+    if value is None and NoneType not in union_members(kind):
+        raise UsageError(f"{name} is None", "give a value, or leave it out")
+    return _read(kind, os.fspath(value) if isinstance(value, os.PathLike) else value, None, name)
+
+
+class _WrongValueError(Exception):
+    """A value of another type: the value, the fix, and the key where the value is in a mapping."""
+
+    def __init__(self, value: object, fix: str, key: str = "") -> None:
+        super().__init__(value, fix, key)
+        self.value, self.fix, self.key = value, fix, key
+
+
+def _read(kind: Any, value: object, word: str | None, name: str) -> Any:
+    try:
+        return _fit(kind, value, word)
+    except _WrongValueError as error:
+        shown = _COLLECTIONS.get(type(error.value), error.value)
+        if error.value is value and word is not None and value is not None and not isinstance(value, list | dict):
+            shown = word
+        raise UsageError(f"{name}{'.' * bool(error.key)}{error.key} is {shown}", error.fix) from None
+
+
+def _parsed(word: str) -> object:
+    """A word as plain YAML."""
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    if re.fullmatch(r"[-+]?\d+", word):
+        return int(word)
+    if _NUMBER.fullmatch(word):
+        return float(word)
+    if word.startswith(("[", "{")):
+        from vit.plain_files import parse_yaml
+
+        with suppress(ValueError):
+            return parse_yaml(word)
+    return word
+
+
+def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
+    """A value as a type, or `_WrongValueError`. It comes from a word of the command line; None: from YAML or Python."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _fit_one_of(parts, value, word)
+    if origin is Annotated:
+        fitted = _fit(parts[0], value, word)
+        if all(rule.allows(fitted) for rule in parts[1:]):
+            return fitted
+        rules = " and ".join(filter(None, map(str, parts[1:])))
+        raise _WrongValueError(value, f"give {rules}" if parts[0] is str else f"give a number {rules}".rstrip())
+    if origin is Literal:
+        for choice in parts:
+            if word == str(choice) or (type(value) is type(choice) and value == choice):
+                return choice
+        raise _WrongValueError(value, nearest(str(value), map(str, parts)))
+    if origin is dict and isinstance(value, Mapping):
+        return {str(key): _fit_item(parts[1], item, str(key)) for key, item in value.items()}  # YAML has the number 7
+    if origin in (list, tuple) and isinstance(value, list | tuple):
+        return origin(_fit(parts[0], item) for item in value)
+    if origin in _COLLECTIONS:
+        raise _WrongValueError(value, f"give {_COLLECTIONS[origin]}")
+    if kind is str and word is not None:
+        return word
+    if kind in _SCALARS:
+        accepted, fix = _SCALARS[kind]
+        is_number = kind in (int, float) and isinstance(value, str)  # in quotes in YAML, or nan
+        if is_number or (isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))):
+            with suppress(ValueError, OverflowError):
+                return kind(value)
+        raise _WrongValueError(value, fix)
+    if value is not None:
+        raise _WrongValueError(value, "give null")
+    return None
+
+
+def _fit_item(kind: Any, item: Any, key: str) -> Any:
+    try:
+        return _fit(kind, item)
+    except _WrongValueError as error:
+        raise _WrongValueError(error.value, error.fix, key) from error
+
+
+def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:
+    """A value as one of several types, and as a text only where it is nothing else."""
+    number = _NUMBER.fullmatch(value) if isinstance(value, str) and word is None and float in members else None
+    if number and number["exponent"]:
+        value = float(value)  # 1e-3 is a text to YAML 1.1
+    is_text = isinstance(value, str) and str in members
+    failures: dict[Any, _WrongValueError] = {}
+    for member in members:
+        if member is not str and (not is_text or get_origin(member) is Literal):
+            try:
+                return _fit(member, value, word)
+            except _WrongValueError as error:
+                failures[member] = error
+    if str in members and (is_text or (word is not None and value is not None)):
+        return _fit(str, value, word)
+    for failure in failures.values():
+        if isinstance(value, dict | list) and failure.value is not value:
+            raise failure
+    names = choices(Union[members])  # noqa: UP007  of a tuple
+    numbers = [failure.fix for failure in failures.values() if "number" in failure.fix]
+    if names:
+        raise _WrongValueError(value, f"{numbers[0]}, or {', '.join(names)}" if numbers else nearest(str(value), names))
+    if value is None:
+        raise _WrongValueError(value, "give a value, or leave it out")
+    fixes = [failure.fix for member, failure in failures.items() if member is not NoneType]
+    raise _WrongValueError(value, fixes[0] if len(fixes) == 1 else _SCALARS[str][1] if str in members else fixes[-1])

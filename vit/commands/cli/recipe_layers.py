@@ -14,7 +14,7 @@ from vit.commands.cli.configs import read_config, shipped_configs
 from vit.commands.cli.recipe_options import AUTO, FROM_RANDOM, OF_COMMAND, make_parser, to_recipe
 from vit.errors import UsageError
 from vit.layout import RunLayout
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 from vit.own_code import is_path, trust
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
@@ -24,10 +24,9 @@ from vit.training.recipes.values import plain
 Layer = dict[str, Any]
 
 FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
-_LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
+LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
 _OWN_CODE = ("augment.own", "optim.optimizer", "optim.loss", "optim.metric")  # options that may hold import paths
 _UNTRAINED: Layer = {"model.network": {"name": "auto"}, "model.init_from": None}
-_DEFAULT: Layer = {**_UNTRAINED, "model.init_from": AUTO}
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,12 @@ class RecipeLayers:
         """The same with one more option, by its dotted name or its short flag."""
         return replace(self, options=_merged(self.options, make_parser(self.kind).read_values({name: value})))
 
-    def without_data(self) -> "RecipeLayers":
-        """The same without DATA."""
-        return replace(self, options={name: value for name, value in self.options.items() if name != "data.source"})
-
     @property
     def run(self) -> Path | None:
         """The run folder that is given as DATA, which is to be trained further; None: DATA are images."""
         source = self.options.get("data.source")
         run = RunLayout(Path(str(source)).expanduser())
         return run.path if source is not None and run.is_run else None
-
-    @property
-    def has_length(self) -> bool:
-        """Whether epochs, steps or a time are given."""
-        return any(self.says(name) for name in _LENGTHS)
 
     def says(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files or in one of them."""
@@ -71,7 +61,7 @@ class RecipeLayers:
         files = self._files()
         if self.kind is PretrainRecipe:
             return to_recipe(self.kind, self._above(self._of_pretraining(files), files))
-        below = [_DEFAULT]
+        below = [{**_UNTRAINED, "model.init_from": AUTO}]
         layers = self._above(below, files)
         for name in (_network(layers), *map(layers.get, _OWN_CODE)):
             if is_path(path := str(name)):  # the user's own words; a run folder's do not come here
@@ -102,7 +92,7 @@ class RecipeLayers:
 
     def note_for_cpu(self) -> str:
         """A note where the recipe for the data set is for a GPU, and a shipped one is for a CPU; else ""."""
-        layers = self._above([_DEFAULT], [])
+        layers = self._above([_UNTRAINED], [])
         source, shipped = _source(layers), shipped_configs()
         if self.configs or source not in shipped or f"{source}_cpu" not in shipped or _is_pretrained(layers):
             return ""
@@ -133,14 +123,11 @@ class RecipeLayers:
 
         Another name in the options takes the place of the size of the network below, whose other options stay.
         A given augmentation takes the place of all augmentation in the layers below: "none" means none.
-        Epochs, steps and a time are one choice: each takes the place of the others in the layers below.
-
-        Raises:
-            UsageError: the options give two lengths.
+        Epochs, steps and a time are one choice: each takes the place of the others, and the options give one at most.
         """
-        first, *others = [name for name in _LENGTHS if self.options.get(name) is not None] or [""]
+        first, *others = [name for name in LENGTHS if self.options.get(name) is not None] or [""]
         if others:
-            shown = f"{_LENGTHS[first]} {self.options[first]}"
+            shown = f"{LENGTHS[first]} {self.options[first]}"
             raise UsageError(f"{shown} with --{others[0]}: both are lengths", "leave one out")
         whole: Layer = {}
         for number, layer in enumerate([*below, *files]):
@@ -178,13 +165,10 @@ def _network(layer: Layer) -> str:
 
 
 def _without_replaced(below: Layer, layer: Layer, is_given: bool) -> Layer:
-    """A layer without what another layer above it replaces: its length, and where that is given, augmentation.
-
-    A layer with epochs and another length is the config.yaml of a run, whose epochs decide nothing.
-    """
+    """A layer without what another layer above it replaces: its length, and where that is given, augmentation."""
     if is_given and "augment.name" in layer:
         below = {name: value for name, value in below.items() if not name.startswith("augment.")}
-    if any(layer.get(name) is not None for name in _LENGTHS):
+    if any(layer.get(name) is not None for name in LENGTHS):
         below = {**below, "optim.steps": None, "optim.time": None}
     return below
 
@@ -195,16 +179,10 @@ def _is_pretrained(layer: Layer) -> bool:
 
 
 def _without_size(below: Layer, name: object) -> Layer:
-    """A layer without the size of its network, where a network of another name takes its place.
+    """A layer without the size of its network, where a network of another name takes its place; None: there is none.
 
     The size is what the catalog states for one of the two networks. Options that the other network lacks go, too.
     Options beside the name "auto" belong to no network, and stay.
-
-    Args:
-        name: the other network; None: there is none.
-
-    Raises:
-        UsageError: there is no network of one of the two names.
     """
     network = below.get("model.network") or {}
     before = network.get("name", "auto")

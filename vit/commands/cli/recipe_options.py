@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from vit.checkpoints.model_path import check_model, check_weights
+from vit.commands.cli.command_line import Parser
 from vit.commands.cli.configs import read_config
 from vit.commands.cli.options import Option, options_of
-from vit.commands.cli.parser import Parser
 from vit.data.core.dataset_names import KNOWN, check_data
 from vit.errors import DataError
-from vit.models.network_names import check_image_size, check_network
+from vit.models.catalog import check_image_size, check_network
 from vit.plain_files import parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.trackers import check_trackers, chosen_trackers
+from vit.training.tracking.tracker import check_trackers, chosen_trackers
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -99,15 +99,10 @@ _OF_PRETRAINING: dict[str, dict[str, Any]] = {
 AUTO = "auto"  # as init_from: published weights where they fit and are available
 RANDOM = "random"  # as init_from: random weights
 FROM_RANDOM = (RANDOM, "none")  # and null
+_NEWEST = "auto: the newest one below --out that has these options, else a new run"
 _OF_COMMAND = (  # options beside those of the recipe
     Option("config", str, "recipe: a YAML file, or the name of a shipped recipe; repeatable", None, takes_several=True),
-    Option(
-        "resume",
-        str | None,
-        "unfinished run to resume; auto: the newest one below --out that has these options, else a new run",
-        None,
-        "RUN|auto",
-    ),
+    Option("resume", str | None, f"unfinished run to resume; {_NEWEST}", None, "RUN|auto"),
     Option("dry_run", bool, "show the plan, and train nothing", False),
     Option("print_config", bool, "print the recipe with every value filled in, and train nothing", False),
 )
@@ -115,11 +110,7 @@ OF_COMMAND = tuple(option.name for option in _OF_COMMAND)
 
 
 def make_parser(kind: type[Recipe] = Recipe) -> Parser:
-    """The parser of `vit train` or `vit pretrain`, which also checks recipe files.
-
-    Args:
-        kind: class of the recipes that it reads.
-    """
+    """The parser of `vit train` or `vit pretrain`, which also checks recipe files."""
     return _parser(issubclass(kind, PretrainRecipe))
 
 
@@ -171,15 +162,11 @@ def to_recipe(kind: type[Recipe], values: dict[str, Any]) -> Recipe:
     return recipe
 
 
-def _built(kind: type[T], values: dict[str, Any], beginning: str) -> T:
-    """A recipe or a section of it, with the defaults of all other options.
-
-    Args:
-        beginning: name of the section with its dot.
-    """
+def _built(kind: type[T], values: dict[str, Any], section: str) -> T:
+    """A recipe, or a section of it by its name with a dot, with the defaults of all other options."""
     hints, arguments = get_type_hints(kind), {}
     for item in fields(kind):  # type: ignore[arg-type]
-        name = f"{beginning}{item.name}"
+        name = f"{section}{item.name}"
         if is_dataclass(hints[item.name]):
             arguments[item.name] = _built(hints[item.name], values, f"{name}.")
         elif name in values:
@@ -223,23 +210,18 @@ def check_names(recipe: Recipe) -> None:
         check_model(recipe.distill.teacher)
     check_data(recipe.data.source)
     check_trackers(recipe)
-    if recipe.data.groups is not None or recipe.data.fold is not None:
+    if recipe.data.groups is not None:
         from vit.data.core.groups import group_pattern
-        from vit.data.splits.folds import read_fold
 
-        if recipe.data.groups is not None:
-            group_pattern(recipe.data.groups)
-        if recipe.data.fold is not None:
-            read_fold(recipe.data.fold)
+        group_pattern(recipe.data.groups)
+    if recipe.data.fold is not None:
+        from vit.data.splits.split import read_fold
+
+        read_fold(recipe.data.fold)
 
 
 def listed_images(recipe: Recipe) -> "Source | None":
     """The image files of DATA, listed before torch is imported; None for data sets with a name."""
-    return None if recipe.data.source in KNOWN else opened_images(recipe)
-
-
-def opened_images(recipe: Recipe) -> "Source":
-    """The images of DATA, also of a data set with a name."""
     from vit.training.planning.images import opened_data
 
-    return opened_data(recipe.data)
+    return None if recipe.data.source in KNOWN else opened_data(recipe.data)

@@ -9,7 +9,6 @@ from vit.commands.cli.arguments import StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of, interval, p_value, percent
 from vit.csv_files import new_output
-from vit.study.running.finished_runs import read_runs
 
 if TYPE_CHECKING:
     from vit.study.findings import Difference, Interval
@@ -53,10 +52,11 @@ def compare(
     """
     list_file = None if output is None else new_file(output)
     page_file = None if page is None else new_file(page, "--page")
-    finished = read_runs(runs)
 
+    from vit.study.finished_runs import read_runs
     from vit.study.run_comparison import compare_runs
 
+    finished = read_runs(runs)
     found, reporter = compare_runs(finished), Reporter()
     reporter.line(f"{found.images} of {finished[0].data}; 95 % intervals")
     rows = []

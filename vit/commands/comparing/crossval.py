@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vit.commands.cli.arguments import PositiveInt, StrPath, without_dry_run
-from vit.commands.cli.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
+from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, PositiveInt, StrPath, without_dry_run
+from vit.commands.cli.command_line import Parser
 from vit.commands.cli.options import Option, options_of
-from vit.commands.cli.parser import Parser
 from vit.commands.cli.recipe_options import MAIN, NO_TRIALS, make_parser
 from vit.commands.comparing.crossval_plan import make_crossval_plan, report_crossval, show_crossval
 from vit.commands.studies.study_cells import StudyProgress
 from vit.commands.studies.study_series import ONE_DEVICE
-from vit.commands.training.train_options import TrainOptions, read_values, read_with
+from vit.commands.training.train_options import TrainOptions, read_values, to_options
 from vit.console import Reporter
 from vit.errors import StoppedError, UsageError
 from vit.training.recipes.values import dump
@@ -69,7 +68,9 @@ def crossval_parser() -> Parser:
 
 def main(words: Sequence[str]) -> int:
     """`vit crossval`: `crossval` with the options of a command line; returns the exit code."""
-    options, further = read_with(crossval_parser(), words, ("folds", *EXECUTOR_OPTIONS))
+    values = crossval_parser().read_words(words)
+    further = {name: values.pop(name) for name in ("folds", *EXECUTOR_OPTIONS) if name in values}
+    options = to_options(values)
     folds, reporter = int(further.pop("folds", 5)), Reporter()
     run_crossval(options, folds, ExecutorOptions.of("crossval", further), reporter)
     if options.dry_run:
@@ -96,7 +97,7 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
     if options.dry_run:
         return None
 
-    from vit.study.running.executors import run_cells_on
+    from vit.study.running.cluster import run_cells_on
 
     folder, cells = plan.folder.path, plan.cells
     plan.folder.describe(cells, plan.facts)

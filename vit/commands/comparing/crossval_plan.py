@@ -6,20 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import shell_command
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions, shell_command
 from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.studies.study_series import tracking_of_cells
-from vit.commands.training.reading import find_bursts, read_images
-from vit.commands.training.starting import find_start
-from vit.commands.training.tracker_plan import facts_of_cells
-from vit.commands.training.train_options import TrainOptions
+from vit.commands.training.run_folder import facts_of_cells, find_bursts, read_images
+from vit.commands.training.train_options import TrainOptions, find_start
 from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter, interval
 from vit.errors import UsageError
 from vit.launch import forget_launcher
 from vit.layout import RunLayout
-from vit.training.recipes.trackers import refuse_register
+from vit.training.tracking.tracker import refuse_register
 
 if TYPE_CHECKING:
     from vit.study.crossval import CrossvalDirectory
@@ -52,14 +49,14 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     from vit.checkpoints.run import slug
     from vit.data.checks.contents import known_contents
     from vit.data.core.samples import Source
-    from vit.data.splits.folds import pooled
+    from vit.data.splits.split import pooled
     from vit.data.splits.stratified import describe_division
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.grid import Inputs, of_cells
     from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import OF_FOLDS, seen_before
-    from vit.weights.hashing import weights_hash
+    from vit.training.running.run_images import OF_FOLDS, seen_before
+    from vit.weights.open import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
     forget_launcher()  # a cross-validation that a launcher has started plans and trains alone
@@ -116,7 +113,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions) -> None:
     """Show what a cross-validation will do."""
-    from vit.study.running.executors import describe_share, share_of
+    from vit.study.running.cluster import describe_share, share_of
 
     facts, sizes = plan.facts, sorted({cell.num_images for cell in plan.cells})
     assert isinstance(facts["classes"], list)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vit.commands.cli.arguments import PositiveInt, StrPath, path_text, shell_command
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions, PositiveInt, StrPath, path_text, shell_command
 from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import show_study
 from vit.commands.studies.study_options import StudyOptions, items
@@ -15,7 +14,7 @@ from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import BadInputsError, EmptyClassError, UsageError
 from vit.layout import RunLayout
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
     from vit.study.frozen.backbones import Backbone

@@ -14,7 +14,7 @@ from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import check_card, write_converted_card
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError, UsageError, some_of
-from vit.models.network_names import check_network
+from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
     from vit.weights.pretrained import PretrainedWeights

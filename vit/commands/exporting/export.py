@@ -169,7 +169,7 @@ def _show_size_and_speed(
     reporter: Reporter, trained: "LoadedModel", name: str, path: Path, exported: "Classify | None"
 ) -> None:
     """Show one table for all formats: the export, if it can be computed here, beside its checkpoint."""
-    from vit.export.speed import measured_speed, size_of
+    from vit.export.latency import measured_speed, size_of
 
     weights = sum(value.nbytes for value in trained.network.state_dict().values())
     sizes = f"{weights / 1e6:.1f} MB of weights", f"{size_of(path) / 1e6:.1f} MB"

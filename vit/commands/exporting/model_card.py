@@ -11,7 +11,7 @@ from vit.errors import ResourceError, UsageError
 from vit.weights.license import CARD
 
 if TYPE_CHECKING:
-    from vit.export.card_facts import Int8Cost, Origin
+    from vit.export.card import Int8Cost, Origin
     from vit.inference.deployment import LoadedModel
 
 _HUBS = ("timm:", "torchvision:", "hf:")
@@ -66,7 +66,7 @@ def write_card(
 
 def write_converted_card(trained: "LoadedModel", source: str, path: Path, card: Path) -> None:
     """Write the card of a checkpoint that was converted from SOURCE of `vit convert`."""
-    from vit.export.card_facts import Origin
+    from vit.export.card import Origin
 
     use = 'for row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
     code = f"import vit\npredictor = vit.load({path.name!r})\n{use}"
@@ -86,8 +86,7 @@ def card_of(
     trained: "LoadedModel", library: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
 ) -> str:
     """The text of a card."""
-    from vit.export.card import card_text
-    from vit.export.card_facts import CardFacts
+    from vit.export.card import CardFacts, card_text
 
     parameters = sum(parameter.numel() for parameter in trained.network.parameters())
     return card_text(CardFacts(title, trained.description, parameters, library, code, origin, int8))
@@ -102,7 +101,7 @@ def origin_of(model: Path) -> "Origin":
     """What the run folder of a model says about its training. Only its best checkpoint has numbers."""
     from vit.checkpoints.run import RunDirectory, checkpoint_of
     from vit.commands.cli.recipe_options import read_recipe
-    from vit.export.card_facts import Origin
+    from vit.export.card import Origin
 
     run = RunDirectory.around(model)
     if run is None:

@@ -21,10 +21,9 @@ from vit.inference.files import free_name
 from vit.inference.predictor import load
 from vit.inference.scores.scored_images import ScoredImages
 from vit.layout import CrossvalLayout
-from vit.report.label_page import write_label_page
+from vit.report.picture_page import write_label_page
 from vit.study.crossval import CrossvalDirectory
-from vit.study.fold_table import FoldPredictions
-from vit.study.label_errors import CheckedImage, LabelErrors, find_label_errors
+from vit.study.fold_table import CheckedImage, FoldPredictions, LabelErrors, find_label_errors
 from vit.training.running.run_images import images_of_run
 
 SHOWN_SUSPECTS = 10

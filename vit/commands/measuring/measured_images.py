@@ -30,9 +30,10 @@ from vit.training.running.run_images import (
     check_contents,
     groups_in_training,
     images_of_run,
+    learned_from,
+    seen_in_training,
     splits_of_run,
 )
-from vit.training.running.seen_before import learned_from, seen_in_training
 
 if TYPE_CHECKING:
     from vit.inference.predictor import Predictor

@@ -91,7 +91,7 @@ def next_labels(
     import numpy as np
 
     from vit.checkpoints.run import RunDirectory
-    from vit.inference.answers.next_images import choose_doubtful, choose_random
+    from vit.inference.answers.nearest import choose_doubtful, choose_random
     from vit.inference.predictor import load
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
     from vit.training.running.run_images import splits_of_run
@@ -160,8 +160,7 @@ def _read(
     import torch
 
     from vit.inference.engine import Engine
-    from vit.inference.pipeline import rows_of
-    from vit.inference.prediction import read_hashed
+    from vit.inference.prediction import read_hashed, rows_of
 
     engine = predictor.engine
     if not isinstance(engine, Engine) or not engine.keep_features():

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,12 +124,12 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     names = sorted(path.relative_to(base).as_posix() for path in folder.resolve().rglob("*.tar") if path.is_file())
     if not names:
         raise DataError(f"{folder} has no .tar files", "give the folder of the shards; unpack .tar.gz to .tar first")
-    indexing, reporter = SOURCES["tars"].import_module(), Reporter()
+    reporter = Reporter()
     with ProgressReport(reporter, "shard") as progress:
-        found = indexing.index_tars(base, names, progress.update)
+        found = SOURCES["tars"].load()(base, names, progress.update)
     try:
         with atomic_write(file) as partial:
-            indexing.write_index(found.index, partial)
+            found.write(partial)
     except OSError as error:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
     _say_left_out(reporter, found.skipped.left_out, "")
@@ -136,14 +137,16 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         reporter.notice(f"{found.skipped.num_others:,} files of the shards are neither images nor labels")
     if found.skipped.num_hidden:
         reporter.notice(f"skipped: {found.skipped.num_hidden:,} hidden or system files of the shards")
-    splits = [split for split in ("train", "validation", "test") if split in found.index.splits]
-    counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
+    in_splits = Counter(row.split for row in found.rows)
+    counts = ", ".join(f"{in_splits[split]:,} {split}" for split in ("train", "validation", "test") if in_splits[split])
     counts += " by their folders" * found.has_split_folders
-    images, shards = count_of(len(found.index), "image"), count_of(len(names), "shard")
-    classes = f"{len(set(found.index.labels)):,} classes from {found.labels_from}"
-    reporter.line(f"{images} in {shards} ({counts}), {classes}, in {file}")
+    num_classes = len({row.label for row in found.rows})
+    reporter.line(
+        f"{count_of(len(found.rows), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "
+        f"from {found.labels_from}, in {file}"
+    )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
-    return PackedShards(file, len(found.index), len(names), len(found.skipped.left_out))
+    return PackedShards(file, len(found.rows), len(names), len(found.skipped.left_out))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from vit.inference.files import list_files
 from vit.layout import ExplanationsLayout
 
 if TYPE_CHECKING:
-    from vit.explain.faithfulness import MethodScore
+    from vit.explain.explainer import MethodScore
 
 COLUMNS = ("path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture")
 SHOWN_UNREADABLE = 10
@@ -86,7 +86,7 @@ def explain(
     from vit.inference.predictor import load
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.explain_page import ExplainPage
-    from vit.report.page.overlay import head_grid, strip
+    from vit.report.page.image_figures import head_grid, strip
     from vit.report.page.style import rendered
 
     predictor, reporter = load(model, device, unfinished=unfinished), Reporter()

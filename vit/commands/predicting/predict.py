@@ -7,8 +7,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.commands.cli.arguments import ModelOrExport, Paths, PositiveInt, StrPath, leading_models, new_file, path_list
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import (
+    ExecutorOptions,
+    ModelOrExport,
+    Paths,
+    PositiveInt,
+    StrPath,
+    leading_models,
+    new_file,
+    path_list,
+)
 from vit.commands.predicting.predicted_rows import (
     DECIDED,
     PredictionSummary,

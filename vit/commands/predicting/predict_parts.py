@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from vit.checkpoints.io import file_hash
 from vit.checkpoints.run import checkpoint_of
-from vit.commands.cli.arguments import StrPath
-from vit.commands.cli.executor_options import ExecutorOptions
+from vit.commands.cli.arguments import ExecutorOptions, StrPath
 from vit.commands.predicting.predicted_rows import (
     PredictionSummary,
     PredictionTally,
@@ -30,12 +29,11 @@ from vit.data.core.dataset_names import HUB, TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, ResourceError, UsageError, some_of
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
-from vit.inference.manifest import Manifest, RowsAsked, open_manifest
-from vit.inference.parts import check_parts, claimed, tables, write_part
+from vit.inference.parts import Manifest, RowsAsked, check_parts, claimed, open_manifest, tables, write_part
 from vit.inference.prediction import Prediction
 from vit.inference.rows import LABELS, PROBABILITIES, ParquetWriter, write_tables
 from vit.layout import PartsLayout
-from vit.study.running.executors import cluster_of
+from vit.study.running.cluster import cluster_of
 from vit.tasks.task import SINGLE_LABEL
 
 _SHOWN = 5  # missing or damaged parts in an error

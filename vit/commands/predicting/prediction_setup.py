@@ -13,8 +13,7 @@ from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 
 if TYPE_CHECKING:
-    from vit.inference.answers.answers import AnswerRule
-    from vit.inference.answers.prediction_sets import SetMethod
+    from vit.inference.answers.answers import AnswerRule, SetMethod
     from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
 

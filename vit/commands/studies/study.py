@@ -1,26 +1,26 @@
 """`vit study DATA`: networks, numbers of images and seeds; which network is better with how many images"""
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, without_dry_run
+from vit.commands.cli.arguments import StrPath, fraction, without_dry_run
 from vit.commands.studies.study_cells import train_cells
 from vit.commands.studies.study_estimate import check_time, show_estimate, show_study, with_design
-from vit.commands.studies.study_networks import fold_sources
 from vit.commands.studies.study_options import StudyOptions, read_values, read_words
 from vit.commands.studies.study_plan import StudyPlan, make_study_plan, of_folds
 from vit.commands.studies.study_report import report_findings, track_findings
+from vit.commands.studies.study_series import fold_sources
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
-from vit.layout import FEATURES, StudyLayout
+from vit.layout import FEATURES
 
 if TYPE_CHECKING:
     from vit.study.cells import CellResult
-    from vit.study.findings import Findings, JsonValue
+    from vit.study.findings import JsonValue
 
+FAILED_CELLS = 5  # exit code
 OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")
 _ABOUT = (
     "Preliminary answer, of frozen networks: linear heads on features of the published weights. Fine-tuned networks, "
@@ -59,8 +59,8 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     sizes = frozen_sizes(plan.pool, len(plan.source.class_names))
     data = next(iter(plan.firsts.values())).data
     sources = fold_sources(data, None, FROZEN_SEEDS) if plan.folds else [plan.source] * FROZEN_SEEDS
-    all_images = sum(map(len, plan.source.splits.values()))
-    reporter.notice(f"\nFrozen networks first: features of {count_of(all_images, 'image')} by each network, then heads")
+    all_images = count_of(sum(plan.num_images.values()), "image")
+    reporter.notice(f"\nFrozen networks first: features of {all_images} by each network, then heads")
     results: list[CellResult] = []
     for name, recipe in plan.firsts.items():
         where = (plan.folder.path / FEATURES, plan.contents.by_path(plan.source))
@@ -69,13 +69,17 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
         except UsageError as error:  # a network without one last layer
             reporter.notice(f"There is no preliminary answer: {error.problem}")
             return
-        reporter.notice(
-            f"  {name}: {count_of(len(sizes) * FROZEN_SEEDS, 'head')}, {duration(time.monotonic() - began)}"
-        )
+        heads = count_of(len(sizes) * FROZEN_SEEDS, "head")
+        reporter.notice(f"  {name}: {heads}, {duration(time.monotonic() - began)}")
     about = f"{_ABOUT} {AGREEMENT}."
-    own: dict[str, JsonValue] = {"sizes": sizes, "seeds": list(range(FROZEN_SEEDS)), "note": about}
-    own["data"] = f"{plan.source.name} by frozen networks: a preliminary answer"
-    own |= {"budget": LINEAR_PROBE, "budget_words": PROBE_WORDS}
+    own: dict[str, JsonValue] = {
+        "sizes": sizes,
+        "seeds": list(range(FROZEN_SEEDS)),
+        "note": about,
+        "data": f"{plan.source.name} by frozen networks: a preliminary answer",
+        "budget": LINEAR_PROBE,
+        "budget_words": PROBE_WORDS,
+    }
     if plan.folds:
         images = {split: len(samples) for split, samples in sources[0].splits.items()} | {"train": plan.pool}
         own |= {"images": images, **of_folds(FROZEN_SEEDS)}
@@ -92,29 +96,6 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     rows = [(f"{size:,}", *(f"{100 * own[size].value:.1f} %" for own in errors.values())) for size in sizes]
     reporter.table(("images", *errors), rows)
     reporter.facts([("figure", str(study.curve_path)), ("report", str(study.report_path))])
-
-
-def compare_with_frozen(plan: StudyPlan, findings: "Findings", reporter: Reporter) -> None:
-    """Show which networks make the fewest errors at all images of the study, frozen and fine-tuned."""
-    path = StudyLayout(plan.folder.frozen_dir).summary_path
-    if not path.is_file() or len(findings.series) < 2:
-        return
-    content = json.loads(path.read_text(encoding="utf-8"))
-    of_all = findings.sizes[-1]
-    lasts = {one["name"]: one["points"][-1] for one in content["series"]}
-    frozen = {name: one["mean"]["value"] for name, one in lasts.items() if one["images"] == of_all}
-    tuned = {one.name: one.points[-1].mean.value for one in findings.series if one.points[-1].num_images == of_all}
-    if frozen.keys() == tuned.keys():
-        reporter.line(f"\nFewest errors: frozen, {_fewest(frozen)}; fine-tuned, {_fewest(tuned)}.")
-
-
-def _fewest(errors: Mapping[str, float]) -> str:
-    """The name with the lowest error, with its error; all names where several have it."""
-    least = min(errors.values())
-    return f"{' and '.join(name for name, error in errors.items() if error == least)} ({100 * least:.1f} %)"
-
-
-FAILED_CELLS = 5  # exit code
 
 
 def study(data: StrPath | None = None, *, config: StrPath | None = None, **options: object) -> Path:
@@ -170,11 +151,10 @@ def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int
 
     from vit.checkpoints.locking import alone
 
-    folder = plan.folder
     frozen_first(plan, reporter)
     num_failed = train_cells(plan, reporter)
-    with alone(folder.lock_path):  # of shards that end together, the last one reports the cells of all
-        findings = report_findings(reporter, folder.path, options.accuracy, options.least_difference)
-        compare_with_frozen(plan, findings, reporter)
+    with alone(plan.folder.lock_path):  # of shards that end together, the last one reports the cells of all
+        target, margin = fraction("--target", options.target), fraction("--margin", options.margin)
+        findings = report_findings(reporter, plan.folder.path, target, margin)
         track_findings(plan, findings, reporter)
     return plan, num_failed

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter, count_of, duration, percent
-from vit.csv_files import records
 from vit.errors import StoppedError
 from vit.layout import CELLS, RunLayout
-from vit.training.planning.schedule import choose_schedule
 
 if TYPE_CHECKING:
     from vit.commands.studies.study_plan import StudyPlan
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from vit.study.running.runner import Event
 
 HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features of so many images
-LEAST = 0.05  # of a cell's work: a cell without a result has its test images to score
 
 
 def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
@@ -26,12 +23,11 @@ def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
 
     Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
     """
-    from vit.study.running.executors import run_cells_on
+    from vit.study.running.cluster import run_cells_on
 
     options, cells, folder = plan.options, plan.own_cells, plan.folder
     folder.describe(plan.cells, plan.protocol)
-    num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
-    progress = StudyProgress(reporter, folder.path, cells, num_images)
+    progress = StudyProgress(reporter, folder.path, cells, plan.num_images)
     clock = _Clock(plan, progress)
     try:
         run_cells_on(
@@ -110,19 +106,12 @@ class _Clock:
 
 
 class StudyProgress:
-    """Shows the start and the end of cells, and counts failures.
-
-    Args:
-        num_images: {split: number of images} of the data.
-    """
+    """Shows the start and the end of cells, and counts failures."""
 
     def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
-        self.work = {
-            cell.folder: work * _share_left(cell, RunLayout(study / cell.folder))
-            for cell, work in zip(cells, work_of(cells, num_images), strict=True)
-        }
+        self.work = dict(zip((cell.folder for cell in cells), work_of(cells, num_images), strict=True))
         self.num_running = self.num_done = self.num_failed = 0
         left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
         self.total, self.work_done = len(left), 0.0
@@ -168,22 +157,8 @@ class StudyProgress:
         run = RunDirectory(self.study / cell.folder)
         if event == "failed":
             return f"FAILED: {run.failure_path.read_text(encoding='utf-8').strip()} (see {run.log_path})"
-        result = run.read_result()
-        assert result is not None
-        name = result.task.accuracy_name
-        return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"
-
-
-def _share_left(cell: "Cell", run: RunLayout) -> float:
-    """How much of a cell is left: none with a result, else what the last row of its metrics leaves, `LEAST` or more."""
-    if run.result_path.is_file():
-        return 0.0
-    try:
-        last = records(run.metrics_path)[-1]
-        trained = int(last["step"]) / choose_schedule(cell.recipe, cell.num_images, 1).total_steps
-    except (OSError, ValueError, LookupError):  # not begun, or a file that its resumption will refuse or write again
-        return 1.0
-    return min(max(1 - trained, LEAST), 1.0)
+        result = run.finished_result()
+        return f"{percent(result.accuracy)} test {result.task.accuracy_name}, {duration(result.seconds)}"
 
 
 def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:

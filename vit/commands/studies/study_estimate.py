@@ -3,21 +3,22 @@
 import heapq
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vit.commands.studies.study_cells import work_of
-from vit.commands.studies.study_networks import starts_of, unequal_networks
 from vit.commands.studies.study_options import AUTO
 from vit.commands.studies.study_plan import StudyPlan
-from vit.commands.training.tracker_plan import facts_of_cells
+from vit.commands.studies.study_series import starts_of
+from vit.commands.training.run_folder import facts_of_cells
 from vit.console import Reporter, count_of, duration
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.study.design import Design, StudyPace
+    from vit.models.spec import Cost
+    from vit.study.design import Design
     from vit.study.grid import Budget, Cell
 
 ASKS_ABOVE = 3600.0  # seconds: such a study needs --yes
@@ -26,12 +27,16 @@ ON_GPU, ON_CPU = 900.0, ((500, 1200.0), (1500, 1800.0), (math.inf, 3600.0))
 CELL_SECONDS = 4.0  # of a cell beside its steps: its process, its images and its files
 PLANNED = 0.85  # of the time is given to cells, because other programs share the machine
 PROBES_SECONDS = 100.0  # of all heads on frozen networks, on one core
+UNEQUAL = 2.0  # times the parameters or FLOPs
 _QUICK = 1e9, 1e-3  # FLOPs a second and seconds an image that any machine has: a bound that needs no timing
 
 
 def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
-    cells, source = plan.own_cells, plan.source
+    from vit.study.answer.answer_warnings import unequal_start
+    from vit.study.design import HALF
+
+    cells, source, design = plan.own_cells, plan.source, plan.design
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     seeds = list(map(len, plan.seeds.values()))
     several = f"{', '.join(map(str, seeds))} at these sizes" if len({*seeds}) > 1 else ""
@@ -51,22 +56,30 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("budget", str(plan.protocol["budget_words"])),
             ("tuning", str(plan.protocol["tuning"])),
             ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
-            *([("time", _time_text(plan, plan.design))] if plan.design is not None else []),
+            *([("time", _time_text(plan, design))] if design is not None else []),
             *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
             ("folder", str(plan.folder.path)),
         ]
     )
-    if plan.design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
+    if design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
         few = f"the time allows trainings with {plan.sizes[-1]:,} of your {plan.pool:,} training images at most"
         reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
-    from vit.study.answer.answer_warnings import unequal_start
-    from vit.study.design import HALF
-
-    if plan.design is not None and plan.design.part < HALF:
-        few = f"the time allows {100 * plan.design.part:.0f} % of the usual length of a training"
+    if design is not None and design.part < HALF:
+        few = f"the time allows {100 * design.part:.0f} % of the usual length of a training"
         reporter.notice(f"WARNING: {few}, and longer ones can rank otherwise. Give a longer --time")
     if mixed := unequal_start(plan.protocol):
         reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
+
+
+def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:
+    """A sentence where networks differ by more than two times in parameters or FLOPs; none where they are matched."""
+    found = []
+    for what in ("parameters", "FLOPs"):
+        of = {name: getattr(cost, what.lower()) for name, cost in costs.items()}
+        small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
+        if of[large] > UNEQUAL * of[small]:
+            found.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
+    return [f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs"] if found else []
 
 
 def _time_text(plan: StudyPlan, design: "Design") -> str:
@@ -86,9 +99,6 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     """The plan with the sizes, the seeds and the part of its length that fit into its time.
 
     A study that a time has designed keeps its length and its cells. More time adds cells.
-
-    Raises:
-        UsageError: the folder holds another study.
     """
     from vit.study.design import PARTS, StudyPace, choose_design
     from vit.study.grid import Budget
@@ -98,10 +108,9 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
     held, length, before = study.folder.designed()
     budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
-    num_images = {split: len(samples) for split, samples in study.source.splits.items()}
     largest = {name: _of_size(recipe, study.sizes[-1], budget) for name, recipe in study.firsts.items()}
     reporter.notice("Timing a step of each network")
-    pace = StudyPace.measured(largest, machine, num_images)
+    pace = StudyPace.measured(largest, machine, study.num_images)
 
     def cost(size: int, part: float) -> float:
         """Seconds of one seed at a size, divided by the cells at a time. Tuning tries all its values."""
@@ -113,7 +122,9 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
 
     reserve = 0.0
     if not study.folder.frozen_dir.is_dir() and all(recipe.model.init_from for recipe in study.firsts.values()):
-        reserve = sum(num_images.values()) * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
+        reserve = (
+            sum(study.num_images.values()) * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
+        )
     kept = {size: len(seeds) for size, seeds in held.items()}
     reserve += sum(count * cost(size, 1.0) for size, count in kept.items()) * pace.slots
     left = PLANNED * (seconds - (time.monotonic() - study.began) - reserve / pace.slots)
@@ -130,8 +141,8 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
         keeps_first=has_sizes,
     )
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
-    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design)
-    found = replace(found, seconds=max(seconds, before))
+    seconds = max(seconds, before)
+    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
     found.folder.check_extends(found.cells)
     return found
 
@@ -142,13 +153,20 @@ def _of_size(recipe: Recipe, size: int, budget: "Budget") -> Recipe:
 
 def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     """Show how long the cells without a result would take; returns the seconds, 0 without such cells."""
+    from vit.data.loading.threads import available_cores
+    from vit.study.design import StudyPace
+    from vit.training.planning.schedule import choose_schedule
+
     cells, machine = study.cells_left, study.machine
     done = len(study.own_cells) - len(cells)
     if done:
         reporter.line(f"\n{done:,} of {len(study.own_cells):,} cells are done already")
     if not cells:
         return 0.0
-    pace, is_here = pace_of(study), study.options.executor == "local"
+    is_here, pace = study.options.executor == "local", study.pace
+    if pace is None:  # no design has timed the networks
+        recipes = {cell.series: cell.recipe for cell in sorted(cells, key=lambda cell: cell.num_images)}
+        pace = StudyPace.measured(recipes, machine, study.num_images, is_here)
     work = dict(zip((one.folder for one in study.own_cells), work_of(study.own_cells, pace.num_images), strict=True))
     groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
@@ -162,8 +180,6 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
             each = sum(times[cell.folder] for cell in same) / len(same)
             rows.append((series, f"{num_images:,}", len(same), "-", "-", duration(each)))
             continue
-        from vit.training.planning.schedule import choose_schedule
-
         schedule, each = choose_schedule(recipe, num_images, 1), pace.seconds(series, recipe)
         times |= dict.fromkeys((cell.folder for cell in same), each)
         steps = schedule.rounds * schedule.steps_per_round
@@ -171,26 +187,12 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     reporter.table(("series", "images", "cells", "steps", "batch", "time each"), rows)
     at_once = min(machine.jobs, len(cells))
     total = time_of_all([times[cell.folder] for cell in cells], min(at_once, pace.slots))
-    from vit.data.loading.threads import available_cores
-
     where = f" on {count_of(available_cores(), 'core')}" if is_here else ""
     reporter.line(
         f"\n{count_of(len(cells), 'cell')}, about {duration(total)} with {at_once:,} at a time{where}; "
         f"{'a pass' if study.is_probe else 'a step'} of each network was timed, reading images and saving are not in it"
     )
     return total
-
-
-def pace_of(study: StudyPlan) -> "StudyPace":
-    """The pace of a plan, which is timed unless its design was."""
-    if study.pace is not None:
-        return study.pace
-    from vit.study.design import StudyPace
-
-    largest = {cell.series: cell for cell in sorted(study.cells_left, key=lambda cell: cell.num_images)}
-    num_images = {split: len(samples) for split, samples in study.source.splits.items()}
-    recipes = {name: cell.recipe for name, cell in largest.items()}
-    return StudyPace.measured(recipes, study.machine, num_images, study.options.executor == "local")
 
 
 def check_time(reporter: Reporter, study: StudyPlan) -> None:

@@ -4,33 +4,25 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.cli.arguments import StrPath, fraction
+from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPath, fraction
+from vit.commands.cli.command_line import SCHEMA, Parser
 from vit.commands.cli.configs import read_config, shipped_configs
-from vit.commands.cli.executor_options import EXECUTOR_OPTIONS, ExecutorOptions
 from vit.commands.cli.options import Option, options_of
-from vit.commands.cli.parser import Parser
 from vit.commands.cli.recipe_options import SHORT
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
-from vit.commands.cli.schema import SCHEMA
 from vit.errors import UsageError
 from vit.training.recipes.ranges import seconds
 
 AUTO: Final = "auto"  # as networks, sizes, seeds, budget and time
 _REPEATED = ("vary", "tune", "set")
-_FILES = "init_from"  # repeatable as well: a list
-_RANKING = "optim.best_metric"
-_TUNE_LINES = "give a line 'OPTION: [A, B]' for each"
-_FILE = "configs/studies/digits.yaml"
 _ABOUT = (
     "Train every network on growing parts of DATA's training images, with several seeds. Report which network is "
     "better at which number of images, with intervals. Run the same command again to continue a study that has ended "
     "early."
 )
-_EXAMPLE = "vit study photos/ --seeds 5"
 Value = bool | int | float | str | list[int | float | str | bool] | None
 Words = list[str | int] | str | int  # a list, or its items with commas between them
 
@@ -61,9 +53,8 @@ class StudyOptions(ExecutorOptions):
         yes: whether a study may start that takes more than an hour by its estimate.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.
-        tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size each seed chooses a
-            value for itself, on validation images. x0.3 means 0.3 times the recipe's value, rounded where that is a
-            whole number.
+        tune: OPTION=A,B,...; repeatable. For each network and size each seed chooses a value for itself, on validation
+            images. x0.3 means 0.3 times the recipe's value, rounded where that is a whole number.
         set: OPTION=VALUE for all cells; repeatable.
         shard: I/N: the I-th of N parts of the cells, for several machines.
         dry_run: whether to show cells and estimated time, and train nothing.
@@ -89,7 +80,7 @@ class StudyOptions(ExecutorOptions):
     yes: bool = False
     data: dict[str, Value] = field(default_factory=dict)
     vary: dict[str, Value] = field(default_factory=dict)
-    tune: dict[str, Value] | str = field(default_factory=dict)
+    tune: dict[str, Value] = field(default_factory=dict)
     set: dict[str, Value] = field(default_factory=dict)
     shard: str = "1/1"
     dry_run: bool = False
@@ -102,27 +93,33 @@ class StudyOptions(ExecutorOptions):
     config_name: str | None = None
 
     @property
-    def accuracy(self) -> float | None:
-        """The target as a fraction; UsageError for another number."""
-        return fraction("--target", self.target)
+    def is_open(self) -> bool:
+        """Whether no option chooses a network or its initial weights, beside --init_from."""
+        beginnings, named = ("model.network", "model.init_from"), (*self.set, *self.tune, *self.vary)
+        return self.networks == AUTO and not any(name.startswith(beginnings) for name in named)
 
     @property
-    def least_difference(self) -> float | None:
-        """The margin as a fraction; UsageError for another number."""
-        return fraction("--margin", self.margin)
+    def compares_both(self) -> bool:
+        """Whether an open study compares a ViT and a CNN: it compares no values, and sets none that suits one alone."""
+        named = [name for name in (*self.set, *self.tune) if not name.startswith("model.preprocess.")]
+        return not self.vary and not any(name.startswith(("model.", "distill.")) for name in named)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this machine trains all cells."""
+        return self.executor == "local" and self.part == (1, 1)
 
     @property
     def is_by_time(self) -> bool:
         """Whether the time decides sizes, seeds or the length: of one machine, where something is left to decide."""
-        alone = self.executor == "local" and self.part == (1, 1)
-        return alone and (self.time != AUTO or AUTO in (self.sizes, self.seeds))
+        return self.is_alone and (self.time != AUTO or AUTO in (self.sizes, self.seeds))
 
     @property
     def seconds(self) -> float | None:
         """The time of the study; None: none is given. UsageError where it is wrong, or decides nothing."""
         if self.time == AUTO:
             return None
-        if self.executor != "local" or self.part != (1, 1):
+        if not self.is_alone:
             raise UsageError(f"--time {self.time} on several machines", "give --sizes, --seeds and --budget instead")
         if AUTO not in (self.sizes, self.seeds, self.budget):
             raise UsageError(f"--time {self.time} with --sizes, --seeds and --budget", "leave one of them out")
@@ -137,11 +134,7 @@ class StudyOptions(ExecutorOptions):
         return int(found[1]), int(found[2])
 
     def seed_list(self) -> list[int]:
-        """The seeds: those of a list, or as many as a number says; the most that a time may choose where they are auto.
-
-        Raises:
-            UsageError: they are neither.
-        """
+        """The seeds: those of a list, or as many as a number says; auto: the most that a time may choose."""
         from vit.study.design import MOST_SEEDS
 
         seeds = [str(MOST_SEEDS)] if self.seeds == AUTO else items(self.seeds)
@@ -154,11 +147,11 @@ class StudyOptions(ExecutorOptions):
 def make_parser() -> Parser:
     """The parser of `vit study`, which also checks the files of studies."""
     data = Option("source", str | None, "as for vit train; null: the data of the recipes", None, "DATA", True)
-    about = f"YAML file of a study, such as {_FILE}, or the name of a shipped study"
+    about = "YAML file of a study, such as configs/studies/digits.yaml, or the name of a shipped study"
     config = Option("config", str, about, None, takes_several=True)
     own = [option for option in options_of(StudyOptions) if option.name not in ("source", "config_name")]
     own.sort(key=lambda option: option.name in EXECUTOR_OPTIONS)
-    return Parser("study", _ABOUT, _EXAMPLE, (data, config, *own))
+    return Parser("study", _ABOUT, "vit study photos/ --seeds 5", (data, config, *own))
 
 
 def read_words(words: Sequence[str]) -> StudyOptions:
@@ -166,7 +159,7 @@ def read_words(words: Sequence[str]) -> StudyOptions:
     parser = make_parser()
     if SCHEMA in words:
         parser.read_words([SCHEMA])  # of files, where the repeated options are mappings
-    repeated = {name: {"kind": str, "takes_several": True} for name in (*_REPEATED, _FILES)}
+    repeated = {name: {"kind": str, "takes_several": True} for name in (*_REPEATED, "init_from")}
     values = parser.changed(repeated).read_words(words)
     for name in _REPEATED:
         if name in values:
@@ -207,7 +200,9 @@ def items(value: object) -> list[str]:
 
 def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
-    _, _, _, _ = options.accuracy, options.least_difference, options.part, options.seconds
+    fraction("--target", options.target)
+    fraction("--margin", options.margin)
+    _, _ = options.part, options.seconds
     options.check(options.dry_run)
     for file in options.init_from:
         check_weights(file)
@@ -215,42 +210,28 @@ def _checked(options: StudyOptions) -> StudyOptions:
         raise UsageError("--init random with --init_from, which names weights", "leave one out")
     for name in {"tracker", "wandb"} & options.set.keys():
         raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
-    tune = options.tune
-    if isinstance(tune, str):
-        tune = _tune_file(tune)
-    tuned = _dotted(tune)
+    tuned = _dotted(options.tune)
     known = make_recipe_parser()
     for name in (*_dotted(options.set), *_dotted(options.vary), *tuned, *(f"data.{key}" for key in options.data)):
         if known.find(name) is None:
             raise known.unknown(f"--{name}")
-    if _RANKING in tuned:
+    if "optim.best_metric" in tuned:
         raise UsageError(
-            f"--tune {_RANKING}: tuning chooses by this metric, and values of different metrics cannot be ranked",
-            f"give one with --set {_RANKING}=..., or compare several with --vary",
+            "--tune optim.best_metric: tuning chooses by this metric, and values of different metrics cannot be ranked",
+            "give one with --set optim.best_metric=..., or compare several with --vary",
         )
     return replace(options, vary=_dotted(options.vary), tune=tuned, set=_dotted(options.set))
-
-
-def _tune_file(name: str) -> dict[str, Value]:
-    """The options of --tune FILE; UsageError for another file than a mapping."""
-    try:
-        _, tree = read_config(name)
-    except UsageError as error:
-        raise UsageError(f"--tune {error.problem}", _TUNE_LINES) from error
-    return {str(key): value for key, value in tree.items()}
 
 
 def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:
     return {SHORT.get(f"--{name}", f"--{name}").removeprefix("--"): value for name, value in values.items()}
 
 
-def _assigned(name: str, texts: Sequence[str]) -> dict[str, str | list[str]] | str:
-    """The values of --vary A=1,2 --vary B=3 as one mapping; the file of --tune FILE."""
+def _assigned(name: str, texts: Sequence[str]) -> dict[str, str | list[str]]:
+    """The values of --vary A=1,2 --vary B=3 as one mapping."""
     values: dict[str, str | list[str]] = {}
     for text in texts:
-        option, equals, value = text.partition("=")
-        if not equals and name == "tune" and Path(text).expanduser().is_file():
-            return text
+        option, _, value = text.partition("=")
         if not value:
             raise UsageError(f"--{name} {text}", f"give --{name} OPTION=VALUE{',VALUE' * (name != 'set')}")
         values[option] = value if name == "set" else value.split(",")

@@ -10,26 +10,22 @@ from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model, check_weights, weights_name
 from vit.commands.cli.recipe_options import listed_images
-from vit.commands.studies.study_networks import (
-    check_start,
-    decided,
-    fold_sources,
-    networks_for,
-    num_folds,
-    sizes_for,
-    starts_of,
-    usual_length,
-)
 from vit.commands.studies.study_options import AUTO, StudyOptions, items
 from vit.commands.studies.study_series import (
     Series,
     check_different,
     check_given,
     check_same_images,
-    is_open,
+    decided,
+    fold_sources,
+    networks_for,
+    num_folds,
     series_of,
+    sizes_for,
+    starts_of,
+    usual_length,
 )
-from vit.commands.training.reading import find_bursts, read_images
+from vit.commands.training.run_folder import find_bursts, read_images
 from vit.commands.training.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
@@ -96,6 +92,11 @@ class StudyPlan:
         return [cell for cell in self.own_cells if not self.folder.run(cell).result_path.is_file()]
 
     @property
+    def num_images(self) -> dict[str, int]:
+        """{split: number of images} of the data."""
+        return {split: len(samples) for split, samples in self.source.splits.items()}
+
+    @property
     def is_probe(self) -> bool:
         """Whether every series fits a head to a frozen backbone, which has no length."""
         return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
@@ -119,28 +120,40 @@ class StudyPlan:
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
         from vit.study.answer.answer_warnings import COMMONEST
-        from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS
+        from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS, SHARED
         from vit.study.design import seeds_of_protocol
-        from vit.study.running.executors import describe_share
+        from vit.study.running.cluster import describe_share
+        from vit.training.planning.images import subset_text
 
         choices = {name: list(found) for name, found in self.series.items()}
         tuned = len(next(iter(choices.values())))
-        images: dict[str, JsonValue] = {split: len(samples) for split, samples in self.source.splits.items()}
-        images["train"] = self.pool
+        recipes = _recipes(self.series)
+        right: dict[str, JsonValue] = {"right": RIGHT}
+        length = PROBE_WORDS if self.is_probe else self.budget.describe()
+        if not self.is_probe and any(recipe.optim.patience is not None for recipe in recipes):
+            length += "; fewer where patience ends them"
+        if not self.is_probe and any(recipe.optim.best_metric != "last" for recipe in recipes):
+            length += f"; {self.num_images['validation']:,} more images choose the weights"
+        kinds = sorted({recipe.data.subset for recipe in recipes})
+        drawn = " or ".join(subset_text(kind, self.source) for kind in kinds)
+        shared = SHARED if len(kinds) == 1 else "for networks of one kind alike"
+        if self.source.task.is_exclusive:
+            labels = self.source.splits["test"].labels.tolist()
+            right = {COMMONEST: Counter(labels).most_common(1)[0][1] / len(labels)}
         tuning = f"chosen among {tuned} settings at every size by each seed for itself, on validation images"
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
-            "images": images,
+            "images": {**self.num_images, "train": self.pool},
             **(of_folds(self.folds) if self.folds else {}),
             "fingerprints": dict(self.inputs.image_hashes),
             **seeds_of_protocol(self.seeds),
             "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
-            "budget_words": PROBE_WORDS if self.is_probe else self._length() + self._choosing(),
+            "budget_words": length,
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
-            "subsets": self._subsets(),
-            **({COMMONEST: _share_of_most_common(self.source)} if self.source.task.is_exclusive else {"right": RIGHT}),
+            "subsets": f"{drawn}, each inside the next larger, drawn once per seed and {shared}",
+            **right,
             "series": list(self.series),
             **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
             "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
@@ -149,49 +162,22 @@ class StudyPlan:
             "jobs": describe_share(self.options.executor, self.machine),
         }
 
-    def _length(self) -> str:
-        """The length of each training; the longest one where some have `optim.patience`."""
-        ended = any(recipe.optim.patience is not None for recipe in _recipes(self.series))
-        return self.budget.describe() + "; fewer where patience ends them" * ended
-
-    def _choosing(self) -> str:
-        """The images beside the training images that choose the tested weights; empty: the last weights are tested."""
-        if all(recipe.optim.best_metric == "last" for recipe in _recipes(self.series)):
-            return ""
-        return f"; {len(self.source.splits['validation']):,} more images choose the weights"
-
-    def _subsets(self) -> str:
-        """How subsets of the training images are drawn."""
-        from vit.study.answer.wording import SHARED
-        from vit.training.planning.images import subset_text
-
-        found = sorted({recipe.data.subset for recipe in _recipes(self.series)})
-        kinds = " or ".join(subset_text(kind, self.source) for kind in found)
-        shared = SHARED if len(found) == 1 else "for networks of one kind alike"
-        return f"{kinds}, each inside the next larger, drawn once per seed and {shared}"
-
 
 def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
-    """Decide a study: read its images, make every automatic choice, and check each series and its folder.
-
-    Raises:
-        UsageError: an option or a recipe is wrong, there are no test images, or the folder holds another study.
-        DataError: the data cannot be used.
-    """
+    """Decide a study: read its images, make every automatic choice, and check each series and its folder."""
     began = time.monotonic()
     forget_launcher()  # a study that a launcher has started plans and trains alone
     series = series_of(options)
     first = _recipes(series)[0]
     listed = listed_images(first)
-    check_start(options, first, listed)
 
-    from vit.study.cell_files import without_cell_files
     from vit.study.grid import Budget, parse_sizes
-    from vit.study.running.executors import share_of
+    from vit.study.running.cluster import share_of
+    from vit.study.spec import without_cell_files
     from vit.training.planning.images import at_revision
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import seen_before
+    from vit.training.running.run_images import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
 
@@ -216,9 +202,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         problem = f"{source.name} has one test image, and a study needs two or more: one says nothing about others"
         raise UsageError(problem, "add test images, or give --data.test a larger fraction")
     why = ""
-    if is_open(options):
-        default = networks_for(options, first, source, _folder(options, source), reporter)
-        options, why = replace(options, networks=default.networks, init_from=[]), default.why
+    if options.is_open:
+        networks, why = networks_for(options, first, source, _folder(options, source), reporter)
+        options = replace(options, networks=networks, init_from=[])
         series = series_of(options)
     named = sizes_for(pool, len(source.class_names)) if options.sizes == AUTO else items(options.sizes)
     sizes = parse_sizes(named, pool)
@@ -267,26 +253,19 @@ def _recipes(series: Series) -> list[Recipe]:
 
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
     """Hashes of the images, weights and teachers that cells learn from."""
-    from vit.study.cell_files import with_cell_files
     from vit.study.grid import Inputs
-    from vit.weights.hashing import weights_hash
+    from vit.study.spec import with_cell_files
+    from vit.weights.open import weights_hash
 
     recipes = _recipes(series)
     cells = [with_cell_files(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]
-    teachers = {recipe.distill.teacher for recipe in cells} - {None}
+    teachers, starts = {cell.distill.teacher for cell in cells}, {cell.model.init_from for cell in cells}
     for teacher in sorted(filter(None, teachers)):
         check_model(teacher)
-    starts = {recipe.model.init_from for recipe in cells} - {None}
     for start in sorted(filter(None, starts)):
         check_weights(start)
     weights = {file: weights_hash(file) for file in sorted(filter(None, starts | teachers))}
     return Inputs(source.name, contents.split_hashes(source), weights)
-
-
-def _share_of_most_common(source: "Source") -> float:
-    """The fraction of the test images that are of the most common class."""
-    labels = source.splits["test"].labels.tolist()
-    return Counter(labels).most_common(1)[0][1] / len(labels)
 
 
 def of_folds(folds: int) -> "dict[str, JsonValue]":

@@ -17,36 +17,21 @@ _TRACKED = ("series", "training images", "test error", "low", "high", "seeds")
 
 
 def report_findings(reporter: Reporter, path: Path, target: float | None, margin: float | None = None) -> "Findings":
-    """Summarize a study's folder, write its results, summary, curve and page, and show answer, table and paths.
-
-    Args:
-        margin: errors that differ by less count as equal; None: 2 points.
-
-    Returns:
-        what was found.
-
-    Raises:
-        UsageError: the folder is not a study.
-        DataError: no cell of the study is finished.
-    """
+    """Summarize a study's folder, write results, summary, curve and page, and show answer, table and paths."""
     from vit.report.studies.study_page import report_study
     from vit.study.folder import StudyDirectory
 
     findings, study = report_study(path, target, margin), StudyDirectory(path)
     _show(reporter, findings)
     reporter.line()
-    files = {
-        "report": study.report_path,
-        "figure": study.curve_path,
-        "numbers": f"{study.results_path}, {study.summary_path}",
-    }
-    reporter.facts((name, str(file)) for name, file in files.items())
+    numbers = f"{study.results_path}, {study.summary_path}"
+    reporter.facts([("report", str(study.report_path)), ("figure", str(study.curve_path)), ("numbers", numbers)])
     reporter.next_command(_next(study, findings))
     return findings
 
 
 def _show(reporter: Reporter, findings: "Findings") -> None:
-    from vit.study.answer.wording import describe_budget, describe_target, further_lines
+    from vit.study.answer.wording import describe_budget, describe_target, further_lines, short_percents
 
     reporter.line()
     for sentence in filter(None, (*findings.answer, findings.trend)):
@@ -63,7 +48,11 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
         reporter.table(("series", f"{sizes[0]:,} images"), errors)
     else:
         rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
-        rows += [(f"{images:,} (forecast)", *cells) for images, cells in _expected(findings)]
+        twice = 2 * findings.sizes[-1]
+        expected = {row.series: short_percents(row.interval) for row in findings.forecasts if row.num_images == twice}
+        if expected:
+            texts = [expected.get(series.name, "-").replace(" %", "") for series in findings.series]
+            rows.append((f"{twice:,} (forecast)", *texts))
         reporter.table(("images", *(series.name for series in findings.series)), rows)
     reporter.line()
     forecasts = {series.name: series.forecast for series in findings.series if series.forecast is not None}
@@ -82,18 +71,6 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
             reporter.notice(f"  {cell.describe()}: {cell.error}")
         if len(findings.failed) > SHOWN_FAILED:
             reporter.notice("  ...")
-
-
-def _expected(findings: "Findings") -> "list[tuple[int, list[str]]]":
-    """At twice the largest size, what each series is expected to have."""
-    from vit.study.answer.wording import short_percents
-
-    largest = 2 * findings.sizes[-1]
-    found = {row.series: row for row in findings.forecasts if row.num_images == largest}
-    if not found:
-        return []
-    words = [found.get(series.name) for series in findings.series]
-    return [(largest, [short_percents(one.interval).replace(" %", "") if one else "-" for one in words])]
 
 
 def _error(point: "Point | None") -> str:

@@ -1,45 +1,53 @@
-"""The recipes that a study compares, from its options; and what it refuses before it trains"""
+"""The recipes that a study compares: from its options, and where they are open, for its images; and what it refuses"""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import floor, log, log10
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.configs import find_config, shipped_configs
-from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, make_parser
+from vit.commands.cli.recipe_layers import FINETUNE
+from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names
 from vit.commands.studies.study_options import StudyOptions, items
-from vit.commands.training.train_options import read_with
+from vit.commands.training.train_options import PUBLISHED, read_words, unavailable
+from vit.console import Reporter
+from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError
-from vit.models.network_names import check_network
-from vit.training.recipes.recipe import Recipe, as_trained
-from vit.training.recipes.trackers import WandbMode, refuse_register
+from vit.models.catalog import check_network
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import DistillConfig, Recipe, as_trained
+from vit.training.tracking.tracker import WandbMode, refuse_register
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
+    from vit.study.folder import StudyDirectory
     from vit.study.grid import Budget, Cell, Inputs
 
-_NETWORK = ("model.network", "model.init_from")  # options that choose a network or its initial weights
 _OF_CELLS = {"seed": "--seeds", "data.subset_seed": "--seeds", "data.train_images": "--sizes"}
 ONE_DEVICE = ("trainer.devices", "trainer.num_nodes")  # options that a cell and a fold do not follow
-_OF_LENGTH = ("optim.steps", "optim.epochs")
+# EfficientNet-Lite0 of Google: Apache 2.0, 19 MB; beside PUBLISHED on photographs in docs/results.md
+PUBLISHED_CNN = "timm:tf_efficientnet_lite0.in1k"
+# DeiT-S and a ResNet-50 (Wightman et al. 2021, A1): Apache 2.0, 88 and 102 MB; 1.1 times its parameters, 1.0 its FLOPs
+SECOND_PAIR = {"vit_small_patch16_224": "timm:deit_small_patch16_224.fb_in1k", "resnet50": "timm:resnet50.a1_in1k"}
+# from random weights, on photographs of 64 pixels: 1.2 million parameters, 0.6 to 0.7 billion FLOPs each
+SMALL = ("vit_mini_patch4_28 --model.preprocess.image_size=64", "resnet10_small --model.preprocess.image_size=64")
+FROM_RANDOM = "steps:2000"  # length of a training
+FEW_IMAGES = 300
+FEW_TEST_IMAGES = 100
+LEAST_FOLDS, MOST_FOLDS = 5, 10
+_LEAST_IMAGES = 20
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
 
 def series_of(options: StudyOptions) -> Series:
-    """The recipes of every series, whose names of networks and data are checked.
-
-    Raises:
-        UsageError: a name or a value is wrong, or the recipes name different data.
-    """
-    from vit.study.cell_files import has_weights_pattern, without_cell_files
+    """The recipes of every series, whose names of networks and data are checked."""
     from vit.study.grid import of_cells
-    from vit.study.spec import make_series
-
-    parser = make_parser()
+    from vit.study.spec import has_weights_pattern, make_series, without_cell_files
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
-        given = read_with(parser, words)[0].layers
+        given = read_words(words).layers
         recipe = of_cells(given.recipe(), "a study", "leave it out, and give --budget in steps or epochs")
         if recipe.model.freeze != "backbone" and not given.says("optim.best_metric"):
             recipe = replace(recipe, optim=replace(recipe.optim, best_metric="last"))  # needs no validation images
@@ -51,7 +59,6 @@ def series_of(options: StudyOptions) -> Series:
         data["data.source"] = options.source
     wandb = tracking_of_cells(options.wandb, options.tracker)
     shared = {**data, **options.set, "wandb": wandb, "tracker": options.tracker}
-    assert not isinstance(options.tune, str)
     vary, tune = ({key: items(values) for key, values in grid.items()} for grid in (options.vary, options.tune))
     series = make_series(_networks(options), shared, vary, tune, read)
     recipes = [recipe for choices in series.values() for recipe in choices.values()]
@@ -64,12 +71,6 @@ def series_of(options: StudyOptions) -> Series:
     if len(sources) > 1:
         raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")
     return series
-
-
-def is_open(options: StudyOptions) -> bool:
-    """Whether no option chooses a network or its initial weights, beside --init_from."""
-    given = (*options.set, *options.tune, *options.vary)
-    return options.networks == AUTO and not any(name.startswith(_NETWORK) for name in given)
 
 
 def _networks(options: StudyOptions) -> dict[str, list[str]]:
@@ -85,7 +86,7 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
         beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
         found[str(label)] = [beginning, *further]
-    if options.init_from and not is_open(options):
+    if options.init_from and not options.is_open:
         if len(options.init_from) != len(found):
             problem = f"{len(options.init_from)} files of --init_from for {len(found)} networks ({', '.join(found)})"
             raise UsageError(problem, "give one for each network, in their order")
@@ -112,26 +113,21 @@ def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
 
 def check_given(options: StudyOptions, budget: "Budget") -> None:
     """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
-    for name in _given(options):
+    given = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
+    if isinstance(options.networks, Mapping):
+        words = [word for words in options.networks.values() for word in str(words).split() if word.startswith("--")]
+        flags = [word.partition("=")[0] for word in words]
+        given += [SHORT.get(flag, flag).removeprefix("--") for flag in flags]
+    for name in given:
         if name in _OF_CELLS:
             raise UsageError(f"a study decides {name} of every cell", f"leave it out, and give {_OF_CELLS[name]}")
         if name in ONE_DEVICE:
             raise UsageError(f"{name} in a study, whose cells train on one device each", "leave it out")
-        if name in _OF_LENGTH and (budget.steps or budget.epochs):
+        if name in ("optim.steps", "optim.epochs") and (budget.steps or budget.epochs):
             raise UsageError(
                 f"--budget {budget} decides the length of every training, so {name} would do nothing",
                 f"leave {name} out, or give --budget recipe for trainings as long as their own options say",
             )
-
-
-def _given(options: StudyOptions) -> Iterator[str]:
-    """Dotted names of all options that the user gave for the cells, also beside the name of a network."""
-    assert not isinstance(options.tune, str)
-    yield from (*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data))
-    if isinstance(options.networks, Mapping):
-        for words in options.networks.values():
-            flags = (word.partition("=")[0] for word in str(words).split() if word.startswith("--"))
-            yield from (SHORT.get(flag, flag).removeprefix("--") for flag in flags)
 
 
 def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
@@ -163,3 +159,134 @@ def check_same_images(series: str, source: "Source", first: str, expected: "Sour
                 f"{first} and {series} have different groups of the {split} images, and intervals count one kind",
                 "give data.groups once for all: --set",
             )
+
+
+def networks_for(
+    options: StudyOptions, recipe: Recipe, source: "Source", folder: "StudyDirectory", reporter: Reporter
+) -> tuple[dict[str, str], str]:
+    """({name: words of its recipe}, reason for them) of networks for some images: a ViT and a CNN, or the ViT alone.
+
+    They learn as `vit train` learns. The two are both recipes that are shipped for the images, or networks for images
+    of their size. Photographs start from the weights of files, from published weights, or on demand from random ones.
+    Small images start from random weights.
+    """
+    from vit.training.planning.images import CNN_BESIDE, FOR_PHOTOGRAPHS, SMALLER, automatic_network
+    from vit.weights.hub_cache import fetch
+
+    name, both = recipe.data.source, options.compares_both
+    if options.init_from:
+        return _of_files(options.init_from), "the files of --init_from"
+    if both and {name, f"{name}_cnn"} <= set(shipped_configs()):
+        return {name: name, f"{name}_cnn": f"{name}_cnn"}, ""
+    vit, side = automatic_network(source.splits["train"], recipe.model.preprocess.channels)
+    if vit == FOR_PHOTOGRAPHS and name not in KNOWN and options.init != "random":
+        weights = {vit: PUBLISHED, CNN_BESIDE[vit]: PUBLISHED_CNN} if both else {vit: PUBLISHED}
+        weights |= SECOND_PAIR if options.pairs == 2 and both else {}
+        for file in weights.values():
+            model = file.removeprefix("timm:")
+            if obstacle := fetch(model, reporter.notice):
+                has_begun = folder.description_path.is_file() and bool(folder.weights())
+                what = "published weights" + ", with which this study began," * has_begun
+                random = "small networks from random weights, which is another question"
+                files = "FILE (once for each network)"
+                raise unavailable(what, f"{file}: {obstacle}", files, f"timm/{model}", random)
+        why = f"{' and '.join(weights.values())}; --networks {','.join(weights)} starts from random weights"
+        return {network: _finetuned(network, file) for network, file in weights.items()}, why
+    if options.pairs == 2:
+        raise UsageError("--pairs 2 without published weights", "leave it out, or name the --networks")
+    why = "random weights, as --init says" if options.init == "random" else ""
+    if vit == FOR_PHOTOGRAPHS and options.init == "random":
+        return {words.partition(" ")[0]: words for words in SMALL[: 1 + both]}, why
+    at_side = f" --model.preprocess.image_size={side}" if side else ""
+    cnn = CNN_BESIDE[vit]
+    return {vit: vit + at_side, cnn: cnn + at_side + SMALLER.get(vit, "")} if both else {AUTO: AUTO}, why
+
+
+def _finetuned(network: str, file: str) -> str:
+    return f"{FINETUNE} --model.network.name={network} --model.init_from={file}"
+
+
+def _of_files(files: Iterable[str]) -> dict[str, str]:
+    """The networks of files of weights: ViTs first, else in the order of the files."""
+    from vit.models.catalog import CATALOG
+    from vit.weights.open import open_pretrained
+
+    found: dict[str, str] = {}
+    for file in files:
+        network = open_pretrained(file).own_network({}).name
+        if network in found:
+            raise UsageError(f"--init_from {file}: another file is for {network} as well", "give one of them")
+        found[network] = _finetuned(network, file)
+    return dict(sorted(found.items(), key=lambda item: not (item[0] in CATALOG and item[0].startswith("vit"))))
+
+
+def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
+    """The length of a training, which is short where every network starts from weights.
+
+    It is that of `vit train` with all images, and grows to it by one power, so that no kink is in the curve.
+    """
+    if not all(recipe.model.init_from for recipe in recipes):
+        return FROM_RANDOM
+    from vit.training.planning.schedule import fine_tuning_steps
+
+    most, few = max(pool, 2), max(1, min(pool, FEW_IMAGES) // 2)
+    steps = fine_tuning_steps(most)
+    growth = log(steps / fine_tuning_steps(few)) / log(most / few)
+    return f"steps:{steps}@{pool}^{growth:.2f}"
+
+
+def starts_of(recipes: Mapping[str, Recipe]) -> list[tuple[str, str]]:
+    """What each series starts from: (series, its weights or "random weights")."""
+    from vit.study.answer.answer_warnings import RANDOM_WEIGHTS
+
+    return [(name, recipe.model.init_from or RANDOM_WEIGHTS) for name, recipe in recipes.items()]
+
+
+def num_folds(options: StudyOptions, source: "Source", listed: "Source | None") -> int:
+    """The number of folds where each seed tests its own, because few images are cut for a test; else 0.
+
+    The same trainings then test all images instead of one part of them.
+    """
+    seeds = options.seed_list()
+    named = (*options.data, *options.set, *options.vary, *options.tune)
+    decided = any(name.removeprefix("data.") in ("fold", "test", "groups") for name in named)
+    is_cut = listed is not None and set(listed.splits) == {"train"} and source.splits["test"].groups is None
+    is_few = len(source.splits["test"]) < FEW_TEST_IMAGES and source.task.is_exclusive  # data.fold needs one class
+    is_open = options.is_by_time and seeds == list(range(len(seeds))) and len(seeds) <= MOST_FOLDS
+    return max(LEAST_FOLDS, len(seeds)) if is_cut and is_few and is_open and not decided else 0
+
+
+def fold_sources(data: "DataConfig", listed: "Source | None", folds: int) -> "list[Source]":
+    """The images with the splits of each fold."""
+    from vit.training.planning.images import divided, opened_data
+
+    found = listed or opened_data(data)
+    return [divided(found, replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
+
+
+def sizes_for(pool: int, num_classes: int) -> list[str | int]:
+    """Four sizes, as a curve of three parameters needs, in equal ratios; all but the largest of two digits.
+
+    A size has two images of each class on average, and no fewer than batches of several images need.
+    """
+    least = max(pool // 10, 2 * num_classes, _LEAST_IMAGES)
+    between = [least * (pool / least) ** (step / 3) for step in range(3)] if least < pool else []
+    return [*(min(pool, round(size, 1 - floor(log10(size)))) for size in map(round, between)), "all"]
+
+
+def decided(series: Series, source: "Source") -> Series:
+    """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
+    from vit.training.planning.images import with_subset
+    from vit.training.planning.plan import make_plan
+
+    found: Series = {}
+    for name, tried in series.items():
+        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
+        network, space, values = name.partition(" ")
+        if network == "auto":  # a network that weights of cells decide has a name
+            network = make_plan(replace(next(iter(own.values())), distill=DistillConfig())).spec.name
+        label = network + space + values
+        if label in found:
+            raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")
+        found[label] = own
+    return found

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vit.commands.cli.recipe_layers import RecipeLayers
+from vit.commands.cli.recipe_layers import LENGTHS, RecipeLayers
 from vit.commands.cli.recipe_options import parse_recipe, read_recipe
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
@@ -21,7 +21,7 @@ from vit.training.recipes.values import dump, plain, training_options
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.core.samples import Source
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import Plan
 
 P = TypeVar("P", bound="Plan")
@@ -32,15 +32,7 @@ _MACHINE = (("trainer", "accelerator"), *NOT_IN_HASH_PARTS)
 def recipe_for_all(
     run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe] | None = None
 ) -> "tuple[Recipe, Rendezvous]":
-    """A recipe that is found by the first of several processes, because the others may not see the run folder.
-
-    Args:
-        find: function that finds it; None: `recipe_of`.
-
-    Raises:
-        UsageError: as `find`, or the machine or the launcher does not have what the recipe asks for.
-        SystemExit: on the other processes, in place of an error of the first one.
-    """
+    """A recipe that the first of several processes finds, because the others may not see the run folder."""
 
     def read() -> tuple[Recipe, int]:
         recipe = (find or recipe_of)(run, layers)
@@ -52,13 +44,13 @@ def recipe_for_all(
     if is_first() and not is_launched():
         recipe, world_size = read()  # before the import below, which takes seconds
 
-        from vit.training.distributed.rendezvous import Rendezvous
+        from vit.training.distributed.processes import Rendezvous
 
         rendezvous = Rendezvous(world_size)
         rendezvous.decided("recipe", lambda: dump(recipe))
         return recipe, rendezvous
 
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
     # opened before the run is read, because the other processes wait for an answer or an error
     rendezvous = Rendezvous(int(os.environ["WORLD_SIZE"]) if is_first() else 2)
@@ -66,12 +58,7 @@ def recipe_for_all(
 
 
 def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
-    """The recipe of an unfinished run, on the devices and with the workers and the cache that the user gives.
-
-    Raises:
-        UsageError: the folder is not a run, the run is finished or has no checkpoint, or an option differs from the
-            run's.
-    """
+    """The recipe of an unfinished run, on the devices and with the workers and the cache that the user gives."""
     from vit.checkpoints.run import RunDirectory
 
     directory = RunDirectory.open(run)
@@ -88,10 +75,16 @@ def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
     if isinstance(recipe, PretrainRecipe) is not issubclass(layers.kind, PretrainRecipe):
         what = "is of a pretraining" if directory.is_pretraining else "is of a training with labels"
         raise UsageError(f"{run} {what}", f"give '{directory.how_to_resume}'")
-    if layers != RecipeLayers(kind=layers.kind):
-        wanted = layers.recipe_above(recipe)
-        recipe = _on_machine_of(wanted, recipe)
-        _check_same(run, recipe, wanted)
+    if layers == RecipeLayers(kind=layers.kind):
+        return recipe
+    wanted = layers.recipe_above(recipe)
+    recipe = _on_machine_of(wanted, recipe)
+    different = list(_differences(plain(recipe), plain(wanted)))
+    if different:  # a name may stand for the run's value
+        different = list(_differences(plain(recipe), plain(_plan_of(wanted, None).recipe)))
+    if different:
+        words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
+        raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
     return recipe
 
 
@@ -99,10 +92,7 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
     """The recipe that trains a finished run further: its own, with its best weights as the start, and another length.
 
     The schedule begins again: warm-up to the learning rate of the recipe, then cosine (Loshchilov and Hutter 2017).
-
-    Raises:
-        UsageError: the run is not finished or not of images with labels, there is no length, or an option would change
-            the images or the network.
+    UsageError where there is no length, or where an option would change the images or the network.
     """
     from vit.checkpoints.run import RunDirectory
 
@@ -111,9 +101,10 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
     recipe = read_recipe(directory.config_path)
     if recipe.model.freeze == "backbone":
         raise UsageError(f"{run} is a linear probe, which more steps do not change", f"train all weights: {started}")
-    if not layers.has_length:
+    if not any(layers.says(name) for name in LENGTHS):
         raise UsageError(f"{run} is a run, and no length is given", "give --epochs N to train it for N more epochs")
-    wanted = layers.without_data().recipe_above(recipe)
+    options = {name: value for name, value in layers.options.items() if name != "data.source"}
+    wanted = replace(layers, options=options).recipe_above(recipe)
     fixed, here = ({"data": one["data"], "model": one["model"]} for one in map(_deciding, (recipe, wanted)))
     for key, old, new in _differences(fixed, here):
         raise UsageError(f"{run} is trained further as it is: {key} is {old} in it, {new} here", f"or '{started}'")
@@ -123,17 +114,20 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
 def newest_for_all(
     plan: P, rendezvous: "Rendezvous", listed: "Source | None", reporter: Reporter
 ) -> tuple[Path | None, P]:
-    """`newest_run`, found by the first of several processes, and the plan as that run began.
+    """The newest unfinished run that fits the plan and that no process trains, and the plan as that run began.
 
-    Args:
-        listed: images of DATA, where they are listed already.
+    The first of several processes finds it. None: there is none.
     """
 
     def find() -> str:
-        found = newest_run(plan.recipe, plan.spec.name, plan.source.name)
-        none = f"starting a new run, for {plan.recipe.out} has no unfinished one"
-        reporter.notice(f"--resume auto: {f'going on with {found[0]}' if found else none}")
-        return json.dumps([str(found[0]), dump(found[1])] if found else None)
+        """The run, and the recipe with what trial steps or a lack of memory decided when the run began."""
+        for run, its_recipe in _unfinished(plan.recipe, plan.spec.name, plan.source.name):
+            begun = _as_begun(plan.recipe, its_recipe)
+            if _deciding(begun) == _deciding(its_recipe):
+                reporter.notice(f"--resume auto: going on with {run.path}")
+                return json.dumps([str(run.path), dump(begun)])
+        reporter.notice(f"--resume auto: starting a new run, for {plan.recipe.out} has no unfinished one")
+        return json.dumps(None)
 
     found = json.loads(rendezvous.decided("newest", find))
     if found is None:
@@ -144,19 +138,6 @@ def newest_for_all(
     begun = _plan_of(recipe, listed)
     assert isinstance(begun, type(plan))
     return Path(found[0]), begun
-
-
-def newest_run(recipe: Recipe, network: str, data: str) -> tuple[Path, Recipe] | None:
-    """The newest unfinished run of a resolved recipe below its `out` that no process trains; None: there is none.
-
-    Returns:
-        the run, and the recipe with what trial steps or a lack of memory decided when the run began.
-    """
-    for run, its_recipe in _unfinished(recipe, network, data):
-        begun = _as_begun(recipe, its_recipe)
-        if _deciding(begun) == _deciding(its_recipe):
-            return run.path, begun
-    return None
 
 
 def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
@@ -196,9 +177,8 @@ def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunD
 def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
     """The recipe with the machine's options of another recipe."""
     for group, key in _MACHINE:
-        recipe = replace(
-            recipe, **{group: replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})}
-        )
+        changed = replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})
+        recipe = replace(recipe, **{group: changed})
     return recipe
 
 
@@ -207,22 +187,8 @@ def _deciding(recipe: Recipe) -> dict[str, object]:
     return training_options(plain(_on_machine_of(Recipe(), recipe)))
 
 
-def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:
-    """Raise UsageError unless the options mean what the run has, also where a name stands for the run's value."""
-    if not list(_differences(plain(recipe), plain(given))):
-        return
-    different = list(_differences(plain(recipe), plain(_plan_of(given, None).recipe)))
-    if different:
-        words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
-        raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
-
-
 def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
-    """The plan of a recipe of either kind.
-
-    Args:
-        listed: images of DATA, where they are listed already.
-    """
+    """The plan of a recipe of either kind."""
     if isinstance(recipe, PretrainRecipe):
         plan: Plan = PRETRAINING_PLAN.load()(recipe, listed)
         return plan

@@ -3,19 +3,24 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, without_dry_run
-from vit.commands.training.reading import find_bursts, read_images, read_on_first
 from vit.commands.training.resuming import further_recipe, newest_for_all
-from vit.commands.training.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.training.starting import find_start
-from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
+from vit.commands.training.run_folder import (
+    find_bursts,
+    noticed_failure,
+    open_run,
+    read_images,
+    read_on_first,
+    tracker_of,
+)
+from vit.commands.training.train_options import TrainOptions, find_start, in_one_process, read_values, read_words
 from vit.commands.training.train_plan import show_plan, warn_of_seen, warn_of_space
-from vit.commands.training.train_progress import Estimate, TrainProgress, show_result
+from vit.commands.training.train_progress import TrainProgress, show_result
 from vit.console import Reporter, duration
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
@@ -23,13 +28,11 @@ from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
-    from vit.data.checks.contents import Contents
     from vit.data.loading.module import ImageDataModule
-    from vit.training.distributed.rendezvous import Rendezvous
     from vit.training.planning.plan import Plan
     from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
-    from vit.training.trials.trial import Trial
+    from vit.training.trials import Trial
 
 
 def train(
@@ -71,11 +74,7 @@ def train(
 def main(words: Sequence[str]) -> int:
     """`vit train`: `train` with the options of a command line, which may also ask for the plan or the recipe alone.
 
-    Returns:
-        The exit code.
-
-    Raises:
-        BadInputsError: the training is finished, but validation or test images could not be read.
+    BadInputsError where the training is finished, but validation or test images could not be read.
     """
     options = read_words(words)
     run = run_training(options)
@@ -113,9 +112,9 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     start = find_start(options, reporter)
 
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
     from vit.training.planning.plan import make_plan
-    from vit.training.running.seen_before import seen_before
+    from vit.training.running.run_images import seen_before
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
@@ -136,24 +135,30 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if contents is not None:
         plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
         warn_of_seen(reporter, plan.seen_before)
-    trial = run_trials(plan, began, reporter)
-    plan = trial.plan
+    plan, loaders = run_trials(plan, began, reporter)
 
+    from vit.checkpoints.run import RunDirectory
     from vit.report.run.run_figures import write_classes
-    from vit.training.fit import TrackedRows, finish, fit
+    from vit.training.fit import TrackedRows, check_unchanged, finish, fit
     from vit.training.tracking.tracker import tracked
 
     with ExitStack() as lock:
-        run = _open_for_all(plan, options.parent, resumed, contents, rendezvous, lock)
+
+        def open_on_first() -> str:
+            assert contents is not None
+            if options.parent is not None:
+                check_unchanged(RunDirectory(options.parent), plan.source, contents, may_have_moved=True)
+            return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
+
+        run = RunDirectory(Path(rendezvous.decided("run", open_on_first)))
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
         tracker = tracker_of(plan, run, reporter)
         progress = TrainProgress(reporter, plan.validation_name, plan.rounds, plan.recipe.optim.best_metric)
-        listeners = [TrackedRows(tracker), progress, Estimate(plan, reporter)]
         try:
             with tracked(tracker):
-                fitted = fit(plan, run, listeners, resumed is not None, trial.data)
+                fitted = fit(plan, run, [TrackedRows(tracker), progress], resumed is not None, loaders)
         except (StoppedError, DisagreementError):
             if is_first():
                 raise
@@ -164,105 +169,54 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
             def write_others() -> None:
                 write_classes(run, fitted, plan.source.class_names)
-                _draw(reporter, run, plan, fitted, tracker)
+                with noticed_failure(reporter, run):
+                    _draw(run, plan, fitted, tracker)
 
             finish(run, fitted, tracker, write_others, plan.recipe.trainer.keep_state)
             show_result(reporter, run, fitted.result)
     return run
 
 
-def _open_for_all(
-    plan: "Plan",
-    parent: Path | None,
-    resumed: Path | None,
-    contents: "Contents | None",
-    rendezvous: "Rendezvous",
-    lock: ExitStack,
-) -> "RunDirectory":
-    """The run folder, which the first process opens for all.
-
-    Args:
-        parent: the finished run that is trained further.
-        resumed: the run that is resumed.
-        contents: content of the images; None on other processes.
-    """
-    from vit.checkpoints.run import RunDirectory
-    from vit.training.fit import check_unchanged
-
-    def decide() -> str:
-        assert contents is not None
-        if parent is not None:
-            check_unchanged(RunDirectory(parent), plan.source, contents, may_have_moved=True)
-        return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
-
-    return RunDirectory(Path(rendezvous.decided("run", decide)))
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """A training with nothing left to decide."""
-
-    plan: "Plan"  # the training
-    # its loaders, with the images that memory holds already; None: no trial has made them
-    data: "ImageDataModule | None" = None
-
-
-def run_trials(plan: "Plan", began: float, reporter: Reporter) -> TrialResult:
-    """Carry out the trials that a plan needs.
-
-    Args:
-        began: reading of `time.monotonic` at which the command began.
-
-    Raises:
-        UsageError: the time is too short.
-        ResourceError: memory is not sufficient.
-    """
+def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, ImageDataModule | None]":
+    """The plan after the trials that it needs, and their loaders, with the images that memory holds already."""
     is_searched = plan.recipe.optim.batch_size == "auto"
     if not (plan.is_timed or is_searched):
-        return TrialResult(plan)
+        return plan, None
 
-    from vit.training.trials.largest_batch import plan_with_largest_batch
-    from vit.training.trials.trial import trials
+    from vit.training.trials import plan_with_largest_batch, trials
 
     with trials(plan) as trial:
         if is_searched:
             plan = plan_with_largest_batch(trial)
-            rate = (
-                "" if plan.recipe.optim.lr_batch_size else "; the learning rate stays (--optim.lr_batch_size scales it)"
-            )
+            scaled = plan.recipe.optim.lr_batch_size is not None
+            rate = "" if scaled else "; the learning rate stays (--optim.lr_batch_size scales it)"
             reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit{rate}")
         if plan.is_timed:
             plan = _timed(trial.of(plan), began, reporter)
-        return TrialResult(plan, trial.data)
+        return plan, trial.data
 
 
 def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
-    from vit.training.trials.clock import plan_for_time
+    from vit.training.trials import plan_for_time
+
+    def short(seconds: float) -> str:
+        return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)
 
     text = trial.plan.recipe.optim.time
     reporter.notice(f"{text} for the training: trial steps and a validation are measured")
     plan, pace = plan_for_time(trial, began)
     ends = time.localtime(time.time() + pace.seconds(plan.total_steps, plan.rounds))
     reporter.notice(
-        f"{text} allow {plan.total_steps:,} steps: {_short(pace.step)} a step, {_short(pace.validation)} for each "
+        f"{text} allow {plan.total_steps:,} steps: {short(pace.step)} a step, {short(pace.validation)} for each "
         f"of {plan.rounds} validations; ends at about {time.strftime('%H:%M', ends)}"
     )
     return plan
 
 
-def _short(seconds: float) -> str:
-    """A time in words, with two digits where it is short."""
-    return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)
-
-
-def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
+def _draw(run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
     """Draw figures and page."""
+    from vit.report.run.run_figures import draw_run
+    from vit.report.run.run_page import write_run_report
 
-    def draw() -> None:
-        from vit.report.run.run_figures import draw_run
-        from vit.report.run.run_page import write_run_report
-
-        draw_run(run, plan, fitted, tracker)
-        write_run_report(run, plan.source, fitted.result)
-
-    draw_or_notice(reporter, run, draw)
+    draw_run(run, plan, fitted, tracker)
+    write_run_report(run, plan.source, fitted.result)

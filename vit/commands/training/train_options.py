@@ -1,38 +1,41 @@
-"""What `vit train` is asked for: by a command line, or by keyword arguments of Python"""
+"""What a training is asked for, and the recipe that it carries out: given, of a run, or from published weights"""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit.commands.cli.arguments import StrPath, path_list
-from vit.commands.cli.parser import Parser
 from vit.commands.cli.recipe_layers import RecipeLayers
-from vit.commands.cli.recipe_options import AUTO, OF_COMMAND, make_parser
+from vit.commands.cli.recipe_options import AUTO, OF_COMMAND, RANDOM, SHORT, check_names, listed_images, make_parser
+from vit.commands.training.resuming import further_recipe, newest_of_starts, recipe_for_all
 from vit.console import Reporter
-from vit.errors import UsageError
+from vit.data.core.dataset_names import PHOTOGRAPHS
+from vit.errors import CheckpointError, UsageError
 from vit.launch import is_launched
-from vit.training.recipes.recipe import Recipe
+from vit.models.catalog import check_image_size
+from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
 
+if TYPE_CHECKING:
+    from vit.data.core.samples import Source
+    from vit.training.distributed.processes import Rendezvous
+
+# ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
+PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
+
+FURTHER = "the best of this run, on its images and with its recipe, whose schedule begins again"
 _FIX = "use the command line, which starts a process for each device, or start your program with torchrun"
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What a training is asked for.
+    """What a training is asked for."""
 
-    Attributes:
-        layers: values for the recipe.
-        resume: run folder to resume; "auto": the newest unfinished run that fits; None: a new run.
-        dry_run: whether only the plan is wanted.
-        print_config: whether only the recipe is wanted.
-    """
-
-    layers: RecipeLayers
-    resume: str | None = None
-    dry_run: bool = False
-    print_config: bool = False
+    layers: RecipeLayers  # values for the recipe
+    resume: str | None = None  # run folder to resume; "auto": the newest unfinished run that fits; None: a new run
+    dry_run: bool = False  # whether only the plan is wanted
+    print_config: bool = False  # whether only the recipe is wanted
 
     @property
     def run(self) -> Path | None:
@@ -50,24 +53,9 @@ class TrainOptions:
         return self.run is not None or self.layers.says("data.source")
 
 
-def read_words(words: Sequence[str]) -> TrainOptions:
+def read_words(words: Sequence[str], kind: type[Recipe] = Recipe) -> TrainOptions:
     """The options of a command line; `--help` ends the program."""
-    return read_with(make_parser(), words)[0]
-
-
-def read_with(
-    parser: Parser, words: Sequence[str], others: Sequence[str] = (), kind: type[Recipe] = Recipe
-) -> tuple[TrainOptions, dict[str, Any]]:
-    """The options of a command line, and the given values of a parser's options that are not those of a training.
-
-    Args:
-        parser: the parser of `vit train`, with further options.
-        others: names of the further options.
-        kind: class of the recipe.
-    """
-    values = parser.read_words(words)
-    further = {name: values.pop(name) for name in others if name in values}
-    return _options(values, kind), further
+    return to_options(make_parser(kind).read_words(words), kind)
 
 
 def read_values(
@@ -81,10 +69,10 @@ def read_values(
     given = {**values, "config": [os.fspath(path) for path in path_list(config or ())], "resume": resume}
     if data is not None:
         given["data.source"] = data
-    return _options(make_parser(kind).read_values(given), kind)
+    return to_options(make_parser(kind).read_values(given), kind)
 
 
-def _options(values: dict[str, Any], kind: type[Recipe]) -> TrainOptions:
+def to_options(values: dict[str, Any], kind: type[Recipe] = Recipe) -> TrainOptions:
     """The options of a training from values by dotted name."""
     of_command = {name: values.pop(name) for name in OF_COMMAND if name in values}
     return TrainOptions(RecipeLayers(tuple(of_command.pop("config", ())), values, kind), **of_command)
@@ -96,9 +84,6 @@ def in_one_process(options: TrainOptions) -> TrainOptions:
     Lightning starts each further process with the words of this one. Of a program that calls `vit.train` it would
     run every line again; it cannot run a notebook or `python -c` again. torchrun starts all processes alike, so that
     it takes as many devices as it has started.
-
-    Raises:
-        UsageError: several devices are asked for, and no launcher has started this process.
     """
     if is_launched() or options.print_config:
         return options
@@ -116,3 +101,125 @@ def in_one_process(options: TrainOptions) -> TrainOptions:
         Reporter().notice(f"1 of {num_devices} devices trains: {_FIX}")
     layers = options.layers.with_option("trainer.devices", 1)
     return replace(options, layers=layers if options.resume is None else layers.with_option("trainer.num_nodes", 1))
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """A recipe whose initial weights are decided."""
+
+    recipe: Recipe  # recipe whose init_from is a source of weights, or None for random weights
+    listed: "Source | None"  # images of DATA, where they are listed already
+    rendezvous: "Rendezvous | None" = None  # rendezvous of several processes that have already agreed on something
+    why: str = ""  # reason for weights, or for random weights, that nothing asked for; empty: the user has decided
+
+
+def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
+    """Check the recipe's names, list the images, and decide what an open init_from means: the first process for all.
+
+    Photographs start from published weights of the network, and random weights are for those who ask for them.
+    """
+    if options.run is not None:
+        recipe, rendezvous = recipe_for_all(options.run, options.layers)
+        return InitialWeights(recipe, _listed(recipe), rendezvous)
+    if options.parent is not None:
+        recipe, rendezvous = recipe_for_all(options.parent, options.layers, further_recipe)
+        return InitialWeights(recipe, _listed(recipe), rendezvous, FURTHER)
+    network = options.layers.options.get("model.network") or {}
+    if "name" in network:  # before torch is imported, which the choice of a shipped recipe may do
+        check_image_size(network, options.layers.options.get("model.preprocess.image_size"))
+    recipe = options.layers.recipe()
+    if note := options.layers.replaced_recipe():
+        reporter.notice(note)
+    _check_used(options.layers, recipe)
+    if recipe.model.init_from != AUTO:
+        return InitialWeights(recipe, _listed(recipe))
+    recipe = options.layers.with_option("init_from", RANDOM).recipe()
+    listed = _listed(recipe)
+    if not _are_photographs(recipe, listed):
+        return InitialWeights(recipe, listed)
+
+    from vit.training.distributed.devices import device_and_world_size
+    from vit.training.distributed.processes import Rendezvous
+
+    rendezvous = Rendezvous(device_and_world_size(recipe)[1])
+    weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
+    if weights == RANDOM:
+        return InitialWeights(recipe, listed, rendezvous, "the unfinished run began with them")
+    why = "because DATA are photographs; --init random starts from random weights"
+    return InitialWeights(options.layers.with_option("init_from", weights).recipe(), listed, rendezvous, why)
+
+
+def _listed(recipe: Recipe) -> "Source | None":
+    """The images of a recipe whose names exist."""
+    check_names(recipe)
+    return listed_images(recipe)
+
+
+def _check_used(layers: RecipeLayers, recipe: Recipe) -> None:
+    """Raise UsageError for options that would change nothing: of a teacher without one, or beside a linear probe."""
+    changed = [name for name, value in vars(recipe.distill).items() if value != getattr(DistillConfig(), name)]
+    if recipe.distill.teacher is None and changed:
+        raise UsageError(f"--distill.{changed[0]} without a teacher", "give --teacher, or leave it out")
+    if recipe.model.freeze != "backbone":
+        return
+    for name in filter(is_unused, layers.options):  # a file, as of a run, may have them
+        flag = next((short for short, long in SHORT.items() if long == f"--{name}"), f"--{name}")
+        raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
+
+
+def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
+    """Whether the images are larger than those that the small networks are for."""
+    if listed is None:
+        return recipe.data.source in PHOTOGRAPHS
+
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
+
+    return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
+
+
+def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:
+    """The published weights that photographs start from, or `RANDOM`: the run that `--resume auto` may continue did."""
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, opened_data
+    from vit.weights.hub_cache import fetch, published, repository_of
+
+    name = str(recipe.model.network.get("name", "auto"))
+    name = FOR_PHOTOGRAPHS if name == "auto" else name
+    weights = PUBLISHED if name == FOR_PHOTOGRAPHS else published(name)
+    if options.resume == AUTO:
+        data = recipe.data.source if listed is None else listed.name
+        before = newest_of_starts(recipe, name, data, (None, weights))
+        if before is not None:
+            return before.model.init_from or RANDOM
+    obstacle, repository = f"timm has none for {name}", ""
+    if weights:
+        repository = repository_of(weights.removeprefix("timm:"))
+        obstacle = fetch(weights.removeprefix("timm:"), reporter.notice)
+    if not obstacle:
+        from vit.training.planning.network_choice import choose_network, wanted_network
+
+        model = options.layers.with_option("init_from", weights).recipe().model
+        images = listed or opened_data(recipe.data)
+        try:
+            choose_network(model, wanted_network(model), images, len(images.class_names))
+        except CheckpointError as error:
+            obstacle, repository = error.problem, ""
+        else:
+            return weights
+    obstacle = f"{weights}: {obstacle}" if weights else obstacle
+    files = "WEIGHTS (a file, a folder, a run, hf:ORG/NAME)"
+    raise unavailable(f"published weights for {name}", obstacle, files, repository, "a much weaker model")
+
+
+def unavailable(what: str, obstacle: str, files: str, repository: str, random: str) -> UsageError:
+    """The error where photographs of a training or a study lack published weights, and why.
+
+    Args:
+        files: what --init_from takes.
+        repository: where the hub has the weights; empty: they are of no use.
+        random: what random weights give.
+    """
+    cache = f"fill the hub's cache ('hf download {repository} model.safetensors'; its folder is HF_HOME), "
+    return UsageError(
+        f"{what} are not available: {obstacle}. Photographs do not train from random weights without being asked",
+        f"give --init_from {files}, {cache * bool(repository)}or give --init random for {random}",
+    )

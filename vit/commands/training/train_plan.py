@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.training.tracker_plan import tracker_facts
+from vit.commands.training.run_folder import tracker_facts
 from vit.console import Reporter, count_of, percent
 from vit.errors import some_of
 
@@ -23,10 +23,6 @@ SCRATCH = (
     "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
     "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
 )
-
-FITTED_FIRST = "; a last layer for new classes is fitted first, by a linear probe"
-KEPT_STATS = "; batch norms keep their mean and variance"
-
 UNEQUAL = (
     "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
     "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc"
@@ -44,40 +40,33 @@ SAMPLINGS = {"balanced": "equally often", "sqrt": "by the square root of their s
 
 
 def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None:
-    """Show what a training will do.
-
-    Args:
-        run: the run folder, or why there is none.
-        why: reason for initial weights that the user has not chosen.
-    """
+    """Show what a training will do: `run` may say why there is no folder, and `why` why it starts from weights."""
+    names, trainer = plan.source.class_names, plan.recipe.trainer
+    images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
+    shown = some_of(names, SHOWN_CLASSES)
+    device = f"{plan.device.type}, {plan.precision}"
+    if trainer.compile:
+        device += ", compiled (unless --trainer.compile is given, from 3,000 steps or 10 minutes on a GPU, an estimate)"
+    if trainer.grad_checkpointing:
+        device += ", blocks computed again in the backward pass"
     reporter.line(f"Training {plan.spec.name} on {plan.source.name}")
     reporter.facts(
         [
-            ("data", _data(plan)),
+            ("data", f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"),
             *(("note", note) for note in plan.source.notes),
-            *([("note", SCRATCH)] if _is_hopeful(plan) else []),
-            *_classes(plan),
+            *([("note", SCRATCH)] if _learns_little(plan) else []),
+            *(_classes(plan) if plan.source.task.is_exclusive else _labels(plan)),
             ("network", network_text(plan)),
             *start_facts(plan, why),
             *_teacher(plan),
             ("augment", augment_text(plan)),
             ("batch", batch_text(plan)),
             *length_facts(plan),
-            ("device", device_text(plan)),
+            ("device", device),
             ("run", run),
             *tracker_facts(plan.recipe, run),
         ]
     )
-
-
-def device_text(plan: "Plan") -> str:
-    """Device, precision, from which length on a network is compiled, and whether blocks keep no activations."""
-    words = f"{plan.device.type}, {plan.precision}"
-    if plan.recipe.trainer.compile:
-        words += ", compiled (unless --trainer.compile is given, from 3,000 steps or 10 minutes on a GPU, an estimate)"
-    if plan.recipe.trainer.grad_checkpointing:
-        words += ", blocks computed again in the backward pass"
-    return words
 
 
 def network_text(plan: "Plan") -> str:
@@ -85,9 +74,9 @@ def network_text(plan: "Plan") -> str:
     cost = plan.cost
     flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
     words = f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
-    window = plan.preprocess.window
-    if plan.preprocess.channels != 3:
-        words += f", {plan.preprocess.channels} channel{'s' * (plan.preprocess.channels > 1)}"
+    window, channels = plan.preprocess.window, plan.preprocess.channels
+    if channels != 3:
+        words += f", {count_of(channels, 'channel')}"
     if window is None:
         return words
     pairs = [f"from {low:,g} to {high:,g}" for low, high in zip(window[::2], window[1::2], strict=True)]
@@ -109,16 +98,9 @@ def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
         reporter.notice(f"WARNING: {sentence}")
 
 
-def _data(plan: "Plan") -> str:
-    names = plan.source.class_names
-    images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
-    shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
-    return f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"
-
-
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
     """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
-    from vit.tasks.multi_label_loss import frequencies_of
+    from vit.tasks.losses import frequencies_of
 
     optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
     known, frequencies = rows >= 0, frequencies_of(rows)
@@ -137,24 +119,30 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
 
 def _classes(plan: "Plan") -> list[tuple[str, str]]:
     """What training does about unequal classes, or what to try where they differ much."""
-    if not plan.source.task.is_exclusive:
-        return _labels(plan)
-
     from vit.training.class_balance import RARE
 
-    balance, metric = plan.class_balance, plan.recipe.optim.best_metric
+    balance, optim = plan.class_balance, plan.recipe.optim
     rarest, commonest = balance.extremes
     fewest, most = int(balance.counts[rarest]), int(balance.counts[commonest])
-    if balance.is_corrected:
-        facts = [("classes", "; ".join(_corrections(plan)))]
-        return [*facts, *_few(plan)] if metric != "loss" else [*facts, ("note", FOLLOWS_LOSS), *_few(plan)]
-    facts = [] if metric == "loss" else [("classes", _best(metric))]
-    facts += _few(plan)
-    if fewest < RARE * most:
-        names = balance.class_names
-        uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
-        facts.append(("note", uneven))
-    return facts
+    if not balance.is_corrected:
+        facts = [] if optim.best_metric == "loss" else [("classes", _best(optim.best_metric))]
+        facts += _few(plan)
+        if fewest < RARE * most:
+            names = balance.class_names
+            uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
+            facts.append(("note", uneven))
+        return facts
+    corrections = []
+    if balance.sampling != "natural":
+        corrections.append(f"drawn {SAMPLINGS[balance.sampling]}")
+    if balance.weights is not None:
+        weights = balance.weights[balance.counts > 0]
+        kind = optim.class_weights if isinstance(optim.class_weights, str) else "given"
+        corrections.append(f"weights {weights.min():.3g} to {weights.max():.3g} in the loss ({kind})")
+    if balance.logit_adjustment:
+        corrections.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
+    facts = [("classes", "; ".join([*corrections, _best(optim.best_metric)]))]
+    return [*facts, *([("note", FOLLOWS_LOSS)] if optim.best_metric == "loss" else []), *_few(plan)]
 
 
 def _few(plan: "Plan") -> list[tuple[str, str]]:
@@ -172,27 +160,13 @@ def _few(plan: "Plan") -> list[tuple[str, str]]:
     return [("WARNING", f"{what} ({some}): what is measured of them says little; add images, or see {CROSSVAL}")]
 
 
-def _corrections(plan: "Plan") -> list[str]:
-    balance, optim = plan.class_balance, plan.recipe.optim
-    words = []
-    if balance.sampling != "natural":
-        words.append(f"drawn {SAMPLINGS[balance.sampling]}")
-    if balance.weights is not None:
-        weights = balance.weights[balance.counts > 0]
-        kind = optim.class_weights if isinstance(optim.class_weights, str) else "given"
-        words.append(f"weights {weights.min():.3g} to {weights.max():.3g} in the loss ({kind})")
-    if balance.logit_adjustment:
-        words.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
-    return [*words, _best(optim.best_metric)]
-
-
 def _best(metric: str) -> str:
     from vit.checkpoints.result import rule_text
 
     return f"best.ckpt has the {rule_text(metric)}"
 
 
-def _is_hopeful(plan: "Plan") -> bool:
+def _learns_little(plan: "Plan") -> bool:
     """Whether a ViT learns from few photographs, and from random weights."""
     from vit.models.catalog import entry
     from vit.models.vision_transformer import VisionTransformer
@@ -204,18 +178,23 @@ def _is_hopeful(plan: "Plan") -> bool:
 
 def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
-    weights = plan.recipe.model.init_from
-    if weights is not None:
-        from vit.training.distributed.batch_norm import has_batch_norm
-        from vit.training.network.initial_network import fits_head
-        from vit.training.network.linear_head import last_layer
+    weights, model = plan.recipe.model.init_from, plan.recipe.model
+    if weights is None:
+        return [("start", f"random weights: {why}")] if why else []
 
-        model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
-        is_fitted = plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None
-        keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
-        said = FITTED_FIRST * is_fitted + f"; {plan.kept_rows}" * bool(plan.kept_rows) + KEPT_STATS * keeps
-        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said), *_unfinished(Path(weights))]
-    return [("start", f"random weights: {why}")] if why else []
+    from vit.training.distributed.batch_norm import has_batch_norm
+    from vit.training.network.features import last_layer
+    from vit.training.network.initial_network import fits_head
+
+    empty = plan.spec.build_empty(plan.preprocess.image_size)
+    words = f"weights of {weights}" + f", {why}" * bool(why)
+    if plan.has_new_head and fits_head(model, empty) and last_layer(empty) is not None:
+        words += "; a last layer for new classes is fitted first, by a linear probe"
+    if plan.kept_rows:
+        words += f"; {plan.kept_rows}"
+    if model.freeze == "batch_stats" and has_batch_norm(empty):
+        words += "; batch norms keep their mean and variance"
+    return [("start", words), *_unfinished(Path(weights))]
 
 
 def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
@@ -235,11 +214,8 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     right = "" if accuracy is None else f", {percent(accuracy)} of its own validation images right"
     gives = f"probabilities at temperature {config.temperature:g}" if config.kind == "soft" else "most probable class"
     head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
-    passes = (
-        "each image is computed once"
-        if plan.teacher_remembers
-        else f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
-    )
+    more = f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
+    passes = "each image is computed once" if plan.teacher_remembers else more
     return [
         ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
         *_unfinished(teacher.path, teacher.description.unfinished),
@@ -253,11 +229,10 @@ def augment_text(plan: "Plan") -> str:
 
     augment = plan.augment
     unchanged = vars(type(augment)()) | {"magnitude": augment.magnitude}
-    changing = [
-        f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}"
-        for key, value in vars(augment).items()
-        if value != unchanged[key]
-    ]
+    changing = []
+    for key, value in vars(augment).items():
+        if value != unchanged[key]:
+            changing.append(f"{key} {value:g}" if isinstance(value, int | float) else f"{key} {value}")
     if augment.randaugment:
         changing.append(f"magnitude {augment.magnitude}")
     is_of_preset = preset(plan.recipe.augment.name, plan.preprocess.image_size, mirrored=False).randaugment > 0
@@ -268,11 +243,9 @@ def augment_text(plan: "Plan") -> str:
 
 def batch_text(plan: "Plan") -> str:
     """The images of a step, and how they are divided."""
-    parts = plan.recipe.optim.accumulate
-    micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
-    each = f"{plan.batch_size // plan.world_size:,} on each"
-    processes = f" on {plan.world_size} processes, {each}" if plan.world_size > 1 else ""
-    return f"{count_of(plan.batch_size, 'image')}{micro_batches}{processes}"
+    parts, processes = plan.recipe.optim.accumulate, plan.world_size
+    words = count_of(plan.batch_size, "image") + f" in {parts} micro-batches" * (parts > 1)
+    return words + f" on {processes} processes, {plan.batch_size // processes:,} on each" * (processes > 1)
 
 
 def length_facts(plan: "Plan") -> list[tuple[str, str]]:
@@ -281,8 +254,6 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     if plan.recipe.model.freeze == "backbone":
         how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
         return [("training", how)]
-    epochs = plan.total_steps / plan.steps_per_epoch
-
     rate, lowest = f"{optim.scaled_lr:g}", ""
     if optim.lr_batch_size is not None:
         rule = "linear" if optim.optimizer == "sgd" else "square root"
@@ -293,6 +264,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
 
         decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
         lowest = f", down to {optim.scaled_lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
+    epochs = plan.total_steps / plan.steps_per_epoch
     steps = (
         f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"

@@ -12,11 +12,11 @@ bytes.
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,53 +24,49 @@ import numpy.typing as npt
 from vit.atomic_files import write_json
 from vit.data.core.groups import UNDO
 from vit.data.core.image_bytes import ImageError
-from vit.data.core.samples import Labels, Samples, Source
+from vit.data.core.samples import Samples, Source
 
 MIN_SIDE = 32  # pixels of the shorter side
 WHOLE_CLASS = 10  # images: a cluster with as many and with half of a class is one look of the class, not a burst
 _CHANCE = 1.0  # expected number of pairs of the whole data set that are as close by chance
 _CACHED_FROM = 2000  # images: less take no time
-_PER_TASK = 32  # images that a thread takes at a time
 _found: dict[str, list[list[int]]] = {}  # clusters by `_key`: a plan is made several times
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # takes the number of compared images, and that of all images
 
 
 def with_bursts(source: Source, progress: Progress | None = None) -> Source:
     """The source, whose images with equal contents, or nearly equal ones, are one group. Other images stand alone.
 
     Groups that the images have are kept whole, and are joined where they share a file.
-
-    Args:
-        progress: called with the number of compared images and of all images, where these are not known yet.
     """
     clusters = clusters_of(source, progress)
     if clusters is None:
         return source  # a fold refuses it
     samples, notes = list(source.splits.values()), list(source.notes)
-    if samples[0].groups is None:
-        clusters, dissolved = _without_classes(clusters, [row.tobytes() for one in samples for row in one.labels])
-        if dissolved:
-            notes.append(
-                f"WARNING: {dissolved:,} images look nearly the same and are half of their class or more, so that they "
-                "are not kept together; if they are of one video, give data.groups, or accuracies will be too high"
-            )
+    has_groups, found = samples[0].groups is not None, sum(map(len, clusters))
+    if not has_groups:
+        clusters = _without_classes(clusters, [row.tobytes() for one in samples for row in one.labels])
+    count = sum(map(len, clusters))
+    if found > count:
+        notes.append(
+            f"WARNING: {found - count:,} images look nearly the same and are half of their class or more, so that they "
+            "are not kept together; if they are of one video, give data.groups, or accuracies will be too high"
+        )
     if not clusters:
         return replace(source, notes=notes)
-    names = [name for one in samples for name in (one.paths if one.groups is None else one.groups)]
-    if samples[0].groups is None and len(samples) > 1:
-        names = [f"{split}/{name}" for split, one in source.splits.items() for name in one.paths]
-    joined = _joined(names, clusters)
-    ends = np.cumsum([0, *map(len, samples)])
-    splits = {
-        split: replace(one, groups=tuple(joined[start:stop]))
-        for (split, one), start, stop in zip(source.splits.items(), ends, ends[1:], strict=False)
-    }
-    count, several = sum(map(len, clusters)), "burst" if len(clusters) == 1 else "bursts"
-    if samples[0].groups is None:
-        notes.append(f"{count:,} images in {len(clusters):,} {several} of near-duplicates are kept together; {UNDO}")
-    else:
+    if has_groups:
+        names = [name for one in samples for name in one.groups or ()]
         notes.append(f"groups that share {count:,} images with equal contents are kept together; {UNDO}")
+    else:
+        several = "burst" if len(clusters) == 1 else "bursts"
+        prefixed = ((f"{split}/" if len(samples) > 1 else "", one) for split, one in source.splits.items())
+        names = [f"{prefix}{path}" for prefix, one in prefixed for path in one.paths]
+        notes.append(f"{count:,} images in {len(clusters):,} {several} of near-duplicates are kept together; {UNDO}")
+    joined, splits, start = _joined(names, clusters), {}, 0
+    for split, one in source.splits.items():
+        splits[split] = replace(one, groups=tuple(joined[start : start + len(one)]))
+        start += len(one)
     return replace(source, splits=splits, notes=notes)
 
 
@@ -80,7 +76,6 @@ def clusters_of(
     """Places, in one list of all images, of those that belong together; None where only some splits have groups.
 
     Args:
-        progress: as for `with_bursts`.
         known: what another process has found for these images; from now on it is what a search here finds.
     """
     from vit.data.checks.contents import hash_folder  # imports torch
@@ -105,20 +100,17 @@ def clusters_of(
     return _found[key]
 
 
-def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> tuple[list[list[int]], int]:
-    """The clusters without those that hold a whole class or half of it, and the number of images of these.
+def _without_classes(clusters: list[list[int]], labels: Sequence[object]) -> list[list[int]]:
+    """The clusters without those that hold a whole class or half of it.
 
     White bottles before one background are as close as frames of a video. Thumbnails do not tell them apart.
     """
-    sizes: dict[object, int] = {}
-    for label in labels:
-        sizes[label] = sizes.get(label, 0) + 1
-    kept = []
+    sizes, kept = Counter(labels), []
     for cluster in clusters:
-        own = [labels[place] for place in cluster]
-        if not any(own.count(label) >= max(WHOLE_CLASS, sizes[label] / 2) for label in set(own)):
+        own = Counter(labels[place] for place in cluster)
+        if not any(count >= max(WHOLE_CLASS, sizes[label] / 2) for label, count in own.items()):
             kept.append(cluster)
-    return kept, sum(map(len, clusters)) - sum(map(len, kept))
+    return kept
 
 
 def _joined(names: Sequence[str], clusters: Sequence[Sequence[int]]) -> list[str]:
@@ -136,12 +128,12 @@ def _joined(names: Sequence[str], clusters: Sequence[Sequence[int]]) -> list[str
 def _kept(file: Path, number: int) -> list[list[int]] | None:
     """The clusters of an earlier search; None: there is none, or the file is damaged."""
     try:
-        clusters = json.loads(file.read_text(encoding="utf-8"))["clusters"]
+        clusters: list[list[int]] = json.loads(file.read_text(encoding="utf-8"))["clusters"]
         places = [place for cluster in clusters for place in cluster]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    is_sound = all(type(place) is int and 0 <= place < number for place in places)
-    return clusters if is_sound and len(places) == len(set(places)) and all(clusters) else None
+    is_sound = all(clusters) and all(type(place) is int and 0 <= place < number for place in places)
+    return clusters if is_sound and len(places) == len(set(places)) else None
 
 
 def _key(samples: Sequence[Samples], is_near: bool) -> str:
@@ -163,6 +155,7 @@ def _key(samples: Sequence[Samples], is_near: bool) -> str:
 
 
 def _search(source: Source, is_near: bool, progress: Progress | None) -> list[list[int]]:
+    """The clusters: connected components of pairs of images that are equal, or nearly the same."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -178,61 +171,40 @@ def _search(source: Source, is_near: bool, progress: Progress | None) -> list[li
     for place, content in enumerate(contents):
         if content and first.setdefault(content, place) != place:
             pairs.append(np.array([[first[content], place]]))
-    links = np.concatenate(pairs)
-    _, component = connected_components(
-        coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(len(contents), len(contents))),
-        directed=False,
-    )
+    links, shape = np.concatenate(pairs), (len(contents), len(contents))
+    _, component = connected_components(coo_array((np.ones(len(links)), tuple(links.T)), shape), directed=False)
     members = np.flatnonzero(np.bincount(component, minlength=1)[component] > 1)
     members = members[np.argsort(component[members], kind="stable")]
     ends = np.flatnonzero(np.diff(component[members])) + 1
-    return sorted(sorted(part.tolist()) for part in np.split(members, ends) if len(part))
+    return sorted(part.tolist() for part in np.split(members, ends) if len(part))
 
 
 def _near_pairs(samples: Sequence[Samples], progress: Progress | None) -> npt.NDArray[np.int64]:
     """(m, 2) pairs of images that are nearly the same. Their content hashes are kept."""
-    from vit.data.checks.contents import KnownHashes
+    from vit.data.checks.contents import KnownHashes, read_in_parts
     from vit.data.checks.duplicates import alike_pairs
-    from vit.data.checks.image_hashes import Squares, hash_squares, small_square
-    from vit.data.loading.threads import decode_threads
+    from vit.data.checks.scan import THUMBNAIL_SIZE, Squares, hash_squares, small_square
 
-    number, done, start = sum(map(len, samples)), 0, 0
-    places: list[Labels] = []
-    hashes, thumbnails = [np.empty(0, dtype=np.uint64)], [np.empty((0, 768), dtype=np.uint8)]
+    none = np.empty(0, dtype=np.uint64), np.empty((0, THUMBNAIL_SIZE), dtype=np.uint8)
 
-    def square_of(one: Samples, place: int, known: KnownHashes | None) -> Squares | None:
-        try:
-            data = b"" if known is None else known.encoded(one, place)
-        except ImageError:
-            return None
-        return small_square(one, place, data, MIN_SIDE)
-
-    def hashed(task: tuple[Samples, range, KnownHashes | None]) -> tuple[list[int], npt.NDArray[np.uint64], Any]:
-        one, part, known = task
+    def hashed(
+        one: Samples, known: KnownHashes | None, part: range
+    ) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+        """The places of images that have enough detail, their perceptual hashes and their thumbnails."""
         one.prepare(part)
-        squares = {place: square for place in part if (square := square_of(one, place, known)) is not None}
-        if not squares:
-            return [], hashes[0], thumbnails[0]
-        return list(squares), *hash_squares(np.stack(list(squares.values())))
+        squares: dict[int, Squares] = {}
+        for place in part:
+            with suppress(ImageError):  # it stands alone
+                data = b"" if known is None else known.encoded(one, place)
+                square = small_square(one, place, data, MIN_SIDE)
+                squares |= {} if square is None else {place: square}
+        return list(squares), *(hash_squares(np.stack(list(squares.values()))) if squares else none)
 
-    with decode_threads() as parallel:
-        for one in samples:
-            known = None if one.arrays is not None else KnownHashes(one)
-            parts = [range(first, min(first + _PER_TASK, len(one))) for first in range(0, len(one), _PER_TASK)]
-            found = parallel(hashed, [(one, part, known) for part in parts])
-            for part, (own, some, pictures) in zip(parts, found, strict=True):
-                places.append(np.asarray(own, dtype=np.int64) + start)
-                hashes.append(some)
-                thumbnails.append(pictures)
-                done += len(part)
-                if progress is not None:
-                    progress(done, number)
-                if known is not None:
-                    known.save_now_and_then()
-            if known is not None:
-                known.save()
-            start += len(one)
-    if not places:
-        return np.empty((0, 2), dtype=np.int64)
+    starts = np.cumsum([0, *map(len, samples)])
+    places, hashes, thumbnails = [np.empty(0, dtype=np.int64)], [none[0]], [none[1]]
+    for number, _, (own, some, pictures) in read_in_parts(samples, hashed, progress):
+        places.append(starts[number] + np.array(own, dtype=np.int64))
+        hashes.append(some)
+        thumbnails.append(pictures)
     pairs = alike_pairs(np.concatenate(hashes), np.concatenate(thumbnails), _CHANCE)
     return np.concatenate(places)[pairs]

@@ -1,6 +1,6 @@
 """Findings about a data set: broken files, odd pictures, pairs of equal pictures, uneven classes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.csv_files import describe_escapes
+from vit.data.checks.contents import Progress
 from vit.data.checks.duplicates import Match, exact_matches, near_matches
 from vit.data.checks.scan import ImageList, ScannedImages, scan_images
 from vit.data.core.groups import leaks
@@ -29,69 +30,45 @@ IMBALANCE = 10  # images of the largest class, divided by those of the smallest
 _HIDES = "train with --resize_mode pad, which shows whole images: the usual crop of the middle square hides"
 
 KINDS = (  # in the order of a report
-    "unreadable",
-    "same_image_across_splits",
-    "group_across_splits",
-    "label_conflict",
-    "near_duplicate_across_splits",
-    "near_label_conflict",
-    "duplicate",
-    "near_duplicate",
-    "wrong_extension",
-    "tiny",
-    "odd_shape",
-    "long_images",
-    "one_color",
-    "very_large",
-    "channels",
-    "more_than_8_bits",
-    "empty_class",
-    "rare_class",
-    "imbalance",
-    "note",
-)
+    "unreadable", "same_image_across_splits", "group_across_splits", "label_conflict", "near_duplicate_across_splits",
+    "near_label_conflict", "duplicate", "near_duplicate", "wrong_extension", "tiny", "odd_shape", "long_images",
+    "one_color", "very_large", "channels", "more_than_8_bits", "empty_class", "rare_class", "imbalance", "note",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty.
+    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty."""
 
-    Attributes:
-        severity: "error" where a result becomes wrong, "warning" where it may suffer.
-        kind: one of KINDS.
-        split, label, path: split, class name and path of the image.
-        other_split, other_label, other_path: the same of the second image of a pair.
-        detail: facts about the problem.
-        suggestion: how to fix the problem.
-    """
-
-    severity: Severity
-    kind: str
+    severity: Severity  # "error" where a result becomes wrong, "warning" where it may suffer
+    kind: str  # one of KINDS
     split: str = ""
-    label: str = ""
+    label: str = ""  # class name, or labels
     path: str = ""
-    other_split: str = ""
+    other_split: str = ""  # these three are of the second image of a pair
     other_label: str = ""
     other_path: str = ""
-    detail: str = ""
-    suggestion: str = ""
+    detail: str = ""  # facts about the problem
+    suggestion: str = ""  # how to fix the problem
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sides of the readable images of a split.
+    """Sides of the readable images of a split, in pixels."""
 
-    Attributes:
-        readable: number of readable images; where it is 0, all other fields are 0.
-        median_height, median_width: medians in pixels.
-        smallest, largest: shortest and longest side of any image, in pixels.
-    """
-
-    readable: int
+    readable: int  # number of readable images; where it is 0, all other fields are 0
     median_height: int
     median_width: int
-    smallest: int
-    largest: int
+    smallest: int  # shortest side of any image
+    largest: int  # longest side of any image
+
+    @classmethod
+    def of(cls, sides: npt.NDArray[np.int32]) -> "Sizes":
+        """Those of images of some heights and widths (n, 2)."""
+        if len(sides) == 0:
+            return cls(0, 0, 0, 0, 0)
+        height, width = np.median(sides, axis=0)
+        return cls(len(sides), int(height), int(width), int(sides.min()), int(sides.max()))
 
 
 @dataclass(frozen=True)
@@ -109,20 +86,18 @@ class CheckResult:
         return sum(finding.severity == "error" for finding in self.findings)
 
 
-def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
+def check(source: Source, progress: Progress) -> CheckResult:
     """Decode every image of every split, and find what harms a classifier or its test.
 
     Args:
         source: the data set; `open_source` with allow_empty also lists classes without images.
-        progress: called with the number of finished images and the number of all images.
     """
     images = ImageList(source)
     scanned = scan_images(images, progress)
     counts = {split: source.splits[split].class_counts(len(source.class_names)) for split in images.splits}
     findings = [
         *_image_findings(images, scanned),
-        *_long_findings(images, scanned),
-        *_pixel_findings(images, scanned),
+        *_kind_findings(images, scanned),
         *_pair_findings(images, scanned, source.task),
         *_group_findings(source),
         *_class_findings(source.class_names, counts, source.task),
@@ -130,7 +105,7 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     ]
     findings.sort(key=lambda finding: (finding.severity, KINDS.index(finding.kind)))
     sizes = {
-        split: _sizes(scanned.sides[(images.split_numbers == number) & scanned.readable])
+        split: Sizes.of(scanned.facts["sides"][(images.split_numbers == number) & scanned.readable])
         for number, split in enumerate(images.splits)
     }
     num_images = {split: len(source.splits[split]) for split in images.splits}
@@ -138,87 +113,71 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
 
 
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
-    def found(image: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
-        split, label, path = images.describe(image)
-        return Finding(severity, kind, split, label, path, detail=detail, suggestion=suggestion)
+    """What is wrong with single images."""
 
+    def found(image: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
+        return Finding(severity, kind, *images.describe(image), detail=detail, suggestion=suggestion)
+
+    facts, readable = scanned.facts, scanned.readable
+    longer, shorter = facts["sides"].max(1), facts["sides"].min(1)
+    tiny = (shorter < TINY_SIDE) & readable
+    if 2 * tiny.sum() >= readable.sum():  # most images, as of scans of digits
+        tiny[:] = False
     for image, reason in scanned.reasons.items():
         yield found(image, "unreadable", reason, "get the image again, or move the file elsewhere", "error")
     for image, file_format in scanned.formats.items():
         yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
     for kind, chosen, suggestion in (
-        ("tiny", _tiny(scanned), "leave it out, or get a larger one"),
-        ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), f"{_HIDES} more than 90 % of it"),
-        ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
-        ("very_large", scanned.sides.prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
+        ("tiny", tiny, "leave it out, or get a larger one"),
+        ("odd_shape", longer > ODD_ASPECT * shorter, f"{_HIDES} more than 90 % of it"),
+        ("one_color", facts["spread"] <= ONE_COLOR_SPREAD, "look at it: one color shows nothing"),
+        ("very_large", facts["sides"].prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
     ):
-        for image in np.flatnonzero(chosen & scanned.readable).tolist():
-            height, width = scanned.sides[image].tolist()
+        for image in np.flatnonzero(chosen & readable).tolist():
+            height, width = facts["sides"][image].tolist()
             yield found(image, kind, f"{width}x{height} pixels", suggestion)
+    usual = int(np.bincount(facts["channels"][readable], minlength=1).argmax())
+    for image in np.flatnonzero(readable & (facts["channels"] != usual)).tolist():
+        detail = f"{facts['channels'][image]} channels; most images have {usual}"
+        yield found(image, "channels", detail, "convert it, or leave it out")
 
 
-def _long_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
-    """Long images, where there are many: by default a network sees the middle square of each."""
-    longer, shorter = scanned.sides.max(1), scanned.sides.min(1)
-    long = np.flatnonzero(scanned.readable & (longer > LONG_ASPECT * shorter))
-    if len(long) <= LONG_SHARE * len(scanned.readable):
-        return
-    hidden = 1 - shorter[long] / longer[long]
-    worst = int(long[hidden.argmax()])
-    height, width = scanned.sides[worst].tolist()
-    detail = (
-        f"{len(long):,} of {len(scanned.readable):,} images are longer than {LONG_ASPECT}:1, such as "
-        f"{images.path(worst)} ({width}x{height} pixels)"
-    )
-    suggestion = f"{_HIDES} {np.median(hidden):.0%} of the area in the median, and up to {hidden.max():.0%}"
-    yield Finding("warning", "long_images", detail=detail, suggestion=suggestion.replace("%", " %"))
-
-
-def _pixel_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
-    """Images whose pixels are unlike those of most: other channels, or more than 8 bits beside 8."""
-    readable = scanned.readable
-    if not readable.any():
-        return
-    counts = np.bincount(scanned.channels[readable])
+def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    """What all or many images are like: other channels, more than 8 bits, or long shapes."""
+    facts, readable = scanned.facts, scanned.readable
+    counts = np.bincount(facts["channels"][readable], minlength=1)
     usual = int(counts.argmax())
-    for image in np.flatnonzero(readable & (scanned.channels != usual)).tolist():
-        split, label, path = images.describe(image)
-        detail = f"{scanned.channels[image]} channels; most images have {usual}"
-        yield Finding(
-            "warning", "channels", split, label, path, detail=detail, suggestion="convert it, or leave it out"
-        )
-    if usual != COLORS:
+    if usual not in (0, COLORS):
+        suggestion = f"train with --model.preprocess.channels {usual}"
         detail = f"{counts[usual]:,} images have {usual} channels"
-        yield Finding(
-            "warning", "channels", detail=detail, suggestion=f"train with --model.preprocess.channels {usual}"
+        yield Finding("warning", "channels", detail=detail, suggestion=suggestion)
+    deep = np.flatnonzero(facts["is_deep"])
+    if len(deep):
+        detail, suggestion = f"all {len(deep):,} images", "nothing: a training measures the range of their values"
+        if len(deep) < readable.sum():
+            detail = f"{len(deep):,} of {readable.sum():,} images, such as {images.path(int(deep[0]))}"
+            suggestion = "bring all images to one depth: a window changes the deep ones alone"
+        yield Finding("warning", "more_than_8_bits", detail=detail, suggestion=suggestion)
+    longer, shorter = facts["sides"].max(1), facts["sides"].min(1)
+    long = np.flatnonzero(readable & (longer > LONG_ASPECT * shorter))
+    if len(long) > LONG_SHARE * len(readable):  # by default a network sees the middle square of each
+        hidden = 1 - shorter[long] / longer[long]
+        worst = int(long[hidden.argmax()])
+        height, width = facts["sides"][worst].tolist()
+        detail = (
+            f"{len(long):,} of {len(readable):,} images are longer than {LONG_ASPECT}:1, such as "
+            f"{images.path(worst)} ({width}x{height} pixels)"
         )
-    deep = readable & scanned.deep
-    if not deep.any():
-        return
-    if deep.sum() == readable.sum():
-        detail, suggestion = f"all {deep.sum():,} images", "nothing: a training measures the range of their values"
-    else:
-        detail = f"{deep.sum():,} of {readable.sum():,} images, such as {images.path(int(np.flatnonzero(deep)[0]))}"
-        suggestion = "bring all images to one depth: a window changes the deep ones alone"
-    yield Finding("warning", "more_than_8_bits", detail=detail, suggestion=suggestion)
-
-
-def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:
-    """Images with a side below TINY_SIDE; none if most images have such a side, as scans of digits do."""
-    tiny: npt.NDArray[np.bool_] = (scanned.sides.min(1) < TINY_SIDE) & scanned.readable
-    return tiny if 2 * tiny.sum() < scanned.readable.sum() else np.zeros_like(tiny)
+        suggestion = f"{_HIDES} {np.median(hidden):.0%} of the area in the median, and up to {hidden.max():.0%}"
+        yield Finding("warning", "long_images", detail=detail, suggestion=suggestion.replace("%", " %"))
 
 
 def _pair_findings(images: ImageList, scanned: ScannedImages, task: Task) -> Iterator[Finding]:
     groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
-    for match in exact_matches(groups, splits, labels, images.differ):
-        yield _pair_finding(images, match, True, task)
-    hashes, thumbnails = scanned.perceptual_hashes, scanned.thumbnails
-    for match in near_matches(groups, splits, labels, hashes, thumbnails, images.differ):
-        yield _pair_finding(images, match, False, task)
-
-
-_CHOOSES = "the validation images choose the checkpoint, which the test measures"
+    hashes = scanned.facts["perceptual_hash"].copy()  # in one piece
+    yield from (_pair_finding(images, match, True, task) for match in exact_matches(groups, splits, labels))
+    near = near_matches(groups, splits, labels, hashes, scanned.facts["thumbnail"])
+    yield from (_pair_finding(images, match, False, task) for match in near)
 
 
 def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> Finding:
@@ -228,8 +187,9 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> F
         kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
         in_train = other[0] == "train"
         severity = "error" if exact and in_train else "warning"
-        why = "a test image must not be a training image"
-        suggestion = f"leave one of the two out: {why if in_train else _CHOOSES}"
+        why = "the validation images choose the checkpoint, which the test measures"
+        why = "a test image must not be a training image" if in_train else why
+        suggestion = f"leave one of the two out: {why}"
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"
@@ -247,12 +207,10 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> F
 def _group_findings(source: Source) -> Iterator[Finding]:
     for split, other, names in leaks(source):
         severity: Severity = "error" if split == "train" else "warning"
-        suggestion = "move all images of a group into one split, or leave the splits to vit"
+        fix = "move all images of a group into one split, or leave the splits to vit"
         for name in names:
             detail = f"group {name!r} has images in both"
-            yield Finding(
-                severity, "group_across_splits", split, other_split=other, detail=detail, suggestion=suggestion
-            )
+            yield Finding(severity, "group_across_splits", split, other_split=other, detail=detail, suggestion=fix)
 
 
 def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], task: Task) -> Iterator[Finding]:
@@ -280,10 +238,3 @@ def _notes(source: Source) -> Iterator[Finding]:
     for note in source.notes:
         if note != escapes and not note.startswith(missing_classes):
             yield Finding("warning", "note", detail=note, suggestion="make sure that nothing is missing")
-
-
-def _sizes(sides: npt.NDArray[np.int32]) -> Sizes:
-    if len(sides) == 0:
-        return Sizes(0, 0, 0, 0, 0)
-    height, width = np.median(sides, axis=0)
-    return Sizes(len(sides), int(height), int(width), int(sides.min()), int(sides.max()))

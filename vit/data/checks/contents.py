@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +37,8 @@ _SETTLED_SECONDS = 10.0  # since the last change of a file: a later change surel
 _SAVE_SECONDS = 60.0  # between two saves of hashes: a reading that is killed goes on there
 _MAX_FOLDER = 512 * 2**20  # bytes of all hashes that are kept: 16 million images
 
-ReadImage = tuple[str, str]  # content hash, and the reason why a file is not an image: one of the two is empty
+Progress = Callable[[int, int], None]  # takes the number of finished images, and that of all images
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,7 @@ class Contents:
         }
 
     def split_hashes(self, source: Source) -> dict[str, str]:
-        """{split: hash of its names, labels, contents, and groups, where images have some}. `source` is as it was read.
-
-        Groups decide intervals and tests. So a study whose images get other groups is another study.
-        """
+        """{split: hash of its names, labels, contents and groups, which decide intervals}. `source` was read."""
         found = {}
         for split, hashes in self.hashes.items():
             samples = source.splits[split]
@@ -68,64 +68,23 @@ class Contents:
 
 
 def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:
-    """The contents of images that were read before, possibly in other splits; None if a path was not.
-
-    Args:
-        hashes: {path: content hash}, as `Contents.by_path` gives them.
-    """
+    """The contents of images that were read before, by `Contents.by_path`; None if the hash of a path is missing."""
     if any(path not in hashes for samples in source.splits.values() for path in samples.paths):
         return None
     known = {split: [hashes[path] for path in samples.paths] for split, samples in source.splits.items()}
     return Contents(known, {split: {} for split in known})
 
 
-def read_contents(
-    source: Source, progress: Callable[[int, int], None] | None = None, splits: Collection[str] = SPLITS
-) -> Contents:
+def read_contents(source: Source, progress: Progress | None = None, splits: Collection[str] = SPLITS) -> Contents:
     """Read every image of some splits once, on all cores. Files that were read before, and are unchanged, are not read.
 
     Args:
         progress: called with the number of finished images and the number of all images.
         splits: splits to read, where the source has them.
     """
-    chosen = list(_parts(source, splits))
-    total, results = sum(len(part) for _, part in chosen), list[ReadImage]()
-    with decode_threads() as parallel:
-        for split in filter(source.splits.__contains__, SPLITS):
-            samples, parts = source.splits[split], [part for name, part in chosen if name == split]
-            known = None if samples.arrays is not None else KnownHashes(samples)
-            for images in parallel(_reader(samples, known), parts):
-                results += images
-                if progress is not None:
-                    progress(len(results), total)
-                if known is not None:
-                    known.save_now_and_then()
-            if known is not None:
-                known.save()
-    names = [split for split in SPLITS if split in splits and split in source.splits]
-    hashes: dict[str, list[str]] = {split: [] for split in names}
-    unreadable: dict[str, dict[int, str]] = {split: {} for split in names}
-    read = iter(results)
-    for split, part in chosen:
-        for index, (found, why) in zip(part, read, strict=False):
-            hashes[split].append(found)
-            if why:
-                unreadable[split][index] = why
-    return Contents(hashes, unreadable)
 
-
-def _parts(source: Source, splits: Collection[str]) -> Iterator[tuple[str, range]]:
-    """(split, indices of some images) until all images are named."""
-    for split in SPLITS:
-        if split in splits and split in source.splits:
-            number = len(source.splits[split])
-            yield from ((split, range(first, min(first + _PER_TASK, number))) for first in range(0, number, _PER_TASK))
-
-
-def _reader(samples: Samples, kept: "KnownHashes | None") -> Callable[[range], list[ReadImage]]:
-    """A function from indices to what is read of these images."""
-
-    def read(part: range) -> list[ReadImage]:
+    def read(samples: Samples, kept: KnownHashes | None, part: range) -> list[tuple[str, str]]:
+        """The content hash of each image, and the reason why a file is not an image: one of the two is empty."""
         if kept is None:
             assert samples.arrays is not None
             return [(pixels_hash(samples.arrays[index]), "") for index in part]
@@ -133,19 +92,46 @@ def _reader(samples: Samples, kept: "KnownHashes | None") -> Callable[[range], l
         samples.prepare([index for index, found in known.items() if not found])
         return [(found, "") if found else kept.read(samples, index) for index, found in known.items()]
 
-    return read
+    names = [split for split in SPLITS if split in splits and split in source.splits]
+    contents = Contents({split: [] for split in names}, {split: {} for split in names})
+    for number, part, results in read_in_parts([source.splits[split] for split in names], read, progress):
+        split = names[number]
+        contents.hashes[split].extend(found for found, _ in results)
+        contents.unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
+    return contents
+
+
+def read_in_parts(
+    several: Sequence[Samples], read: "Callable[[Samples, KnownHashes | None, range], R]", progress: Progress | None
+) -> Iterator[tuple[int, range, R]]:
+    """(place of the samples in the list, indices of some images, what `read` gives for them), in order, on all cores.
+
+    Args:
+        read: reads images at some places of samples. Content hashes that it finds are kept; of arrays they are not.
+        progress: called with the number of finished images and the number of all images.
+    """
+    done, total = 0, sum(map(len, several))
+    with decode_threads() as parallel:
+        for number, samples in enumerate(several):
+            known = None if samples.arrays is not None else KnownHashes(samples)
+            parts = [range(first, min(first + _PER_TASK, len(samples))) for first in range(0, len(samples), _PER_TASK)]
+            for part, result in zip(parts, parallel(partial(read, samples, known), parts), strict=True):
+                yield number, part, result
+                done += len(part)
+                if progress is not None:
+                    progress(done, total)
+                if known is not None:
+                    known.save(_SAVE_SECONDS)
+            if known is not None:
+                known.save()
 
 
 class KnownHashes:
     """Content hashes of images, in the cache folder: of files by path, size, inode and both times of a change.
 
     A file that changed a moment ago is not kept: a second change might have the same time. The time of the last change
-    of its status (ctime) shows what copies with an old time of modification. Files are
-    removed, the oldest first, where all together are too large. Images of shards, tables and other machines have
-    versions (see `ImageReader`).
-
-    Args:
-        samples: images of the data set, without arrays.
+    of its status (ctime) shows what copies with an old time of modification. Images of shards, tables and other
+    machines have versions (see `ImageReader`). Where all caches together are too large, the oldest are removed.
     """
 
     def __init__(self, samples: Samples) -> None:
@@ -157,7 +143,7 @@ class KnownHashes:
         self._name = content_hash(self._base, limits)
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()
-        self._rows = self._sorted(self._load(self._name))
+        self._rows = _sorted(self._load())
 
     def known(self, samples: Samples, part: Sequence[int]) -> dict[int, str]:
         """{index: content hash} of images that are listed with one, or were read before; "" for all others."""
@@ -167,8 +153,8 @@ class KnownHashes:
             samples.reader.versions([samples.paths[index] for index in unknown])  # asked for at the same time
         return hashes | {index: self._kept(self._key(samples, index)) for index in unknown}
 
-    def read(self, samples: Samples, index: int) -> ReadImage:
-        """The content hash of an image that is read now."""
+    def read(self, samples: Samples, index: int) -> tuple[str, str]:
+        """The content hash of an image that is read now, and why it is not an image: one of the two is empty."""
         try:
             return content_hash(self.encoded(samples, index)), ""
         except ImageError as error:
@@ -193,24 +179,24 @@ class KnownHashes:
         is_known = place < len(self._rows) and self._rows[place, :2].tobytes() == key[0]
         return self._rows[place, 2:].tobytes().hex() if is_known else ""
 
-    def save_now_and_then(self) -> None:
-        """Save what is new, once a minute."""
-        if time.monotonic() - self._saved_at > _SAVE_SECONDS:
-            self.save()
-
-    def save(self) -> None:
-        """Keep what is new. A cache that cannot be written keeps nothing."""
-        self._saved_at = time.monotonic()
-        if self._folder is None or not self._new:
+    def save(self, pause: float = 0.0) -> None:
+        """Keep what is new, if the last save was so many seconds ago. A cache that cannot be written keeps nothing."""
+        if self._folder is None or not self._new or time.monotonic() - self._saved_at < pause:
             return
+        self._saved_at = time.monotonic()
         new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            old = self._load(self._name)
+            old = self._load()
             with atomic_write(self._folder / self._name) as partial:
-                self._sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
-            self._make_room(self._name)
+                _sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
             self._new.clear()
+            files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("[!.]*"))
+            excess = sum(size for _, size, _ in files) - _MAX_FOLDER
+            for _, size, path in files:
+                if excess > 0 and path.name != self._name:
+                    path.unlink(missing_ok=True)
+                    excess -= size
 
     def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
         """(key of a file as it is now, whether it has not changed for some time); None without a file."""
@@ -227,28 +213,19 @@ class KnownHashes:
         key = content_hash(self._base, b"\0", path.encode("utf-8", "surrogateescape"), repr(facts).encode())
         return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
 
-    def _load(self, name: str) -> npt.NDArray[np.uint64]:
+    def _load(self) -> npt.NDArray[np.uint64]:
         """The rows of a file: two numbers of the key, two of the content hash."""
         with suppress(OSError):
-            path = None if self._folder is None else self._folder / name
+            path = None if self._folder is None else self._folder / self._name
             if path is not None and path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
                 rows: npt.NDArray[np.uint64] = np.fromfile(path, dtype="<u8").reshape(-1, 4)
                 os.utime(path)
                 return rows
         return np.empty((0, 4), dtype=np.uint64)
 
-    @staticmethod
-    def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        return rows[np.unique(rows[:, 0], return_index=True)[1]]
 
-    def _make_room(self, own: str) -> None:
-        assert self._folder is not None
-        files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("[!.]*"))
-        excess = sum(size for _, size, _ in files) - _MAX_FOLDER
-        for _, size, path in files:
-            if excess > 0 and path.name != own:
-                path.unlink(missing_ok=True)
-                excess -= size
+def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    return rows[np.unique(rows[:, 0], return_index=True)[1]]
 
 
 def hash_folder() -> Path | None:
@@ -258,12 +235,7 @@ def hash_folder() -> Path | None:
 
 
 def current_hash(samples: Samples, index: int) -> str:
-    """The content hash of one image as it is now.
-
-    Raises:
-        ImageError: the image cannot be read.
-        DataError: images of shards or other machines cannot be read at all.
-    """
+    """The content hash of one image as it is now. ImageError or DataError as of `Samples.encoded`."""
     if samples.arrays is not None:
         return pixels_hash(samples.arrays[index])
     return samples.known_hash(index) or content_hash(samples.encoded(index))

@@ -9,20 +9,19 @@ The second limit depends on the data set (see `threshold`). White shirts on blac
 higher correlation than photographs of anything.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.checks.image_hashes import THUMBNAIL_SIDE, THUMBNAIL_SIZE, Bytes
+from vit.data.checks.scan import THUMBNAIL_SIDE, THUMBNAIL_SIZE, Bytes
 from vit.data.core.samples import Labels
 
 Hashes = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float32]
 Relation = Literal["across", "conflict", "within"]
-Differ = Callable[[Labels, Labels], npt.NDArray[np.bool_]]  # (n,) and (n,) images -> (n,) whether their labels differ
 
 MAX_DISTANCE = 6  # bits; distances are even, because half of the bits of a hash are set
 MAX_DIFFERENCE = 0.02  # 1 - correlation
@@ -44,86 +43,94 @@ class Match:
 
     A pair across splits and classes makes two matches. An image has at most one match of each relation, and none
     "within" where it has one "across".
-
-    Attributes:
-        image, other: indices into the list of all images; other < image.
-        relation: "across": two splits; "conflict": labels that differ; "within": one split, and labels that do not.
-        difference: 1 - correlation of the thumbnails; 0 for equal pixels.
     """
 
-    image: int
-    other: int
-    relation: Relation
-    difference: float = 0.0
+    image: int  # index into the list of all images
+    other: int  # index of the earlier image
+    relation: Relation  # "across": two splits; "conflict": labels that differ; "within": neither
+    difference: float = 0.0  # 1 - correlation of the thumbnails; 0 for equal pixels
 
 
-def exact_matches(groups: Labels, splits: Labels, labels: Labels, differ: Differ | None = None) -> Iterator[Match]:
+def exact_matches(groups: Labels, splits: Labels, labels: npt.NDArray[Any]) -> Iterator[Match]:
     """Match each image with the first earlier equal image of every relation.
 
     Args:
         groups: (n,) a number that equal images share; negative for images to leave out.
         splits: (n,) split numbers.
-        labels: (n,) class numbers; with several labels for an image a number for each set of labels.
-        differ: whether the labels of images differ; None: where their numbers do. Labels that are not known may not.
+        labels: (n,) class numbers, or (n, K) labels. Those that are not known (-1) do not differ.
     """
-    differ = differ or _by_number(labels)
-    counts = np.bincount(groups[groups >= 0], minlength=1)
+    counts, numbers = np.bincount(groups[groups >= 0], minlength=1), _label_numbers(labels)
     firsts: dict[int, dict[tuple[int, int], int]] = {}
     for image in np.flatnonzero((groups >= 0) & (counts[groups] > 1)).tolist():
-        split, label = int(splits[image]), int(labels[image])
+        split = int(splits[image])
         seen = firsts.setdefault(int(groups[image]), {})
         others = np.array(list(seen.values()), dtype=np.int64)
-        disputed = set(others[differ(np.full_like(others, image), others)].tolist())
-        across = min((other for (its, _), other in seen.items() if its != split), default=None)
-        conflict = min(disputed, default=None)
-        within = min(
-            (other for (its, _), other in seen.items() if its == split and other not in disputed), default=None
-        )
-        if across is not None:
-            yield Match(image, across, "across")
-        elif within is not None:
-            yield Match(image, within, "within")
-        if conflict is not None:
-            yield Match(image, conflict, "conflict")
-        seen.setdefault((split, label), image)
+        disputed = others[_differ(labels, np.full_like(others, image), others)].tolist()
+        across = [other for (its, _), other in seen.items() if its != split]
+        within = [other for (its, _), other in seen.items() if its == split and other not in disputed]
+        if across:
+            yield Match(image, min(across), "across")
+        elif within:
+            yield Match(image, min(within), "within")
+        if disputed:
+            yield Match(image, min(disputed), "conflict")
+        seen.setdefault((split, int(numbers[image])), image)
 
 
 def near_matches(
-    groups: Labels, splits: Labels, labels: Labels, hashes: Hashes, pictures: Bytes, differ: Differ | None = None
+    groups: Labels, splits: Labels, labels: npt.NDArray[Any], hashes: Hashes, pictures: Bytes
 ) -> Iterator[Match]:
     """Match each image with the most similar earlier image of every relation; equal images are left out.
 
     Args:
-        groups, splits, labels, differ: as for `exact_matches`.
+        groups, splits, labels: as for `exact_matches`.
         hashes: (n,) perceptual hashes.
         pictures: (n, 768) thumbnails.
     """
-    differ = differ or _by_number(labels)
-    thumbnails = Thumbnails(pictures)
+    thumbnails, numbers = Thumbnails(pictures), _label_numbers(labels)
     chosen = np.flatnonzero((groups >= 0) & (thumbnails.contrasts >= MIN_CONTRAST))
-    keys = (groups * (splits.max(initial=0) + 1) + splits) * (labels.max(initial=0) + 1) + labels
+    keys = (groups * (splits.max(initial=0) + 1) + splits) * (numbers.max(initial=0) + 1) + numbers
     _, firsts = np.unique(keys[chosen], return_index=True)
     chosen = chosen[np.sort(firsts)]  # the first of equal images of one split and class stands for all of them
-    nearest: dict[Relation, _Nearest] = {
-        "across": _Nearest(len(groups)), "conflict": _Nearest(len(groups)), "within": _Nearest(len(groups))
-    }  # fmt: skip
-    limit = threshold(groups, thumbnails, chosen)
+    relations: tuple[Relation, ...] = ("across", "conflict", "within")
+    # the most similar earlier image of each image, and its difference, among the pairs that were compared
+    nearest = {relation: np.full(len(groups), -1, dtype=np.int64) for relation in relations}
+    smallest = {relation: np.full(len(groups), np.inf, dtype=np.float32) for relation in relations}
+    for other, image, differences in _similar(hashes, thumbnails, chosen, threshold(groups, thumbnails, chosen)):
+        is_across, is_conflict = splits[other] != splits[image], _differ(labels, other, image)
+        for relation, holds in zip(relations, (is_across, is_conflict, ~is_across & ~is_conflict), strict=True):
+            closer = holds & (groups[other] != groups[image]) & (differences < smallest[relation][image])
+            rows = np.flatnonzero(closer)
+            rows = rows[np.lexsort((other[rows], differences[rows]))[::-1]]  # the smallest is written last
+            nearest[relation][image[rows]], smallest[relation][image[rows]] = other[rows], differences[rows]
+    nearest["within"][nearest["across"] >= 0] = -1
+    for relation in relations:
+        for index in np.flatnonzero(nearest[relation] >= 0).tolist():
+            yield Match(index, int(nearest[relation][index]), relation, float(smallest[relation][index]))
+
+
+def _label_numbers(labels: npt.NDArray[Any]) -> Labels:
+    """(n,) class numbers; of several labels for an image (n, K) a number for each set of labels."""
+    return labels if labels.ndim == 1 else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _differ(labels: npt.NDArray[Any], one: Labels, other: Labels) -> npt.NDArray[np.bool_]:
+    """(n,) whether images have another class than others, or another label that is known of both."""
+    rows = labels.reshape(len(labels), -1)
+    differ: npt.NDArray[np.bool_] = ((rows[one] != rows[other]) & (rows[one] >= 0) & (rows[other] >= 0)).any(axis=1)
+    return differ
+
+
+def _similar(
+    hashes: Hashes, thumbnails: "Thumbnails", chosen: Labels, limit: float
+) -> Iterator[tuple[Labels, Labels, Floats]]:
+    """Pairs of the chosen images with close hashes and a difference up to the limit, in blocks: earlier, later."""
     for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
-        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
-            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
-            other, image = chosen[left[some]], chosen[right[some]]
-            differences = thumbnails.difference(other, image)
-            alike = (differences <= limit) & (groups[other] != groups[image])
-            other, image, differences = other[alike], image[alike], differences[alike]
-            same_split, same_label = splits[other] == splits[image], ~differ(other, image)
-            nearest["across"].add(image, other, differences, ~same_split)
-            nearest["conflict"].add(image, other, differences, ~same_label)
-            nearest["within"].add(image, other, differences, same_split & same_label)
-    has_across = nearest["across"].other >= 0
-    nearest["within"].other[has_across] = -1
-    for relation, found in nearest.items():
-        for index in np.flatnonzero(found.other >= 0).tolist():
-            yield Match(index, int(found.other[index]), relation, float(found.difference[index]))
+        for some in _blocks(len(left)):
+            earlier, later = chosen[left[some]], chosen[right[some]]
+            differences = thumbnails.difference(earlier, later)
+            similar = differences <= limit
+            yield earlier[similar], later[similar], differences[similar]
 
 
 def alike_pairs(hashes: Hashes, pictures: Bytes, chance: float) -> Labels:
@@ -138,19 +145,15 @@ def alike_pairs(hashes: Hashes, pictures: Bytes, chance: float) -> Labels:
     detailed = np.flatnonzero(thumbnails.contrasts >= MIN_CONTRAST)
     rows = np.ascontiguousarray(pictures[detailed]).view(f"V{THUMBNAIL_SIZE}")[:, 0]
     _, firsts, numbers = np.unique(rows, return_index=True, return_inverse=True)
-    pairs = [np.column_stack([detailed[firsts[numbers]], detailed])[firsts[numbers] != np.arange(len(detailed))]]
+    equal = np.column_stack([detailed[firsts[numbers]], detailed])[firsts[numbers] != np.arange(len(detailed))]
     chosen = detailed[np.sort(firsts)]
     near, differences = [np.empty((0, 2), dtype=np.int64)], [np.empty(0, dtype=np.float32)]
-    for left, right in close_pairs(hashes[chosen], MAX_DISTANCE):
-        for start in range(0, len(left), _THUMBNAILS_PER_BLOCK):
-            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
-            found = np.column_stack([chosen[left[some]], chosen[right[some]]])
-            values = thumbnails.difference(found[:, 0], found[:, 1])
-            near.append(found[values <= MAX_DIFFERENCE])
-            differences.append(values[values <= MAX_DIFFERENCE])
+    for earlier, later, values in _similar(hashes, thumbnails, chosen, MAX_DIFFERENCE):
+        near.append(np.column_stack([earlier, later]))
+        differences.append(values)
     values = np.concatenate(differences)
     limit = max(threshold(np.arange(len(hashes)), thumbnails, chosen, chance), _limit_of_bursts(values))
-    return np.concatenate([*pairs, np.concatenate(near)[values <= limit]])
+    return np.concatenate([equal, np.concatenate(near)[values <= limit]])
 
 
 def _limit_of_bursts(differences: Floats) -> float:
@@ -168,25 +171,6 @@ def _limit_of_bursts(differences: Floats) -> float:
     return 0.0
 
 
-def _by_number(labels: Labels) -> Differ:
-    return lambda one, other: labels[one] != labels[other]
-
-
-class _Nearest:
-    """The most similar earlier image of each image, among the pairs seen so far."""
-
-    def __init__(self, num_images: int) -> None:
-        self.other = np.full(num_images, -1, dtype=np.int64)
-        self.difference = np.full(num_images, np.inf, dtype=np.float32)
-
-    def add(self, image: Labels, other: Labels, differences: Floats, chosen: npt.NDArray[np.bool_]) -> None:
-        """Take the chosen pairs into account."""
-        rows = np.flatnonzero(chosen & (differences < self.difference[image]))
-        rows = rows[np.lexsort((other[rows], differences[rows]))[::-1]]  # the smallest is written last
-        self.other[image[rows]] = other[rows]
-        self.difference[image[rows]] = differences[rows]
-
-
 def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: float = CHANCE_PAIRS) -> float:
     """The largest difference that chance does not explain in this set of images.
 
@@ -196,9 +180,7 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
 
     Args:
         groups: (n,) a number that equal images share.
-        thumbnails: thumbnails of all n images.
         chosen: indices of the images that are compared.
-        chance: expected number of pairs of the whole set that are as close by chance.
     """
     count = len(chosen)
     wanted = chance / max(count * (count - 1) / 2, 1)
@@ -208,8 +190,7 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
     one = generator.integers(0, count, _SAMPLED_PAIRS)
     other = (one + generator.integers(1, count, _SAMPLED_PAIRS)) % count
     one, other = chosen[one], chosen[other]
-    parts = [slice(start, start + _THUMBNAILS_PER_BLOCK) for start in range(0, _SAMPLED_PAIRS, _THUMBNAILS_PER_BLOCK)]
-    differences = np.concatenate([thumbnails.difference(one[part], other[part]) for part in parts])
+    differences = np.concatenate([thumbnails.difference(one[some], other[some]) for some in _blocks(len(one))])
     differences = differences[groups[one] != groups[other]]
     if len(differences) == 0:
         return MIN_DIFFERENCE
@@ -219,19 +200,19 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
     return float(np.clip(limit, MIN_DIFFERENCE, MAX_DIFFERENCE))
 
 
-class Thumbnails:
-    """Thumbnails (n, 768) with their means and contrasts.
+def _blocks(count: int) -> list[slice]:
+    """Parts of so many rows, whose thumbnails are compared at a time."""
+    return [slice(start, start + _THUMBNAILS_PER_BLOCK) for start in range(0, count, _THUMBNAILS_PER_BLOCK)]
 
-    Attributes:
-        contrasts: (n,) standard deviation about the means of the channels, in gray levels.
-    """
+
+class Thumbnails:
+    """Thumbnails (n, 768), with the standard deviation of each about the means of its channels, in gray levels."""
 
     def __init__(self, pictures: Bytes) -> None:
         self._pictures = pictures
         self._means = np.empty((len(pictures), 3), dtype=np.float32)
         self.contrasts = np.empty(len(pictures), dtype=np.float32)
-        for start in range(0, len(pictures), _THUMBNAILS_PER_BLOCK):
-            some = slice(start, start + _THUMBNAILS_PER_BLOCK)
+        for some in _blocks(len(pictures)):
             channels = self._values(some).reshape(-1, 3, THUMBNAIL_SIDE**2)
             self._means[some] = channels.mean(axis=2)
             self.contrasts[some] = np.sqrt(channels.var(axis=2).mean(axis=1))
@@ -239,7 +220,7 @@ class Thumbnails:
     def difference(self, one: Labels, other: Labels) -> Floats:
         """1 - correlation (m,) of the thumbnails at two lists of indices, each channel about its mean.
 
-        The difference is 0 for pictures that differ in brightness and contrast alone, and 1 for unrelated pictures.
+        It is 0 for pictures that differ in brightness and contrast alone, and 1 for unrelated pictures.
         """
         products = np.einsum("ij,ij->i", self._values(one), self._values(other)) / THUMBNAIL_SIZE
         covariances = products - (self._means[one] * self._means[other]).mean(axis=1)
@@ -270,8 +251,7 @@ def close_pairs(hashes: Hashes, max_distance: int) -> Iterator[tuple[Labels, Lab
             # each pair once: later rows of the same value, or the greater of two values
             next_row = np.arange(1, len(values) + 1)
             start = np.maximum(start, next_row) if flip == 0 else np.where(wanted > values, start, stop)
-            for rows, columns in _expanded(start, stop):
-                one, two = order[rows], order[columns]
+            for one, two in _expanded(order, start, stop):
                 close = np.bitwise_count(hashes[one] ^ hashes[two]) <= max_distance
                 one, two = one[close], two[close]
                 gaps = np.bitwise_count(bands[one, :band] ^ bands[two, :band])
@@ -280,8 +260,8 @@ def close_pairs(hashes: Hashes, max_distance: int) -> Iterator[tuple[Labels, Lab
                     yield np.minimum(one, two)[new], np.maximum(one, two)[new]
 
 
-def _expanded(start: Labels, stop: Labels) -> Iterator[tuple[Labels, Labels]]:
-    """Every (row, column) with start[row] <= column < stop[row], in blocks."""
+def _expanded(order: Labels, start: Labels, stop: Labels) -> Iterator[tuple[Labels, Labels]]:
+    """Every (order[row], order[column]) with start[row] <= column < stop[row], in blocks."""
     counts = stop - start
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -289,7 +269,5 @@ def _expanded(start: Labels, stop: Labels) -> Iterator[tuple[Labels, Labels]]:
     for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), len(start)], strict=True):
         inside = counts[first:last]
         rows = np.repeat(np.arange(first, last), inside)
-        before = np.cumsum(inside) - inside
-        columns = np.arange(len(rows)) - np.repeat(before - start[first:last], inside)
-        if len(rows):
-            yield rows, columns
+        columns = np.arange(len(rows)) - np.repeat(np.cumsum(inside) - inside - start[first:last], inside)
+        yield order[rows], order[columns]

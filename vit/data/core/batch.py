@@ -8,25 +8,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Images with their labels, paths and errors. Row i of every field belongs to image i.
+    """Images with their labels, paths and errors. Row i of every field belongs to image i."""
 
-    Attributes:
-        image: (B, 3, S, S) uint8 from the loader; float and normalized on the device.
-        label: (B,) int64 class numbers, -1 where unknown; (B, C) float after mixup or cutmix. With several labels for
-            an image (B, K) float32: 1 present, 0 absent, -1 unknown; shares from 0 to 1 after mixup or cutmix.
-        path: B paths, as the user wrote or listed them.
-        error: B reasons why the listed image could not be read; "" where it could. In training another image takes the
-            row. In evaluation the row is not valid.
-        draw_seed: (B,) int64 seeds for all random draws of this image in this epoch; 0 in evaluation.
-        valid: (B,) bool; False for images that evaluation could not read, and for rows that only give all processes
-            equally many batches.
-    """
-
-    image: Tensor
+    image: Tensor  # (B, 3, S, S) uint8 from the loader; float and normalized on the device
+    # (B,) int64 class numbers, -1 where unknown; (B, C) float after mixup or cutmix. With several labels for an image
+    # (B, K) float32: 1 present, 0 absent, -1 unknown; shares from 0 to 1 after mixup or cutmix.
     label: Tensor
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # B paths, as the user wrote or listed them
+    # B reasons why the listed image could not be read; "" where it could. In training another image takes the row.
     error: tuple[str, ...]
-    draw_seed: Tensor
+    draw_seed: Tensor  # (B,) int64 seeds for all random draws of this image in this epoch; 0 in evaluation
+    # (B,) bool; False for images that evaluation could not read, and for rows that only give all processes equally many
+    # batches
     valid: Tensor
 
     def __len__(self) -> int:
@@ -42,11 +35,7 @@ class Batch:
         )
 
     def share_memory(self) -> None:
-        """Move the rows, in place, to memory that processes share.
-
-        Raises:
-            RuntimeError: there is too little shared memory.
-        """
+        """Move the rows, in place, to memory that processes share. RuntimeError where there is too little."""
         for tensor in (self.image, self.label, self.draw_seed, self.valid):
             tensor.share_memory_()
 

@@ -29,12 +29,8 @@ SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
     "test": ("test", "testing"),
 }
 SPLIT_OF_NAME = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names}
-SPLIT_OF_WORD = {  # word in the name of a file or folder -> split; the last three as Hugging Face names splits, too
-    **SPLIT_OF_NAME,
-    "dev": "validation",
-    "eval": "test",
-    "evaluation": "test",
-}
+# word in the name of a file or folder -> split; the last three as Hugging Face names splits, too
+SPLIT_OF_WORD = {**SPLIT_OF_NAME, "dev": "validation", "eval": "test", "evaluation": "test"}
 _THINGS = "(?:sets?|data|images?|imgs?|files?|folder|split)?"  # beside such a word: trainset, images_train
 _SPLIT_WORD = re.compile(f"{_THINGS}({'|'.join(sorted(SPLIT_OF_WORD, key=len, reverse=True))}){_THINGS}")
 PARQUET = ".parquet"
@@ -53,9 +49,9 @@ LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CS
 class TableColumns:
     """Columns of a parquet table or of a CSV that are given by name."""
 
-    # column of encoded images, or of paths in a CSV; None: the only one, or the one with a usual name
-    image: str | None = None
-    label: str | None = None  # column of labels; None: the only one, or the one with a usual name
+    # None: the only such column, or the one with a usual name
+    image: str | None = None  # column of encoded images, or of paths in a CSV
+    label: str | None = None  # column of labels
 
     @property
     def by_option(self) -> dict[str, str]:
@@ -64,11 +60,10 @@ class TableColumns:
         return {option: name for option, name in both.items() if name is not None}
 
     def refuse(self, data: str) -> None:
-        """Raise UsageError if a column is given. DATA, which has none, is named in the error."""
+        """Raise UsageError if a column is given, because DATA has none."""
         for option, name in self.by_option.items():
-            raise UsageError(
-                f"{option} {name!r} is for parquet tables and CSV files, and {data} is neither", "leave it out"
-            )
+            problem = f"{option} {name!r} is for parquet tables and CSV files, and {data} is neither"
+            raise UsageError(problem, "leave it out")
 
 
 @dataclass(frozen=True)
@@ -122,33 +117,21 @@ def is_parquet(data: str) -> bool:
     An address is one, if it is not that of an image.
     """
     path = Path(data).expanduser()
-    if data.startswith(HUB):
-        return True
-    if is_far(data):
-        return not has_image_extension(path)
-    if path.suffix == PARQUET and path.is_file():
-        return True
-    return path.is_dir() and ((path / INDEX_NAME).is_file() or bool(parquet_names(path)))
+    if data.startswith(HUB) or is_far(data):
+        return not (is_far(data) and has_image_extension(path))
+    if path.is_dir():
+        return (path / INDEX_NAME).is_file() or bool(parquet_names(path))
+    return path.suffix == PARQUET and path.is_file()
 
 
 class TableSource(Protocol):
-    """Opens DATA that `is_parquet`."""
+    """Opens DATA that `is_parquet`. A column or a library that is not there is a UsageError; see also `open_source`."""
 
     def open_source(self, data: str, columns: TableColumns, needs_train: bool) -> "Source":
-        """List the images with their labels.
-
-        Args:
-            columns: columns of a table that are given by name.
-            needs_train: whether there must be training images, which then define the classes.
-
-        Raises:
-            UsageError: a library, a column or a config does not exist, or a column is given for an index of shards.
-            DataError: a file cannot be read, or its columns or rows cannot be used.
-            ResourceError: the hub does not give the data set.
-        """
+        """List the images with their labels; with `needs_train` the training images define the classes."""
 
     def list_images(self, data: str, columns: TableColumns) -> "Source":
-        """List the images without their labels, in whatever splits. VitError as for `open_source`."""
+        """List the images without their labels, in whatever splits."""
 
     def has_columns(self, data: str) -> bool:
         """Whether DATA has columns that are given by name; an index of shards has none."""
@@ -160,10 +143,7 @@ def table_source(data: str) -> TableSource:
 
 
 def parquet_names(folder: Path) -> list[str]:
-    """Names of the parquet files in a folder, or in its folder `data`; none if it has other folders beside files.
-
-    A folder of class folders may hold parquet files of other programs, or rows of `vit predict`.
-    """
+    """Names of the parquet files in a folder, or in its folder `data`; none if it has other folders beside files."""
     try:
         visible = [name for name in os.listdir(folder) if not name.startswith(".")]
         files = [name for name in visible if name.endswith(PARQUET) and os.path.isfile(folder / name)]
@@ -179,16 +159,10 @@ def parquet_names(folder: Path) -> list[str]:
 
 
 def check_data(data: str) -> None:
-    """Check that DATA is a file, a folder, an address or a known name.
-
-    Raises:
-        UsageError: it looks like an unknown name, or an address of another kind.
-        DataError: it looks like a path, and nothing is there.
-    """
-    if is_far(data):
-        return
+    """Raise an error if DATA is not a file, a folder, an address or a known name: DataError if it looks like a path."""
     if data.startswith(HUB):
         check_hub_name(data)
+    if data.startswith(HUB) or is_far(data):
         return
     if "://" in data:
         raise UsageError(f"DATA {data!r} is not a kind of address that vit reads", f"give one of {', '.join(FAR)}")

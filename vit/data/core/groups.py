@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vit.data.core.samples import Samples, Source
+from vit.data.core.samples import Source
 from vit.errors import DataError, UsageError
 from vit.tasks.label_text import alike_key
 
@@ -36,8 +36,17 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
     """
     if pattern is None:
         return source
-    compiled = group_pattern(pattern, option)
-    splits = {name: replace(one, groups=_found(one, compiled, option)) for name, one in source.splits.items()}
+    compiled, splits = group_pattern(pattern, option), {}
+    for split, samples in source.splits.items():
+        names = [found[1] if (found := compiled.search(path)) else "" for path in samples.paths]
+        missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
+        if missing:
+            raise DataError(
+                f"{option} {pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, such as "
+                f"{missing[0]}",
+                "change the expression: each path below DATA needs a group",
+            )
+        splits[split] = replace(samples, groups=tuple(names))
     return replace(source, splits=splits)
 
 
@@ -54,28 +63,32 @@ def group_pattern(pattern: str, option: str = "data.groups") -> re.Pattern[str]:
     return compiled
 
 
-def _found(samples: Samples, pattern: re.Pattern[str], option: str) -> tuple[str, ...]:
-    names = [found[1] if (found := pattern.search(path)) else None for path in samples.paths]
-    missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
-    if missing:
-        raise DataError(
-            f"{option} {pattern.pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, "
-            f"such as {missing[0]}",
-            "change the expression: each path below DATA needs a group",
-        )
-    return tuple(name for name in names if name)
-
-
 def group_notes(source: Source) -> list[str]:
     """Warnings where images that belong together may be in two splits: alike groups, masks and changed copies."""
-    names = sorted({name for samples in source.splits.values() for name in samples.groups or ()})
-    pairs = similar_names(names)
     notes = []
-    if pairs:
+    if pairs := similar_names(sorted({name for one in source.splits.values() for name in one.groups or ()})):
         (one, twin), *others = pairs
         more = f", and {len(others):,} more," * bool(others)
         notes = [f"WARNING: groups {one!r} and {twin!r}{more} {ALIKE}; if they are one, write them alike"]
-    return notes + list(filter(None, [_derived_note(source)]))
+    groups = {
+        path.rpartition(".")[0] or path: None if one.groups is None else one.groups[place]
+        for one in source.splits.values()
+        for place, path in enumerate(one.paths)
+    }
+    derived = [
+        name
+        for name, group in groups.items()
+        if (original := original_of(name)) in groups and (group is None or groups[original] != group)
+    ]
+    if derived:
+        several = f"{len(derived):,} image{'s are' if len(derived) > 1 else ' is'}"
+        words = "|".join(sorted({found[1].casefold() for name in derived if (found := _DERIVED.search(name))}))
+        option = rf"--data.groups '(?i)(.+?)([ _.-]+({words})[ _-]?[0-9]*)?[.][^.]*$'"
+        notes.append(
+            f"WARNING: {several} named as masks or changed copies of others, such as {derived[0]}: leave masks out; "
+            f"copies in other splits make results too good, and {option} keeps them together"
+        )
+    return notes
 
 
 def similar_names(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -92,29 +105,6 @@ def original_of(name: str) -> str:
     """The image or class whose mask or changed copy another one is by its name: "a" of "a_mask"; "" for others."""
     found = _DERIVED.search(name)
     return name[: found.start()] if found else ""
-
-
-def _derived_note(source: Source) -> str:
-    """A warning where an image is called like another one of its folder, and "_mask" or alike; "" where none is."""
-    groups = {
-        path.rpartition(".")[0] or path: None if one.groups is None else one.groups[place]
-        for one in source.splits.values()
-        for place, path in enumerate(one.paths)
-    }
-    derived = [
-        name
-        for name, group in groups.items()
-        if (original := original_of(name)) in groups and (group is None or groups[original] != group)
-    ]
-    if not derived:
-        return ""
-    named = f"{len(derived):,} image{'s are' if len(derived) > 1 else ' is'} named as masks or changed copies of others"
-    words = "|".join(sorted({found[1].casefold() for name in derived if (found := _DERIVED.search(name))}))
-    option = rf"--data.groups '(?i)(.+?)([ _.-]+({words})[ _-]?[0-9]*)?[.][^.]*$'"
-    return (
-        f"WARNING: {named}, such as {derived[0]}: leave masks out; copies in other splits make results too good, and "
-        f"{option} keeps them together"
-    )
 
 
 def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
@@ -140,10 +130,8 @@ def leak_note(one: str, other: str, names: Sequence[str]) -> str:
 def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
     """How many validation and test images are copies of images that decide something, in words; "" where none is.
 
-    A test image counts if it is in any other split, and a validation image if it is in the training split.
-
-    Args:
-        hashes: {split: content hash of each image}, "" where one could not be read.
+    A test image counts if it is in any other split, and a validation image if it is in the training split. The content
+    hash of an image that could not be read is "".
     """
     others = {"test": ("train", "validation", "calibration"), "validation": ("train",)}
     parts = []
@@ -152,12 +140,8 @@ def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
         own = hashes.get(split, ())
         count = sum(one in known for one in own)
         parts += [f"{count:,} of {len(own):,} {split} images"] * bool(count)
-    if not parts:
-        return ""
-    return (
-        f"{' and '.join(parts)} {_COPIES}, so that results on them are too good; leave out the copies that 'vit data "
-        "check' lists"
-    )
+    fix = "so that results on them are too good; leave out the copies that 'vit data check' lists"
+    return f"{' and '.join(parts)} {_COPIES}, {fix}" if parts else ""
 
 
 def with_most_copies(sentences: Iterable[str]) -> list[str]:

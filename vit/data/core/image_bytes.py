@@ -22,17 +22,12 @@ _OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_B
 
 
 class ImageError(Exception):
-    """An image that cannot be read.
-
-    Attributes:
-        path: path of the file, or a name.
-        kind: "unreadable", "not_image" or "too_large".
-    """
+    """An image that cannot be read."""
 
     def __init__(self, path: str | os.PathLike[str], kind: str, reason: str) -> None:
         super().__init__(f"{os.fspath(path)}: {reason}")
-        self.path = os.fspath(path)
-        self.kind = kind
+        self.path = os.fspath(path)  # of the file, or a name
+        self.kind = kind  # "unreadable", "not_image" or "too_large"
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str, str]]:
@@ -53,12 +48,7 @@ class ImageReader(ABC):
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """The encoded image with a path.
-
-        Raises:
-            ImageError: this image cannot be read, and others can.
-            DataError: the images are not as they were listed, or the place where they lie does not answer.
-        """
+        """The encoded image with a path. ImageError where it cannot be read, DataError where no image can be."""
 
     def prepare(self, paths: Sequence[str]) -> None:  # noqa: B027  images that are near need nothing
         """Fetch several images at a time that are read next."""

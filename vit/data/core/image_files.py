@@ -1,14 +1,26 @@
-"""Image files and folders below a folder, in a stable order; everything skipped is counted by kind."""
+"""Image files and folders below a folder, in a stable order; everything skipped is counted by kind.
+
+Folders that this program wrote itself are skipped, too.
+"""
 
 import os
 import re
 from collections import Counter
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from pathlib import Path
 
 from vit.data.core.formats import begins_as_image, has_image_extension, how_to_convert
-from vit.data.core.outputs import holds_outputs
 from vit.errors import ResourceError, how_to_read_again, is_of_machine, some_of
+from vit.layout import (
+    CELLS,
+    CrossvalLayout,
+    EvaluationLayout,
+    ExplanationsLayout,
+    InspectionLayout,
+    RunLayout,
+    StudyLayout,
+)
 
 FolderId = tuple[int, int]  # device and inode
 
@@ -19,6 +31,11 @@ _OF_SYSTEMS = frozenset((  # files and folders of macOS, Windows, Linux, and of 
     "__MACOSX", "Thumbs.db", "desktop.ini", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir",
     "#recycle",
 ))  # fmt: skip
+LOOKED_AT = 10  # entries, because a folder of runs contains hardly anything else
+_OWN_PICTURE = re.compile(  # of vit explain, vit inspect and vit evaluate
+    r"[0-9]{4,}-.*\.png|(filters|positions|attention|cost|confusion_matrix|precision_recall|reliability|curve)\.png"
+)
+_DEPTH = 3  # levels between a folder of runs and a run: DATA, NETWORK and TIME
 
 
 def image_files(
@@ -71,11 +88,7 @@ def image_files(
 
 
 def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
-    """Names of the folders directly in `folder`, without hidden folders and folders that this program wrote.
-
-    Args:
-        skipped: counts of skipped entries by kind; this function adds to them.
-    """
+    """Names of the folders directly in `folder`, but for hidden ones and outputs; `skipped` counts what is skipped."""
     names: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -127,3 +140,50 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to itself
         return False
+
+
+def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
+    """Whether a folder is an output, or contains outputs and no images: runs, studies, evaluations, explanations, ...
+
+    A folder that directly contains an output is taken for one of outputs, unless images of others lie beside.
+    """
+    if _is_described(folder) or (folder.name == CELLS and _is_described(folder.parent)):
+        return True
+    if not _is_page(folder):
+        try:
+            with os.scandir(folder) as entries:
+                shown = [entry for entry in islice(entries, LOOKED_AT) if not entry.name.startswith(".")]
+                folders = [Path(entry.path) for entry in shown if entry.is_dir()]
+        except OSError:  # the code that reads its images reports the error
+            return False
+        runs = [RunLayout(path) for path in folders]
+        holds_one = any(run.config_path.is_file() and run.splits_path.is_file() for run in runs)
+        holds_one = holds_one or any(map(_is_described, folders))
+        if not holds_one and (depth == 1 or not folders or not all(holds_outputs(path, depth - 1) for path in folders)):
+            return False
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    return not any(has_image_extension(Path(name)) and not _OWN_PICTURE.fullmatch(name) for name in names)
+
+
+def is_output(folder: Path) -> bool:
+    """Whether all folders inside contain runs, or the folder is a study without runs so far."""
+    with os.scandir(folder) as entries:
+        shown = [Path(entry.path) for entry in entries if not entry.name.startswith(".")]
+    folders = [path for path in shown if path.is_dir()]
+    return all(map(holds_outputs, folders)) and (bool(folders) or _is_described(folder))
+
+
+def _is_described(folder: Path) -> bool:
+    """Whether the folder is that of a study or a cross-validation."""
+    return any(layout(folder).description_path.is_file() for layout in (StudyLayout, CrossvalLayout))
+
+
+def _is_page(folder: Path) -> bool:
+    """Whether the folder is that of an evaluation, of explanations or of an inspection."""
+    evaluation = EvaluationLayout(folder)
+    return (
+        (evaluation.metrics_path.is_file() and evaluation.predictions_path.is_file())
+        or ExplanationsLayout(folder).table_path.is_file()
+        or InspectionLayout(folder).page_path.is_file()
+    )

@@ -31,7 +31,7 @@ _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
 class NoWarnings:
     """Silences warnings inside a `with` block, in any number of threads.
 
-    `warnings.catch_warnings` is not safe in threads: if two blocks overlap, warnings stay silenced for ever.
+    With `warnings.catch_warnings`, two blocks that overlap would silence them for ever.
     """
 
     def __init__(self) -> None:
@@ -74,10 +74,9 @@ def opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
 
 
 def _has_too_many_scans(data: bytes) -> bool:
-    """Whether a JPEG has more than MAX_SCANS, or too many segments to count them.
+    """Whether a JPEG has more than MAX_SCANS, or too many segments to count them; bytes behind its end do not count.
 
-    Bytes behind its end are not scans: a film that a phone has appended has the bytes of _SCAN by chance. As libjpeg
-    does, segments are skipped by their lengths, and other bytes until the next marker.
+    As libjpeg does, segments are skipped by their lengths, and other bytes until the next marker.
     """
     if data.count(_SCAN) <= MAX_SCANS:  # quick, and true of nearly all files
         return False
@@ -119,15 +118,10 @@ def holds_frames(data: bytes) -> bool:
 
 def _formats(data: bytes) -> tuple[str, ...]:
     """The formats that bytes are tried as. pillow-heif is imported where they may be HEIF."""
-    if _brand(data) not in _HEIF_BRANDS or not has_extra("HEIF"):
+    if not (data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS and has_extra("HEIF")):
         return _OPENED
     IMAGE_READERS["HEIF"].load()()
     return (*_OPENED, "HEIF")
-
-
-def _brand(data: bytes) -> bytes:
-    """The kind of an ISO media file, such as heic or avif; empty for other files."""
-    return data[8:12] if data[4:8] == b"ftyp" else b""
 
 
 def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
@@ -169,8 +163,9 @@ def _not_an_image(data: bytes) -> str:
         return "an HTML page, not an image"
     if start.startswith(b"version https://git-lfs"):
         return "a git-lfs pointer, not the image itself"
-    if _brand(data) in _AVIF_BRANDS:
+    brand = data[8:12] if data[4:8] == b"ftyp" else b""  # of an ISO media file
+    if brand in _AVIF_BRANDS:
         return "a damaged AVIF"
-    if _brand(data) in _HEIF_BRANDS:
+    if brand in _HEIF_BRANDS:
         return "a damaged HEIC" if has_extra("HEIF") else f"a HEIC photograph; to read it: {install('heif')}"
     return f"not one of {', '.join(FORMATS)}"

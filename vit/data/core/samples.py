@@ -24,8 +24,7 @@ class Samples:
     """Images in a fixed order, with their labels."""
 
     paths: Sequence[str]  # path of each image, relative to `root`; a name where `arrays` holds the pixels
-    # (n,) class numbers, -1 where unknown; with several labels for an image (n, K) int8: 1 present, 0 absent, -1
-    # unknown
+    # (n,) class numbers, -1 where unknown; with several labels (n, K) int8: 1 present, 0 absent, -1 unknown
     labels: npt.NDArray[Any]
     root: Path | None = None  # folder of the paths; None where `arrays` or `reader` has the images
     arrays: Sequence[npt.NDArray[np.uint8]] | None = None  # n arrays (H, W) or (H, W, 3) uint8; None for files
@@ -52,12 +51,7 @@ class Samples:
         return self.paths[index] if self.root is None else os.fspath(self.file(index))
 
     def encoded(self, index: int) -> bytes:
-        """The encoded bytes of one image.
-
-        Raises:
-            ImageError: the image cannot be read.
-            DataError: images of shards or other machines cannot be read at all.
-        """
+        """The encoded bytes of one image. ImageError where it cannot be read, DataError where none can be read."""
         return read_bytes(self.file(index)) if self.reader is None else self.reader.read(self.paths[index])
 
     def prepare(self, indices: Sequence[int]) -> None:
@@ -114,14 +108,12 @@ class Source:
     # {"train", and where present "validation" and "test": images}. Images that are opened to be measured may lack
     # "train".
     splits: dict[str, Samples]
-    # messages for the user, for example about skipped files or missing classes
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # for the user: skipped files, missing classes and so on
     origin: str | None = None  # DATA with the revision that was read, where DATA itself does not tell; else None
-    # whether each image lists its labels, so that labels with other names than `class_names` are absent, and not
-    # unknown
+    # whether each image lists its labels, so that labels with other names than `class_names` are absent, not unknown
     has_label_lists: bool = False
-    # whether a table with a column for each label has a single 1 in each row, so that the images have one class each. A
-    # model of several labels may be measured on them, too.
+    # whether a table of labels has a single 1 in each row, so that images have one class each; a model of several
+    # labels may be measured on them, too
     is_one_hot: bool = False
 
     def with_label_rows(self) -> "Source":
@@ -136,11 +128,7 @@ class Source:
         return next(iter(self.splits.values())).task
 
     def check_one_class(self, what: str) -> None:
-        """Raise UsageError where an image may have several labels.
-
-        Args:
-            what: what needs one class for each image.
-        """
+        """Raise UsageError, which names what needs one class for each image, where an image may have several labels."""
         if not self.task.is_exclusive:
             raise UsageError(
                 f"{what} needs one class for each image, and the images of {self.name} may have several labels",
@@ -173,12 +161,9 @@ def label_files(
     """Files and class names -> samples.
 
     Args:
-        root: folder of the paths; None where a reader reads them.
         rows: path and class name of each file.
         class_names: classes of the training images, in the order of their numbers.
         where: folder or table that an error names.
-        groups: the group of each file; None: no groups.
-        reader: reader of the images; None: they are files below `root`.
 
     Raises:
         DataError: a row has a class that the training images lack.

@@ -4,6 +4,7 @@ Balanced drawing is oversampling of rare classes and undersampling of common one
 Drawing by the root of the class sizes lies between that and no change (Mahajan et al. 2018, arXiv 1805.00932).
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.core.draws import seed_of
-from vit.data.core.samples import Labels
+from vit.data.core.samples import Labels, Samples
 
 Sampling = Literal["natural", "balanced", "sqrt"]
 Shares = npt.NDArray[np.float64]
@@ -84,3 +85,61 @@ def _rounded(ends: Shares, offset: float) -> Labels:
     whole = np.floor(ends + offset).astype(np.int64)
     whole[ends >= ends[-1]] = round(ends[-1])
     return np.minimum(whole, whole[-1])
+
+
+LANES = 64
+WINDOW = 4  # shards
+
+
+@dataclass(frozen=True)
+class ShardOrder:
+    """The images of any epoch, each once, where neighboring shards are read together.
+
+    A full permutation would read all shards at once. Here the shards of an epoch are permuted, and images are permuted
+    in windows of W shards, which are those of grain's window shuffle. The sequence is cut into C lanes, and a batch
+    takes equally many images of each lane. Process r takes the r-th run of lanes, and so needs few of the shards at a
+    time. C does not depend on the number of processes, as with the canonical nodes of MosaicML Streaming.
+    """
+
+    shards: Labels = field(repr=False)  # (n,) number of the shard of each training image
+    seed: int  # seed of the order
+    batch_size: int  # images of an optimizer step. The number of lanes is its greatest common divisor with 64.
+    window: int = WINDOW  # number of shards whose images are permuted together
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    @property
+    def num_lanes(self) -> int:
+        """Number of lanes: every batch has equally many images of each."""
+        return math.gcd(self.batch_size, LANES)
+
+    def drawn(self, epoch: int) -> tuple[Labels, Labels]:
+        """(indices, zeros), both (n,): the image at each position. No image comes twice."""
+        generator = np.random.Generator(np.random.Philox(seed_of(self.seed, epoch)))
+        num_images, num_lanes = len(self), self.num_lanes
+        names, numbers = np.unique(self.shards, return_inverse=True)
+        places = generator.permutation(len(names))
+        shuffled = generator.permutation(num_images)
+        windows = places[numbers[shuffled]] // self.window
+        sequence = shuffled[np.argsort(windows, kind="stable")]
+        of_lane = self.batch_size // num_lanes  # images of a lane in a batch
+        num_batches = num_images // self.batch_size
+        starts = np.arange(num_lanes) * num_images // num_lanes
+        in_lane = np.arange(num_batches * of_lane).reshape(num_batches, 1, of_lane)
+        whole = (starts[:, None] + in_lane).reshape(-1)  # positions in the sequence of the images of whole batches
+        left = np.ones(num_images, dtype=np.bool_)
+        left[whole] = False
+        return sequence[np.concatenate([whole, np.flatnonzero(left)])], np.zeros(num_images, dtype=np.int64)
+
+
+def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:
+    """The order of training images: by windows of shards if there are several, else (or by classes) over all images.
+
+    Args:
+        batch_size: images of an optimizer step, over all processes and micro-batches.
+    """
+    shards = None if samples.reader is None else samples.reader.shards(samples.paths)
+    if shards is None or sampling != "natural" or len(np.unique(shards)) < 2:
+        return EpochOrder(samples.labels, seed, sampling)
+    return ShardOrder(shards, seed, batch_size)

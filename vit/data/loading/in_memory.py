@@ -32,9 +32,7 @@ def has_frames(image: InMemory) -> bool:
 
 
 def pixels_of(image: InMemory, name: str, decoding: Decoding = _USUAL) -> Tensor:
-    """One image as (C, H, W) uint8. A PIL image may have an ICC profile, arrays and tensors are sRGB.
-
-    An animated or multi-page PIL image gives the frame that it shows. It stays at this frame.
+    """One image as (C, H, W) uint8: of an animated PIL image the frame that it shows. Arrays and tensors are sRGB.
 
     Raises:
         ImageError: a PIL image cannot be decoded, or the image is larger than the limits.

@@ -1,8 +1,7 @@
 """`ImageDataModule`: the splits of a source as loaders for this process."""
 
-import math
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,10 +11,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vit.data.core.batch import Batch
-from vit.data.core.draws import seed_of
-from vit.data.core.samples import Labels, Samples, Source
+from vit.data.core.samples import Source
 from vit.data.loading.dataset import ImageDataset
-from vit.data.loading.epoch_order import EpochOrder, ImageOrder, Sampling
+from vit.data.loading.epoch_order import Sampling, train_order
 from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
 from vit.data.loading.sampler import TrainSampler
 from vit.data.loading.threads import available_cores
@@ -25,60 +23,6 @@ from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
 from vit.memory import memory_limit
-
-# The order of images in shards: neighboring shards are read together, and each process reads its own part of them.
-#
-# A full permutation would read all shards at once. Here the shards of an epoch are permuted, and images are permuted
-# in windows of W shards. The sequence is cut into C lanes, and a batch takes equally many images of each lane: a batch
-# has images of about C windows. Process r takes the r-th run of lanes, and therefore needs few of the shards at a
-# time.
-#
-# C does not depend on the number of processes, as with the canonical nodes of MosaicML Streaming. Nor does the order,
-# which is a pure function of seed, epoch and batch size. The windows are those of grain's window shuffle.
-
-LANES = 64
-WINDOW = 4  # shards
-
-
-@dataclass(frozen=True)
-class ShardOrder:
-    """The images of any epoch, each once, as a pure function of the epoch."""
-
-    shards: Labels = field(repr=False)  # (n,) number of the shard of each training image
-    seed: int  # seed of the order
-    batch_size: int  # images of an optimizer step. The number of lanes is its greatest common divisor with 64.
-    window: int = WINDOW  # number of shards whose images are permuted together
-
-    def __len__(self) -> int:
-        return len(self.shards)
-
-    @property
-    def num_lanes(self) -> int:
-        """Number of lanes: every batch has equally many images of each."""
-        return math.gcd(self.batch_size, LANES)
-
-    def drawn(self, epoch: int) -> tuple[Labels, Labels]:
-        """(indices, zeros), both (n,): the image at each position. No image comes twice."""
-        generator = np.random.Generator(np.random.Philox(seed_of(self.seed, epoch)))
-        names, numbers = np.unique(self.shards, return_inverse=True)
-        places = generator.permutation(len(names))
-        shuffled = generator.permutation(len(self))
-        windows = places[numbers[shuffled]] // self.window
-        sequence = shuffled[np.argsort(windows, kind="stable")]
-        return sequence[self._positions()], np.zeros(len(self), dtype=np.int64)
-
-    def _positions(self) -> Labels:
-        """(n,) position in the sequence of the image at each position of the epoch."""
-        num_images, num_lanes = len(self), self.num_lanes
-        of_lane = self.batch_size // num_lanes  # images of a lane in a batch
-        num_batches = num_images // self.batch_size
-        starts = np.arange(num_lanes) * num_images // num_lanes
-        in_lane = np.arange(num_batches * of_lane).reshape(num_batches, 1, of_lane)
-        whole = (starts[:, None] + in_lane).reshape(-1)
-        left = np.ones(num_images, dtype=np.bool_)
-        left[whole] = False
-        return np.concatenate([whole, np.flatnonzero(left)])
-
 
 Cache = Literal["auto", "memory", "none"]
 
@@ -100,8 +44,7 @@ class LoaderOptions:
     """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content."""
 
     batch_size: int  # images of an optimizer step, over all processes
-    # number of processes that decode and recolor; None: chosen by cores, images and device
-    num_workers: int | None = None
+    num_workers: int | None = None  # processes that decode and recolor; None: chosen by cores, images and device
     # "memory" keeps decoded images, "none" reads files in every epoch, "auto" keeps images of up to `cache_bytes`
     cache: Cache = "auto"
     cache_bytes: int = AUTO_CACHE_BYTES
@@ -111,26 +54,11 @@ class LoaderOptions:
     sampling: Sampling = "natural"  # how often an epoch draws the images of each class
 
 
-def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:
-    """The order of training images: by windows of shards if there are several shards, else over all images.
-
-    Args:
-        batch_size: images of an optimizer step, over all processes and micro-batches.
-        sampling: how an epoch draws; a draw by classes is over all images.
-    """
-    shards = None if samples.reader is None else samples.reader.shards(samples.paths)
-    if shards is None or sampling != "natural" or len(np.unique(shards)) < 2:
-        return EpochOrder(samples.labels, seed, sampling)
-    return ShardOrder(shards, seed, batch_size)
-
-
 class ImageDataModule(LightningDataModule):
     """Loaders over the splits of a source.
 
     Args:
-        preprocess: preprocessing of every image.
         augment: augmentation of training images; None: training sees them as evaluation does.
-        options: how batches are fetched.
         seed: seed of the order of training images and of their augmentation.
 
     Attributes:
@@ -167,18 +95,15 @@ class ImageDataModule(LightningDataModule):
                 f"batch_size {self.options.batch_size} > {length} training images",
                 f"give --batch_size {max(1, length // 4)} or less, or add images",
             )
-        accumulate = self.options.accumulate
+        options, accumulate = self.options, self.options.accumulate
+        order = train_order(self.source.splits["train"], self.seed, options.batch_size, options.sampling)
         self._train_sampler = TrainSampler(
-            train_order(self.source.splits["train"], self.seed, self.options.batch_size, self.options.sampling),
-            self.options.batch_size // accumulate,
-            rank,
-            world_size,
-            self.options.batches,
-            accumulate,
+            order, options.batch_size // accumulate, rank, world_size, options.batches, accumulate
         )
         self._train_sampler.consumed = self.consumed
-        train = self.dataset("train")
-        self._train_loader = batch_loader(train, self._train_sampler, self.options.num_workers, keep_workers=True)
+        self._train_loader = batch_loader(
+            self.dataset("train"), self._train_sampler, options.num_workers, keep_workers=True
+        )
         return self._train_loader
 
     @property
@@ -238,7 +163,6 @@ class ImageDataModule(LightningDataModule):
         exact = self.preprocess.channels * self.preprocess.image_size**2
         sizes = dict.fromkeys(self.source.splits, exact)
         if self.image_augment is not None and self.image_augment.augment.crops:
-            sizes["train"] = (
-                self.preprocess.channels * self.image_augment.working_side**2 * 4 // 3
-            )  # for photographs of 4:3
+            area = self.image_augment.working_side**2 * 4 // 3  # of photographs of 4:3
+            sizes["train"] = self.preprocess.channels * area
         return sum(len(self.source.splits[split]) * size for split, size in sizes.items())

@@ -18,18 +18,16 @@ AHEAD = 8  # results for each core that are computed before they are asked for
 
 
 class ParallelMap(Protocol):
-    """A map on all cores that keeps the order."""
+    """A map on all cores that keeps the order. `ahead` results are computed or held beforehand, default 8 a core."""
 
-    def __call__(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
-        """The results, as they are asked for; `ahead` of them are computed or held beforehand, default 8 a core."""
+    def __call__(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]: ...
 
 
 @contextmanager
 def decode_threads() -> Iterator[ParallelMap]:
     """A parallel map that keeps the order, with one thread per core and one OpenMP thread each.
 
-    Without this limit every thread would start several OpenMP threads for each resize. They would compete for the cores
-    on which other threads decode.
+    Without this limit every thread would start several OpenMP threads for each resize, which compete for the cores.
     """
     cores = available_cores()
     num_threads = torch.get_num_threads()
@@ -39,7 +37,17 @@ def decode_threads() -> Iterator[ParallelMap]:
         torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
 
         def parallel(function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
-            return _in_order(pool, function, items, AHEAD * cores if ahead is None else ahead)
+            begun: deque[Future[R]] = deque()
+            try:
+                for item in items:
+                    begun.append(pool.submit(function, item))
+                    if len(begun) > (AHEAD * cores if ahead is None else ahead):
+                        yield begun.popleft().result()
+                while begun:
+                    yield begun.popleft().result()
+            finally:
+                for future in begun:
+                    future.cancel()
 
         yield parallel
 
@@ -50,26 +58,10 @@ def take_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
-    """The results in the order of the items. At most `ahead` + 1 of them exist at a time."""
-    begun: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            begun.append(pool.submit(function, item))
-            if len(begun) > ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-    finally:
-        for future in begun:
-            future.cancel()
-
-
 class PixelBudget:
     """Bounds the pixels that all threads of this process decode at once, because each costs up to 17 bytes meanwhile.
 
-    Args:
-        limit: number of pixels. A single image may have more; it is then decoded alone.
+    A single image may have more pixels than the limit. It is then decoded alone.
     """
 
     def __init__(self, limit: int) -> None:

@@ -22,8 +22,8 @@ from vit.launch import shorten_socket_paths
 START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
 """Start method of workers; None: Python's default on this platform.
 
-A cell of a study starts from a fork server, and its workers would do the same. The server would send them every image
-in memory through /dev/shm, which is small in containers. A forked worker shares the memory of the training instead.
+A forked worker shares the memory of the training. A fork server, from which the cells of a study start, would send it
+every image in memory through /dev/shm, which is small in containers.
 """
 
 MOST_WORKERS = 16  # that are started unless the user gives a number
@@ -78,9 +78,8 @@ def _settings() -> dict[str, Any]:
 def _end_with_training() -> None:
     """End this worker after the training, or on a SIGTERM of the training: its loader ends workers this way.
 
-    The sentinel closes when the process that made this worker ends. A fork server may stand between the two, and then
-    is the worker's parent for the system; torch's workers watch that parent alone. After a fork, later workers keep the
-    sentinel open while they live. So this function also watches the parent process.
+    The sentinel closes when the process that made this worker ends. A fork server may stand between the two, and is
+    then the worker's parent. After a fork, later workers keep the sentinel open. So both are watched.
     """
     training, parent = parent_process(), os.getppid()
     assert training is not None
@@ -106,7 +105,7 @@ T_co = TypeVar("T_co", bound=Shareable, covariant=True)
 
 
 class Batches(Protocol[T_co]):
-    """A dataset of whole batches, by DataLoader's method for many items."""
+    """A dataset of whole batches."""
 
     def __getitems__(self, keys: Any, /) -> T_co:
         """The batch of some keys."""
@@ -136,13 +135,9 @@ def worker_loader(
 
 
 class Loader(DataLoader[T]):
-    """A loader that raises the errors of `_ErrorsAsValues`.
+    """A loader that raises the errors of `_ErrorsAsValues`."""
 
-    Attributes:
-        waited: seconds that whoever takes the batches has waited for them; without workers, that they were made in.
-    """
-
-    waited = 0.0
+    waited = 0.0  # seconds that whoever takes the batches has waited for them; without workers, that they were made in
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         began = time.perf_counter()
@@ -181,6 +176,11 @@ def _check_descriptors(number: int) -> None:
             os.close(descriptor)
 
 
+def _as_is(batch: Any) -> Any:  # workers import it
+    """Collate nothing: the dataset yields whole batches."""
+    return batch
+
+
 @dataclass
 class _ErrorsAsValues(Dataset[T | VitError], Generic[T]):
     """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
@@ -195,8 +195,3 @@ class _ErrorsAsValues(Dataset[T | VitError], Generic[T]):
         if get_worker_info() is not None:
             batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training
         return batch
-
-
-def _as_is(batch: Any) -> Any:
-    """Collate nothing: the dataset yields whole batches. A module-level function, so that workers can import it."""
-    return batch

@@ -69,7 +69,6 @@ def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
     """The augmentation that a name stands for.
 
     Args:
-        name: one of the presets.
         image_size: side of the input in pixels. Images up to 64 pixels are shifted by up to an eighth; larger images
             are cropped, as for ImageNet.
         mirrored: whether a mirror image keeps its class; letters, digits and signs do not.
@@ -123,20 +122,18 @@ class ImageAugment:
 
     @property
     def working_side(self) -> int:
-        """The shorter side in pixels at which the smallest crop has as many pixels as the network's input.
+        """The shorter side in pixels at which the smallest crop, of a ratio of 3:4, has the pixels of the input.
 
-        Larger pictures are first reduced to this side. The smallest crop has the fraction `crop` of the area and an
-        aspect ratio of 3:4. So its shorter side is at least sqrt(3/4 crop) of the picture's shorter side.
+        Larger pictures are first reduced to this side.
         """
         return math.ceil(self.preprocess.image_size / math.sqrt(0.75 * self.augment.crop))
 
     def crop(self, image: Tensor, draw_seed: int) -> Tensor:
         """A random box of the picture, resized to S, drawn from `draw_seed`.
 
-        Areas and ratios of square pictures are those of torchvision's RandomResizedCrop. In other pictures torchvision
-        draws again where a box does not fit. Here the picture cuts the box, and a box of less than the smallest area
-        gets another ratio. So boxes are larger (4:3 pictures: 0.66 instead of 0.56 of the area in the median), and
-        those of very long pictures are longer than 4:3. With the resize mode "pad" a box keeps its proportions.
+        Areas and ratios of square pictures are those of torchvision's RandomResizedCrop. Where a box does not fit,
+        torchvision draws again. Here the picture cuts it, and a box of less than the smallest area gets another ratio.
+        So boxes are larger: 0.66 instead of 0.56 of the area of 4:3 pictures in the median.
         """
         if not self.augment.crops:
             return self.preprocess(image)
@@ -188,29 +185,21 @@ class BatchAugment:
         scale = 1.0 / (1.0 + a.zoom * (2 * draws[:, 1] - 1))
         mirror = np.where(draws[:, 2] < a.flip, -1.0, 1.0)
         side = images.shape[-1]
-        shift = 2 * draws[:, 3:5] - 1
-        pixels = shift * a.shift * side
+        pixels = (2 * draws[:, 3:5] - 1) * a.shift * side
         if not (a.rotate or a.zoom):
             pixels = np.round(pixels)  # whole pixels, so that a shift alone does not blur
         cos, sin = scale * np.cos(angle), scale * np.sin(angle)
-        rows = np.stack(
-            [cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1
-        )
+        shift_x, shift_y = pixels[:, 0] * 2 / side, pixels[:, 1] * 2 / side
+        rows = np.stack([cos * mirror, -sin, shift_x, sin * mirror, cos, shift_y], axis=1)
         matrices = to_device(torch.from_numpy(rows.reshape(-1, 2, 3).astype(np.float32)), images.device)
         grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
         return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
     def mix(self, images: Tensor, labels: Tensor, draw_seeds: DrawSeeds) -> tuple[Tensor, Tensor]:
-        """Erase boxes, then mix neighbors (0 and 1, 2 and 3, ...) by mixup or cutmix.
+        """Erase boxes, then mix neighbors (0 and 1, 2 and 3, ...) by mixup or cutmix, with the seed of the first one.
 
-        Args:
-            images: (B, 3, S, S) normalized images.
-            labels: (B,) class numbers, or (B, K) float labels: 1 present, 0 absent, -1 unknown.
-            draw_seeds: (B,) draw seeds; a pair uses the seed of its first image.
-
-        Returns:
-            Images of the same shape, and labels: as they are, or (B, C) shares if the augmentation mixes. Shares of
-            classes sum to 1. Shares of several labels are mixed as in timm, and unknown where either parent's label is.
+        Images are normalized (B, 3, S, S). Labels (B,) become (B, C) shares of sum 1 if the augmentation mixes. Several
+        labels (B, K) are mixed as in timm, and unknown (-1) where either parent's label is.
         """
         if self.augment.erasing:
             draws = uniform(_NUM_DRAWS, draw_seeds, 3)
@@ -246,13 +235,7 @@ class BatchAugment:
 
 
 def _boxes(area: Draws, position: Draws, ratio: Draws) -> Draws:
-    """Boxes (B, 4) inside the image as left, top, right, bottom in 0..1.
-
-    Args:
-        area: (B,) fraction of the image's area.
-        position: (B, 2) horizontal and vertical position in 0..1.
-        ratio: (B,) width / height.
-    """
+    """Boxes (B, 4) inside the image as left, top, right, bottom in 0..1, of areas (B,) and ratios of width / height."""
     width = np.minimum(np.sqrt(area * ratio), 1.0)
     height = np.minimum(np.sqrt(area / ratio), 1.0)
     left, top = position[:, 0] * (1.0 - width), position[:, 1] * (1.0 - height)

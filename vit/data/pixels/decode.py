@@ -25,15 +25,16 @@ from vit.data.core.formats import is_dicom, is_tiff
 from vit.data.core.image_bytes import ImageError as ImageError
 from vit.data.core.image_bytes import ImageReader, read_bytes
 from vit.data.core.image_header import check_size, header_size, no_warnings, opened
-from vit.data.pixels.color_profile import image_in_srgb, pixels_in_srgb
-from vit.data.pixels.deep_color import (
+from vit.data.pixels.pillow_images import (
     BITS_TAG,
     SAMPLE_FORMAT_TAG,
     check_high_bytes,
     deep_colors,
     gray_values,
     has_deep_color,
+    image_in_srgb,
     is_deep,
+    pixels_in_srgb,
 )
 from vit.data.pixels.planes import ORIENTATION_TAG, Planes, ValuesError, as_pixels, format_reader, with_channels
 from vit.data.pixels.preprocess import COLORS, Decoding, Window
@@ -63,8 +64,7 @@ def read_image(path: str | os.PathLike[str], decoding: Decoding = _USUAL, reader
         reader: reads the image where it is not a file; None: a file.
 
     Raises:
-        ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits; or it has
-            another number of channels.
+        ImageError: the file is missing or not regular, or as for `decode_image`.
     """
     data = read_bytes(path) if reader is None else reader.read(os.fspath(path))
     return decode_image(data, path, decoding)
@@ -136,17 +136,16 @@ def _lost_by_pillow(data: bytes, path: str | os.PathLike[str], window: Window | 
 def _has_channel_axis(description: object) -> bool:
     """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
 
-    Args:
-        description: value of the tag. In an untrusted file it may be anything, so it is searched, not parsed.
+    In an untrusted file the value of the tag may be anything, so it is searched, not parsed.
     """
     if not isinstance(description, str):
         return False
+    pattern = None
     if description.startswith("ImageJ="):
-        found = _CHANNELS_OF_IMAGEJ.search(description)
+        pattern = _CHANNELS_OF_IMAGEJ
     elif description.rstrip("\0\r\n\t ").endswith("OME>"):
-        found = _CHANNELS_OF_OME.search(description)
-    else:
-        return False
+        pattern = _CHANNELS_OF_OME
+    found = pattern.search(description) if pattern else None
     return found is not None and int(found[1]) > 1
 
 
@@ -159,7 +158,7 @@ def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> T
                 pixels = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
                 return _upright(pixels_in_srgb(pixels, image) if decoding.converts else pixels, image)
         except Exception as error:
-            raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
+            raise _damaged(image, path, error) from error
         transparent = image.info.get("transparency")
         if not isinstance(transparent, tuple) or not has_deep_color(image):
             return from_pillow(image, path, decoding, data)
@@ -176,10 +175,8 @@ def deep_values(
 ) -> npt.NDArray[np.generic] | None:
     """The values of an image of more than 8 bits, (C, H, W) as they stand in its file; None for other images.
 
-    A DICOM image that has a window of its own is one of the others. Gray values have one channel.
-
-    Raises:
-        ImageError: the bytes are not an image, damaged, or larger than the limits.
+    A DICOM image that has a window of its own is one of the others. Gray values have one channel. ImageError as for
+    `decode_image`.
     """
     with no_warnings:
         planes = _planes(data, path, None, channels)
@@ -204,10 +201,9 @@ def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
     """Apply the EXIF orientation of an image to its pixels. Damaged metadata are ignored."""
     try:
-        orientation = image.getexif().get(ORIENTATION_TAG, 1)
+        return _turned(pixels, image.getexif().get(ORIENTATION_TAG, 1))
     except Exception:  # noqa: BLE001  as above
         return pixels
-    return _turned(pixels, orientation)
 
 
 def _turned(pixels: Tensor, orientation: int) -> Tensor:
@@ -230,12 +226,7 @@ def from_pillow(
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
 
     An image of several frames gives the one that it shows. `opened` shows the first, and of a HEIC the primary picture.
-
-    Args:
-        data: the file's bytes, if they are at hand: the lower 8 of 16 bits for a color tell dark from black.
-
-    Raises:
-        ImageError: the image is damaged.
+    ImageError where it is damaged. The file's bytes, if at hand, tell dark from black in 16 bits for a color.
     """
     try:
         with no_warnings:
@@ -256,7 +247,9 @@ def from_pillow(
 
 
 def _damaged(image: Image.Image, path: str | os.PathLike[str], error: Exception) -> ImageError:
-    return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}")
+    """The problem in one line, without the place in torchvision's source that it begins with."""
+    reason = _SOURCE.sub("", (str(error) or type(error).__name__).splitlines()[0])[:200]
+    return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {reason}")
 
 
 def _pixels(image: Image.Image, decoding: Decoding) -> Tensor:
@@ -266,9 +259,8 @@ def _pixels(image: Image.Image, decoding: Decoding) -> Tensor:
     values = gray_values(image)
     # Pillow inverts 8 bits alone
     is_inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO
-    pixels = (
-        as_pixels(Planes(values[None], is_inverted=is_inverted), decoding.window).expand(COLORS, -1, -1).contiguous()
-    )
+    gray = as_pixels(Planes(values[None], is_inverted=is_inverted), decoding.window)
+    pixels = gray.expand(COLORS, -1, -1).contiguous()
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):  # of a PNG
         if (values == transparent).all():
@@ -278,11 +270,7 @@ def _pixels(image: Image.Image, decoding: Decoding) -> Tensor:
 
 
 def _color(image: Image.Image, converted: Image.Image | None) -> Tensor:
-    """A color or palette image over white: (3, H, W) uint8.
-
-    Args:
-        converted: its colors, where an embedded profile changes them.
-    """
+    """A color or palette image over white, (3, H, W) uint8, with the colors that an embedded profile gives it."""
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         alpha = image.convert("RGBA").getchannel("A")
         if alpha.getextrema() == (0, 0):  # a BMP whose fourth byte is unused, as screenshots of Windows have it
@@ -296,8 +284,3 @@ def _color(image: Image.Image, converted: Image.Image | None) -> Tensor:
     image = converted or image
     array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
     return torch.from_numpy(array).permute(2, 0, 1)
-
-
-def _first_line(error: Exception) -> str:
-    """The problem in one line, without the place in torchvision's source that it begins with."""
-    return _SOURCE.sub("", (str(error) or type(error).__name__).splitlines()[0])[:200]

@@ -18,15 +18,8 @@ _DIGITS = 3  # places after the first digit of the range
 def measured_window(train: Samples, channels: int = COLORS) -> Window | None:
     """The values that become black and white: 0.1 % of all pixels lie below them, and 0.1 % above.
 
-    Gray and RGB images have one window. Other numbers of channels have a window for each.
-
-    Up to 64 training images are read, at equal distances in the list, and at most about 256 to 512 pixels of each side.
-
-    Returns:
-        None where none of these images has more than 8 bits.
-
-    Raises:
-        DataError: images of shards or other machines cannot be read at all.
+    Gray and RGB images have one window. Other numbers of channels have a window for each. Up to 64 training images are
+    read, at equal distances in the list. None where none of them has more than 8 bits.
     """
     if train.arrays is not None:
         return None

@@ -43,11 +43,7 @@ class FormatReader(Protocol):
     """Reads images of a format that Pillow does not read, or does not keep whole."""
 
     def read(self, data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
-        """The planes for a model with some number of channels.
-
-        Raises:
-            ImageError: the file is damaged, larger than the limits, or stored in a way that is not read.
-        """
+        """The planes for a model with some number of channels. ImageError for a file that is not read."""
 
 
 def format_reader(image_format: str) -> FormatReader:
@@ -81,11 +77,7 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
 
 
 def without_window(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values of more than 8 bits as gray levels: the high byte of 16 bits; floats from 0 to 255, or from 0 to 1.
-
-    Raises:
-        ValuesError: the values are others, and only a window says which of them are black and white.
-    """
+    """Values of 16 bits as 0 to 255; floating-point values from 0 to 255, or from 0 to 1. ValuesError for others."""
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
             raise ValuesError("floating-point pixels outside 0 to 255 are not gray values without a window")
@@ -109,7 +101,7 @@ def with_channels(pixels: Tensor, channels: int, path: str | os.PathLike[str]) -
     """Pixels (C, H, W) uint8 as (channels, H, W): one channel gives three equal ones, and RGB gives its gray.
 
     Raises:
-        ImageError: the image has another number of channels; none is left out, and none is made up.
+        ChannelsError: the image has another number of channels; none is left out, and none is made up.
     """
     found = len(pixels)
     if found == channels:
@@ -118,7 +110,7 @@ def with_channels(pixels: Tensor, channels: int, path: str | os.PathLike[str]) -
         return pixels.expand(COLORS, -1, -1).contiguous()
     if found == COLORS and channels == 1:
         return gray_of(pixels)
-    raise wrong_channels(path, found, channels)
+    raise ChannelsError(path, found, channels)
 
 
 def gray_of(pixels: Tensor) -> Tensor:
@@ -141,15 +133,10 @@ def shown(pixels: Tensor) -> Tensor:
 class ChannelsError(ImageError):
     """An image that can be read, with another number of channels than the model's."""
 
-    found: int = 0  # number of its channels
-
-
-def wrong_channels(path: str | os.PathLike[str], found: int, channels: int) -> ChannelsError:
-    """The error of an image whose number of channels is not the model's."""
-    count = "1 channel" if found == 1 else f"{found} channels"
-    error = ChannelsError(path, "unreadable", f"{count}, and the model sees {channels} (model.preprocess.channels)")
-    error.found = found
-    return error
+    def __init__(self, path: str | os.PathLike[str], found: int, channels: int) -> None:
+        count = "1 channel" if found == 1 else f"{found} channels"
+        super().__init__(path, "unreadable", f"{count}, and the model sees {channels} (model.preprocess.channels)")
+        self.found = found  # number of its channels
 
 
 def check_planes(channels: int, height: int, width: int, item_bytes: int, path: str | os.PathLike[str]) -> None:

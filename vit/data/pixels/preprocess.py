@@ -20,11 +20,7 @@ ColorProfiles = Literal["convert", "ignore"]
 
 @dataclass(frozen=True)
 class Decoding:
-    """What the pixels of a file depend on, beside the file.
-
-    Attributes:
-        window, channels, color_profiles: see `Preprocess`.
-    """
+    """What the pixels of a file depend on, beside the file; see `Preprocess`."""
 
     window: Window | None = None
     channels: int = COLORS
@@ -40,34 +36,24 @@ class Decoding:
 class Preprocess:
     """Resize to image_size / crop_fraction, crop the center square, scale to 0..1, normalize.
 
-    The rule also applies to pictures that already have the size, as in timm, torchvision and transformers. The default
-    mean and std are those of ImageNet, which suit most photographs.
+    The default mean and std are those of ImageNet, which suit most photographs.
 
-    Attributes:
-        image_size: side of the network's input, in pixels.
-        crop_fraction: fraction of the resized side that the center square keeps.
-        mean: mean of each channel, as fractions of 1.
-        std: standard deviation of each channel, as fractions of 1.
-        interpolation: interpolation of the antialiased resize.
-        resize_mode: "shortest" resizes the shorter side and keeps the proportions. "squash" resizes both sides, so that
-            the network sees the whole picture (SigLIP, EVA). "pad" resizes the longer side, keeps the proportions, and
-            fills the rest of the square with the mean color, so that the network sees the whole picture, too.
-        window: values that become 0 and 255 in images of more than 8 bits; values beyond them become 0 or 255. Two
-            numbers are for all channels. Otherwise each channel has two. None: all values that the type of a file can
-            have.
-        channels: number of channels of an image, C: 1 for gray, 3 for red, green and blue, up to 16 of a TIFF.
-        color_profiles: "convert" turns the colors of an embedded ICC profile into sRGB, as viewers show them. "ignore"
-            takes the numbers of a file for sRGB, as torchvision and timm do. Files without a profile are read alike.
     """
 
-    image_size: int
-    crop_fraction: float = 1.0
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
-    std: tuple[float, ...] = (0.229, 0.224, 0.225)
-    interpolation: Interpolation = "bicubic"
+    image_size: int  # side of the network's input, in pixels
+    crop_fraction: float = 1.0  # fraction of the resized side that the center square keeps
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # of each channel, as fractions of 1
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)  # standard deviation of each channel, as fractions of 1
+    interpolation: Interpolation = "bicubic"  # of the antialiased resize
+    # "shortest" resizes the shorter side and keeps the proportions. "squash" resizes both sides (SigLIP, EVA). "pad"
+    # resizes the longer side, and fills the rest of the square with the mean color. With both the network sees all.
     resize_mode: ResizeMode = "shortest"
+    # values that become 0 and 255 in images of more than 8 bits: two numbers for all channels, or two for each; None:
+    # all values that the type of a file can have
     window: Window | None = None
-    channels: int = 3
+    channels: int = 3  # of an image, C: 1 for gray, 3 for red, green and blue, up to 16 of a TIFF
+    # "convert" turns the colors of an embedded ICC profile into sRGB, as viewers show them. "ignore" takes the numbers
+    # of a file for sRGB, as torchvision and timm do.
     color_profiles: ColorProfiles = "convert"
 
     @property
@@ -149,10 +135,6 @@ def _resize(image: Tensor, size: list[int], interpolation: Interpolation) -> Ten
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device.
-
-    A plain copy to a GPU waits until the GPU has done all that was asked of it before, and meanwhile asks nothing new.
-    A copy from page-locked memory takes its place in the queue.
-    """
+    """A tensor on a device, copied from page-locked memory: a plain copy to a GPU waits until its queue is empty."""
     is_copied = device.type == "cuda" and not tensor.is_cuda
     return tensor.pin_memory().to(device, non_blocking=True) if is_copied else tensor.to(device)

@@ -24,12 +24,7 @@ class _Operation(NamedTuple):
 
 
 class BatchedRandAugment(v2.RandAugment):  # type: ignore[misc]
-    """RandAugment (Cubuk et al. 2020, arXiv 1909.13719) with separate draws for each image of a batch.
-
-    Args:
-        operations: number of operations per image.
-        magnitude: strength of the operations, 0 to 30.
-    """
+    """RandAugment (Cubuk et al. 2020, arXiv 1909.13719) with separate draws for each image of a batch."""
 
     def __init__(self, operations: int, magnitude: int) -> None:
         super().__init__(operations, magnitude, interpolation=InterpolationMode.BILINEAR)
@@ -39,36 +34,27 @@ class BatchedRandAugment(v2.RandAugment):  # type: ignore[misc]
 
         The state of torch's generator stays.
         """
-        choices = self._choices(images.shape[-2], images.shape[-1])
+        choices = []  # all operations, and whether half of the images get the negative strength
+        for name, (strengths_of, signed) in self._AUGMENTATION_SPACE.items():
+            strengths = strengths_of(self.num_magnitude_bins, *images.shape[-2:])
+            strength = 0.0 if strengths is None else float(strengths[self.magnitude])
+            choices.append((_Operation(name, strength), signed and strengths is not None))
         generator = torch.Generator()
         drawn = [self._drawn(choices, generator.manual_seed(seed)) for seed in draw_seeds]
+        at_once = max(1, MOST_BYTES // images.shape[1:].numel())
         for turn in range(self.num_ops):
             places: dict[_Operation, list[int]] = defaultdict(list)
             for place, operations in enumerate(drawn):
                 places[operations[turn]].append(place)
-            images = self._turn(images, places)
+            varied = torch.empty_like(images)
+            for operation, alike in places.items():
+                for start in range(0, len(alike), at_once):
+                    part = alike[start : start + at_once] if at_once > 1 else alike[start]  # a view copies nothing
+                    varied[part] = self._apply_image_or_video_transform(
+                        images[part], *operation, interpolation=self.interpolation, fill=self._fill
+                    )
+            images = varied
         return images
-
-    def _turn(self, images: Tensor, places: dict[_Operation, list[int]]) -> Tensor:
-        """One operation of every image, given the places of the images that get each."""
-        varied = torch.empty_like(images)
-        at_once = max(1, MOST_BYTES // images.shape[1:].numel())
-        for operation, alike in places.items():
-            for start in range(0, len(alike), at_once):
-                part = alike[start : start + at_once] if at_once > 1 else alike[start]  # a view copies nothing
-                varied[part] = self._apply_image_or_video_transform(
-                    images[part], *operation, interpolation=self.interpolation, fill=self._fill
-                )
-        return varied
-
-    def _choices(self, height: int, width: int) -> list[tuple[_Operation, bool]]:
-        """All operations, and whether half of the images get the negative strength."""
-        found = []
-        for name, (strengths_of, signed) in self._AUGMENTATION_SPACE.items():
-            strengths = strengths_of(self.num_magnitude_bins, height, width)
-            strength = 0.0 if strengths is None else float(strengths[self.magnitude])
-            found.append((_Operation(name, strength), signed and strengths is not None))
-        return found
 
     def _drawn(self, choices: list[tuple[_Operation, bool]], generator: torch.Generator) -> list[_Operation]:
         """The operations of an image, with the draws of `v2.RandAugment.forward` in its order."""

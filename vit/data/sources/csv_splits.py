@@ -1,6 +1,6 @@
 """The column of a CSV that says which images are for training, validation and testing"""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME, SPLIT_OF_WORD, words_of
@@ -28,17 +28,9 @@ def any_split(cells: Iterable[str]) -> bool:
     return not given or any(_split_named(cell) for cell in given)
 
 
-def split_of(row: Mapping[str, str], where: str) -> str:
-    """The split that a row names; "train" where it names none.
-
-    Args:
-        row: cells under our names.
-        where: file and line that an error names.
-
-    Raises:
-        DataError: the split is unknown.
-    """
-    split = row.get("split", "").strip().casefold()
+def split_of(cell: str, where: str) -> str:
+    """The split that a cell names; "train" for an empty one. DataError, which names the place, for an unknown split."""
+    split = cell.strip().casefold()
     if split == "calibration":
         raise DataError(
             f"{where}: split is 'calibration', which DATA cannot have",
@@ -46,7 +38,7 @@ def split_of(row: Mapping[str, str], where: str) -> str:
         )
     found = _split_named(split) if split else "train"
     if found is None:
-        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, SPLIT_OF_NAME))
+        raise DataError(f"{where}: split is {cell!r}", nearest(split, SPLIT_OF_NAME))
     return found
 
 
@@ -86,6 +78,36 @@ def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -
     return found
 
 
+def add_splits(
+    path: Path,
+    lines: Sequence[int],
+    columns: dict[str, list[str]],
+    candidates: Iterable[tuple[int, str, list[str]]],
+    among_labels: bool,
+) -> tuple[int, list[str]]:
+    """Add the column "split" where one of the candidates (index, name, cells) holds splits; its index, and a note.
+
+    -1 and no note where the column is there already, or no candidate holds splits. DataError where two columns hold
+    different splits, or one holds splits and something else.
+    """
+    used, note = -1, list[str]()
+    for index, name, cells in candidates:
+        split_of_cell = splits_in(plain_name(name), set(cells), f"{path}: column {name!r}", among_labels)
+        if split_of_cell is None:
+            continue
+        splits = [split_of_cell.get(cell, "") for cell in cells]
+        if "split" not in columns:
+            columns["split"], used, note = splits, index, [f"read {name!r} as split{_describe(split_of_cell)}"]
+        for line, split, other in zip(lines, splits, columns["split"], strict=True):
+            where = f"{path}, line {line}"
+            if split != other and split != split_of(other, where):
+                raise DataError(
+                    f"{where}: column {name!r} says {split or 'nothing'}, and another column of splits "
+                    f"{other or 'nothing'}", "keep one column, and name it split",
+                )  # fmt: skip
+    return used, note
+
+
 def refuse_numbers(name: str, cells: Iterable[str], where: str) -> None:
     """Raise DataError where 0, 1 and 2 of a column called partition may be splits, as in CelebA, or anything else."""
     given = {cell.strip() for cell in cells} - {""}
@@ -107,53 +129,6 @@ def _describe(found: Mapping[str, str]) -> str:
 def _split_named(cell: str) -> str | None:
     """The split that a cell in small letters names, such as train, training set, val_1 or publictest."""
     return _JOINED.get("".join(word for word in words_of(cell) if word not in _THINGS))
-
-
-class UnreadColumns:
-    """The columns of a table that are not read: one of them may hold splits.
-
-    Args:
-        header: names of all columns.
-        read: columns that are read.
-    """
-
-    def __init__(self, header: Sequence[str], read: Collection[int]) -> None:
-        self._names = {i: name for i, name in enumerate(header) if i not in read and not is_index(name)}
-        self.names = tuple(self._names.values())
-        self._cells: dict[int, list[str]] = {index: [] for index in self._names}
-        self._different: dict[int, dict[str, str]] = {index: {} for index in self._names}
-
-    def add(self, row: Sequence[str]) -> None:
-        """Keep the cells of a row, of columns with few different ones."""
-        for index, cells in list(self._cells.items()):
-            cell, known = row[index] if index < len(row) else "", self._different[index]
-            cells.append(known.setdefault(cell, cell))  # one text for equal cells: a list has millions
-            if len(known) > MOST_SPLITS:
-                del self._cells[index]
-
-    def splits(self, path: Path, rows: list[tuple[int, dict[str, str]]], among_labels: bool) -> tuple[int, str] | None:
-        """Fill in the splits of rows from the column that holds them; its number, and a note. None: there is none.
-
-        Raises:
-            DataError: two columns hold different splits, or one holds splits and something else.
-        """
-        has_splits = any("split" in row for _, row in rows)
-        chosen: tuple[int, str] | None = None
-        for index, cells in self._cells.items():
-            name = self._names[index]
-            found = splits_in(plain_name(name), self._different[index], f"{path}: column {name!r}", among_labels)
-            if found is None:
-                continue
-            for (line, row), cell in zip(rows, cells, strict=True):
-                split = found.get(cell, "")
-                if row.setdefault("split", split) != split and split_of(row, f"{path}, line {line}") != split:
-                    raise DataError(
-                        f"{path}, line {line}: column {name!r} says {split or 'nothing'}, and another column of splits "
-                        f"{row['split'] or 'nothing'}", "keep one column, and name it split",
-                    )  # fmt: skip
-            if not has_splits and chosen is None:
-                chosen = index, f"read {name!r} as split{_describe(found)}"
-        return chosen
 
 
 def is_index(name: str) -> bool:

@@ -14,9 +14,9 @@ from vit.data.core.image_files import (
     is_folder,
     is_hidden,
     is_image,
+    is_output,
     subfolders,
 )
-from vit.data.core.outputs import is_output
 from vit.data.core.samples import Source, label_files
 from vit.errors import DataError, EmptyClassError
 from vit.tasks.label_text import clean_label
@@ -29,11 +29,7 @@ _PARTS = frozenset((  # of a data set for segmentation or detection
 
 
 def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
-    """List the images of a folder of class folders, or of a folder of splits with class folders.
-
-    Args:
-        allow_empty: accept class folders without images.
-        to_measure: as for `open_source`.
+    """List the images of a folder of class folders, or of a folder of splits with class folders; see `open_source`.
 
     Raises:
         EmptyClassError: a class folder has no images.
@@ -93,8 +89,7 @@ def _splits_by_word(root: Path, names: list[str], found: dict[str, list[str]]) -
 def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
     """A folder, and the folders in it; none where images lie beside them.
 
-    A folder that holds one folder alone stands for that one, as in the archive seg_train/seg_train/CLASS of Kaggle, if
-    folders lie in there.
+    A folder that holds one folder of folders alone stands for that one, as Kaggle's seg_train/seg_train/CLASS.
     """
     names: list[str] = []
     with os.scandir(folder) as entries:  # a class folder may hold many images: the first one ends the search
@@ -111,10 +106,9 @@ def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
 
 
 def _check_nested(root: Path, names: list[str]) -> list[str]:
-    """Notes on class folders that hold the same folders.
+    """Notes on class folders that hold the same folders. DataError where they may be splits or variants of a data set.
 
-    Raises:
-        DataError: all class folders do, and none has images of its own: they may be splits or variants of a data set.
+    That is so where all class folders hold them, and none has images of its own.
     """
     nested = {name: inside for name in names if (inside := _inner(root / name)[1])}
     counts = Counter(inside for one in nested.values() for inside in one)
@@ -166,14 +160,7 @@ def _table_in(folder: Path) -> str:
 
 
 def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str], to_measure: bool) -> Source:
-    """List the class folders of each split.
-
-    Args:
-        root: the folder that was given.
-        folders: {split: name of its folder in `root`}; an empty name for `root` itself.
-        allow_empty: accept class folders without images.
-        notes: messages for the user.
-    """
+    """List the class folders of each split: {split: name of its folder in `root`}, which is "" for `root` itself."""
     skipped: Counter[str] = Counter()
     rows: dict[str, list[tuple[str, str]]] = {}  # split -> path and class name of each file
     class_names: dict[str, list[str]] = {}

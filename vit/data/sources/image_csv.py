@@ -4,7 +4,7 @@ import csv
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -13,8 +13,7 @@ from typing import IO, TYPE_CHECKING
 from vit.csv_files import is_of_vit, unescape
 from vit.data.core.dataset_names import TableColumns
 from vit.data.core.formats import begins_as_image, has_image_extension
-from vit.data.sources.csv_splits import UnreadColumns, any_split, is_index, refuse_numbers
-from vit.data.sources.csv_splits import plain_name as plain_name
+from vit.data.sources.csv_splits import MOST_SPLITS, add_splits, any_split, is_index, plain_name, refuse_numbers
 from vit.errors import DataError, UsageError, nearest, some_of
 
 if TYPE_CHECKING:
@@ -40,13 +39,13 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The rows of a CSV under our column names."""
+    """The columns of a CSV. Each has a cell for every row, which is "" where the row is too short."""
 
-    rows: list[tuple[int, dict[str, str]]]  # line number, and {"path", "label", "split" or "group": cell}, of each row
-    # columns and separator that were recognized, where they are not ours, and columns that are not read; else empty
-    note: str
-    others: tuple[str, ...] = ()  # names of the other columns, where they were asked for
-    other_cells: list[list[str]] = field(default_factory=list)  # their cells of each row; "" where a row is too short
+    path: Path
+    lines: list[int]  # line number of each row
+    columns: dict[str, list[str]]  # our name of a column -> its cells
+    others: list[tuple[str, list[str]]]  # name and cells of columns that have none of our names, if asked for
+    notes: list[str]  # columns and separator that were recognized, where they are not ours, and columns not read
 
 
 def given_columns(wanted: TableColumns) -> dict[str, str]:
@@ -62,17 +61,12 @@ def column_names(path: Path) -> list[str]:
 
 
 def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
-    """Our names of the columns that a CSV has, and whether it has others.
+    """Our names of the columns that a CSV has, and whether it has others. DataError where it cannot be read.
 
     Args:
         given: {our column: its name in the file} of columns that are given by name.
-
-    Raises:
-        UsageError: a given column does not exist.
-        DataError: the file cannot be read.
     """
     header = _header(path, given)
-    _check_given(path, header, given)
     found = _columns(header, tuple(NAMES), given)
     return set(found), len(_others(header, found.values())) > 0
 
@@ -83,9 +77,7 @@ def other_columns(path: Path) -> dict[str, dict[str, str]]:
         table = read_image_csv(path, ("path",), ("label", "labels", "split", "group"), others=True)
     except DataError:
         return {}  # its columns are given by name
-    paths = [row["path"] for _, row in table.rows]
-    columns = zip(table.others, zip(*table.other_cells, strict=True), strict=False)
-    return {name: dict(zip(paths, cells, strict=True)) for name, cells in columns}
+    return {name: dict(zip(table.columns["path"], cells, strict=True)) for name, cells in table.others}
 
 
 def read_image_csv(
@@ -99,7 +91,7 @@ def read_image_csv(
 
     Args:
         needed: columns that must be there, by our names.
-        optional: columns to read where they are there.
+        optional: columns to read where they are there. Beside "split" any other column may hold the splits.
         given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
         others: read the columns that have none of our names, too.
 
@@ -107,61 +99,85 @@ def read_image_csv(
         UsageError: a given column does not exist.
         DataError: a needed column is missing, or the file is not a CSV.
     """
+    lines: list[int] = []
     try:
         _, mark, skipped = _sniffed(path, needed, given)
         with _opened(path) as file:
             reader = csv.reader(islice(file, skipped, None), delimiter=mark, strict=True)
             header = next(reader, [])
-            _check_given(path, header, given)
-            columns = _columns(header, (*needed, *optional), given)
-            _check_once(path, header, columns.values())
-            missing = [name for name in needed if name not in columns]
-            if missing:
-                present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
-                raise DataError(
-                    f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
-                    f"the first line must name them: {','.join(needed)}; or give --data.image_column and "
-                    "--data.label_column",
-                )
+            places = _checked_columns(path, header, needed, optional, given)
             text = unescape if is_of_vit(header) else str
-            rows: list[tuple[int, dict[str, str]]] = []
-            beside = _others(header, columns.values()) if others else {}
-            unread = UnreadColumns(header, columns.values())
-            other_cells: list[list[str]] = []
-            for line, row in _rows(reader, path, mark, len(header), columns["path"], skipped):
-                cells = {name: text(row[index]) if index < len(row) else "" for name, index in columns.items()}
-                rows.append((line, cells))
-                if optional:
-                    unread.add(row)
-                if others:
-                    other_cells.append([text(row[index]) if index < len(row) else "" for index in beside])
+            beside = _others(header, places.values()) if others else {}
+            unread = [i for i, name in enumerate(header) if i not in places.values() and not is_index(name)]
+            cells: dict[int, list[str]] = {index: [] for index in (*places.values(), *beside)}
+            # cells of a column that may hold splits; of a column with more different cells they are dropped
+            different: dict[int, dict[str, str]] = {index: {} for index in unread} if optional else {}
+            cells |= {index: [] for index in different}
+            for line, row in _rows(reader, path, mark, len(header), places["path"], skipped):
+                lines.append(line)
+                for index, column in list(cells.items()):
+                    cell, known = text(row[index]) if index < len(row) else "", different.get(index)
+                    column.append(cell if known is None else known.setdefault(cell, cell))
+                    if known is not None and len(known) > MOST_SPLITS:
+                        del different[index]
+                        if index not in beside:
+                            del cells[index]
     except (csv.Error, OSError, UnicodeError) as error:
         raise _not_a_csv(path, needed, error) from error
-    renamed = [f"{header[index]!r} as {name}" for name, index in columns.items() if header[index] != name]
+    columns = {ours: cells[index] for ours, index in places.items()}
+    renamed = [f"{header[index]!r} as {ours}" for ours, index in places.items() if header[index] != ours]
     separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
     notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
-    named = header[columns["split"]] if "split" in columns else "split"
-    if plain_name(named) != "split" and not any_split(cells["split"] for _, cells in rows):
-        refuse_numbers(plain_name(named), {cells["split"] for _, cells in rows}, f"{path}: column {named!r}")
-        rows = [(line, {name: cell for name, cell in cells.items() if name != "split"}) for line, cells in rows]
+    named = header[places["split"]] if "split" in places else "split"
+    if plain_name(named) != "split" and not any_split(columns["split"]):
+        refuse_numbers(plain_name(named), columns.pop("split"), f"{path}: column {named!r}")
         notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
-    used = unread.splits(path, rows, others) if "split" in optional else None
-    if used is not None:
-        number, note = used
-        notes.append(note)
-        kept_places = list(beside)
-        beside.pop(number, None)
-        if number in kept_places:
-            for one in other_cells:
-                del one[kept_places.index(number)]
-    notes += _other_labels(header, columns, given)
+    if "split" in optional:
+        candidates = [(index, header[index], cells[index]) for index in different]
+        used, note = add_splits(path, lines, columns, candidates, others)
+        beside.pop(used, None)
+        notes += note
+    label = places.get("label", places.get("labels"))
+    if label is not None and not given.keys() & {"label", "labels"}:
+        usual = {*NAMES["label"], *NAMES["labels"]}
+        more = [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]
+        if more:
+            chosen = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
+            notes.append(f"{chosen} (--data.label_column chooses)")
     mentioned = " ".join(notes)
-    known = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
-    more = [repr(name) for name in unread.names if repr(name) not in mentioned and name not in known]
+    known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
+    names = (header[index] for index in unread)
+    more = [repr(name) for name in names if repr(name) not in mentioned and name not in known_names]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
-    note = f"{path.name}: {'; '.join(notes)}" if notes else ""
-    return CsvTable(rows, note, tuple(text(name) for name in beside.values()), other_cells)
+    note = [f"{path.name}: {'; '.join(notes)}"] if notes else []
+    return CsvTable(path, lines, columns, [(text(name), cells[index]) for index, name in beside.items()], note)
+
+
+def _checked_columns(
+    path: Path, header: Sequence[str], needed: Sequence[str], optional: Sequence[str], given: Mapping[str, str]
+) -> dict[str, int]:
+    """{our column: index}. UsageError or DataError where one is missing, or is there twice."""
+    stripped = [name.strip() for name in header]
+    for ours, name in given.items():
+        option = "image_column" if ours == "path" else "label_column"
+        if name not in stripped:
+            raise UsageError(f"{option} {name!r} is not a column of {path}", nearest(name, stripped))
+        if stripped.count(name) > 1:
+            raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
+    places = _columns(header, (*needed, *optional), given)
+    names = [plain_name(name) for name in header]
+    for index in places.values():
+        if names.count(names[index]) > 1:
+            raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
+    missing = [name for name in needed if name not in places]
+    if missing:
+        present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
+        raise DataError(
+            f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
+            f"the first line must name them: {','.join(needed)}; or give --data.image_column and --data.label_column",
+        )
+    return places
 
 
 def _rows(
@@ -169,36 +185,24 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows below the header that are not empty, with the number of their last line.
 
-    Args:
-        reader: the cells of each row.
-        mark: the character between cells.
-        of_path: number of the column of paths.
-        skipped: number of lines above the header.
-
-    Raises:
-        DataError: a quotation mark is missing, or a row has more cells than the header.
+    DataError where a row has more cells than the header, or goes on with other rows: a quotation mark is missing there.
     """
     line = reader.line_num + skipped + 1
     quote = f'quote whole cells, as in "a{mark} b", and double quotation marks inside'
     try:
         for row in reader:
             end = reader.line_num + skipped
-            if end > line and _holds_rows(row, path.parent, mark, of_path):
+            later = (one.split(mark) for cell in row for one in cell.splitlines()[1:]) if end > line else ()
+            if any(os.path.isfile(path.parent / cells[of_path]) for cells in later if len(cells) > of_path):
                 raise DataError(f"{path}, line {line}: a cell goes on to line {end}", quote)
             if len(row) > width and any(cell.strip() for cell in row[width:]):
-                cells = f"{len(row)} cells, and the header {width} columns"
-                raise DataError(f"{path}, line {line}: {cells}", f"{quote}; several labels are a|b")
+                counts = f"{len(row)} cells, and the header {width} columns"
+                raise DataError(f"{path}, line {line}: {counts}", f"{quote}; several labels are a|b")
             if row:
                 yield end, row
             line = end + 1
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV: line {line}: {error}", quote) from error
-
-
-def _holds_rows(row: Sequence[str], folder: Path, mark: str, of_path: int) -> bool:
-    """Whether a cell goes on with other rows of images, because a quotation mark is missing."""
-    later = (line.split(mark) for cell in row for line in cell.splitlines()[1:])
-    return any(os.path.isfile(folder / cells[of_path]) for cells in later if len(cells) > of_path)
 
 
 def _header(path: Path, given: Mapping[str, str]) -> list[str]:
@@ -228,9 +232,8 @@ def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tup
         stated = _SEPARATOR_LINE.fullmatch(first)
         if stated:
             first, skipped = file.readline(MAX_HEADER), 1
-            return next(csv.reader([first], delimiter=stated[1]), []), stated[1], skipped
-    headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
-    mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
+    headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in (stated[1] if stated else SEPARATORS)}
+    mark = max(headers, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
     return headers[mark], mark, skipped
 
 
@@ -248,40 +251,8 @@ def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, s
     return {ours: chosen[ours] if ours in chosen else usual[ours] for ours in wanted if ours in chosen or ours in usual}
 
 
-def _check_given(path: Path, header: Sequence[str], given: Mapping[str, str]) -> None:
-    """Raise UsageError if a column that is given by name does not exist, and DataError if it is there twice."""
-    names = [name.strip() for name in header]
-    for ours, name in given.items():
-        option = "image_column" if ours == "path" else "label_column"
-        if name not in names:
-            raise UsageError(f"{option} {name!r} is not a column of {path}", nearest(name, names))
-        if names.count(name) > 1:
-            raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
-
-
-def _check_once(path: Path, header: Sequence[str], read: Collection[int]) -> None:
-    """Raise DataError if a column that is read has the name of another one."""
-    names = [plain_name(name) for name in header]
-    for index in read:
-        if names.count(names[index]) > 1:
-            raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
-
-
-def _other_labels(header: Sequence[str], columns: Mapping[str, int], given: Mapping[str, str]) -> list[str]:
-    """A note where labels were read, and another column might be the labels, too."""
-    chosen = columns.get("label", columns.get("labels"))
-    usual = {*NAMES["label"], *NAMES["labels"]}
-    others = [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != chosen]
-    if chosen is None or not others or "label" in given or "labels" in given:
-        return []
-    return [f"labels are the column {header[chosen]!r}, not {' and '.join(others)} (--data.label_column chooses)"]
-
-
 def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
-    """{index: name} of the columns that have none of our names, and are not read.
-
-    A column without a name is pandas' index.
-    """
+    """{index: name} of the columns that have none of our names, and are not read."""
     ours = {name for names in NAMES.values() for name in names}
     found = ((i, name) for i, name in enumerate(header) if i not in read and not is_index(name))
     return {i: name for i, name in found if plain_name(name) not in ours}

@@ -22,7 +22,7 @@ import numpy as np
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet, table_source
 from vit.data.core.groups import ALIKE, original_of, similar_names
-from vit.data.core.outputs import is_output
+from vit.data.core.image_files import is_output
 from vit.data.core.samples import Samples, Source, absent_notes
 from vit.data.sources.csv_source import read_csv_source
 from vit.data.sources.folder_source import read_folder_source
@@ -48,11 +48,9 @@ def open_source(
     """List the images of DATA.
 
     Args:
-        data: a folder, a CSV file, an index of shards, a parquet table, hf:NAME, "digits" or the name of a torchvision
-            data set. A folder with such a name has precedence, unless it holds outputs of this program alone:
-            `--out .` makes such folders.
-        root: folder of torchvision's data sets.
-        download: let torchvision download missing files.
+        data: see above. A folder with the name of a data set has precedence, unless it holds outputs of this program
+            alone: `--out .` makes such folders.
+        root, download: folder of torchvision's data sets, and whether missing files are downloaded to it.
         allow_empty: accept class folders without images.
         columns: columns of a parquet table or of a CSV that are given by name.
         to_measure: the images only measure a model that is trained: they may lack training images, and have one class,
@@ -78,9 +76,8 @@ def open_source(
     elif data == DIGITS:
         source = _digits()
     else:
-        from vit.data.sources.torchvision_source import (
-            read_torchvision_source,  # not above: a wrong folder needs no torch
-        )
+        # not above: a wrong folder needs no torch
+        from vit.data.sources.torchvision_source import read_torchvision_source
 
         source = read_torchvision_source(data, root, download)
     if to_measure:
@@ -101,11 +98,10 @@ def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableCo
     path, names = Path(data).expanduser(), of_run.by_option
     if not names:
         return given
-    if is_parquet(data):
-        names = names if table_source(data).has_columns(data) else {}
-    elif path.is_file() and path.suffix.lower() not in ARCHIVES:
-        names = {option: name for option, name in names.items() if name in column_names(path)}
-    else:
+    if not is_parquet(data):
+        known = column_names(path) if path.is_file() and path.suffix.lower() not in ARCHIVES else []
+        names = {option: name for option, name in names.items() if name in known}
+    elif not table_source(data).has_columns(data):
         names = {}
     return TableColumns(given.image or names.get("image_column"), given.label or names.get("label_column"))
 
@@ -131,36 +127,30 @@ def _check(source: Source, data: str) -> None:
 
 def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
-    one_kind, kind = source.task.kind, source.task.kinds
-    number = len(source.class_names)
-    totals = np.sum([samples.class_counts(number) for samples in source.splits.values()], axis=0).tolist()
-    counts = dict(zip(source.class_names, totals, strict=True))
-    counted = {name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in counts.items()}
-    source.notes.extend(
-        f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(source.class_names)
-    )
-    source.notes.extend(
+    one_kind, kind, names = source.task.kind, source.task.kinds, source.class_names
+    totals = np.sum([samples.class_counts(len(names)) for samples in source.splits.values()], axis=0).tolist()
+    counted = {
+        name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in zip(names, totals, strict=True)
+    }
+    notes = [f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(names)]
+    notes += [
         f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
-        for name in source.class_names
+        for name in names
         if name.casefold() in MISSING | _UNLABELED
-    )
-    known = set(source.class_names)
-    source.notes.extend(
+    ]
+    notes += [
         f"{one_kind} {counted[name]} is called as masks or changed copies of {counted[original]} would be"
-        for name in source.class_names
-        if (original := original_of(name)) in known
-    )
-    source.notes.extend(filter(None, [describe_escapes(source.class_names), _levels_note(source)]))
-    source.notes.extend(absent_notes(source, source.splits))
-
-
-def _levels_note(source: Source) -> str:
-    """What is made of names with "/"; "" where no two classes have a group in common."""
-    levels = levels_of(source.class_names)
-    if levels and not source.task.is_exclusive:
-        return 'labels with "/" are names without levels: an image may have several'
+        for name in names
+        if (original := original_of(name)) in counted
+    ]
+    notes += [describe_escapes(names)] * bool(describe_escapes(names))
+    levels = levels_of(names)
     groups = "".join(f" in {len(one.names):,} groups such as {one.example!r}" for one in levels)
-    return groups and f'class names with "/" are levels: {len(source.class_names):,} classes{groups}'
+    if levels and not source.task.is_exclusive:
+        notes.append('labels with "/" are names without levels: an image may have several')
+    elif groups:  # two classes have a group in common
+        notes.append(f'class names with "/" are levels: {len(names):,} classes{groups}')
+    source.notes.extend([*notes, *absent_notes(source, source.splits)])
 
 
 def _digits() -> Source:

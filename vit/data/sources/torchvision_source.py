@@ -59,16 +59,7 @@ SETS = {
 
 
 def read_torchvision_source(name: str, root: str | None, download: bool) -> Source:
-    """List the images of a torchvision data set, with its splits.
-
-    Args:
-        name: one of SETS.
-        root: folder of torchvision's data sets.
-        download: download missing files.
-
-    Raises:
-        DataError: the files are not below `root`, or are damaged.
-    """
+    """List the images of one of SETS with its splits. DataError where files are not below `root`, or are damaged."""
     dataset = SETS[name]
     if root is None:
         raise DataError(
@@ -82,15 +73,18 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
             data = dataset.open(root=root, download=download, **arguments)
             if dataset.files is None:
                 splits[split] = _array_samples(data, f"{name}/{split}")
-            else:
-                splits[split] = _file_samples(dataset.files(data), root)
+            else:  # our decoder opens them later, with its limits
+                files = dataset.files(data)
+                labels = np.fromiter((label for _, label in files), dtype=np.int64, count=len(files))
+                splits[split] = Samples([os.path.relpath(path, root) for path, _ in files], labels, Path(root))
         except Exception as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise DataError(
                 f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true"
             ) from error
         if split == "train":
-            class_names = _class_names(data, splits[split])
+            numbers = range(int(splits[split].labels.max()) + 1)
+            class_names = tuple(map(str, getattr(data, "classes", None) or numbers))
     return Source(name, class_names, splits)
 
 
@@ -102,16 +96,3 @@ def _array_samples(data: VisionDataset, name: str) -> Samples:
         arrays, labels = np.asarray(data.data), data.targets
     paths = [f"{name}/{index:05d}" for index in range(len(arrays))]
     return Samples(paths, np.asarray(labels, dtype=np.int64), arrays=arrays)
-
-
-def _file_samples(files: Files, root: str) -> Samples:
-    """The files of a data set. Our decoder opens them later, with its limits."""
-    labels = np.fromiter((label for _, label in files), dtype=np.int64, count=len(files))
-    return Samples([os.path.relpath(path, root) for path, _ in files], labels, Path(root))
-
-
-def _class_names(data: VisionDataset, samples: Samples) -> tuple[str, ...]:
-    names = getattr(data, "classes", None)
-    if names is None:
-        return tuple(str(number) for number in range(int(samples.labels.max()) + 1))
-    return tuple(str(name) for name in names)

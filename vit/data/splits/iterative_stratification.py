@@ -26,7 +26,6 @@ def iteratively_stratified(labels: LabelRows, fractions: Sequence[float], seed: 
 
     Args:
         labels: (n, K) labels: 1 present, 0 absent, -1 unknown.
-        fractions: wanted fraction of each part.
         seed: seed of the choice between equally good parts, and of the order of a label's images.
     """
     present = labels == PRESENT
@@ -39,13 +38,11 @@ def iteratively_stratified(labels: LabelRows, fractions: Sequence[float], seed: 
     left = present.sum(axis=0)  # (K,) images without a part
 
     def place(row: int, lacking: npt.NDArray[np.float64]) -> None:
-        """Give a row to the part that lacks most of one label; of equal ones to the one that lacks most of all labels
-        of the row, then to the one with most room, then by chance.
-        """
-        is_best = (lacking >= lacking.max() - TIE).tolist()
+        """Give a row to the part that lacks most of one label. Of equal parts `ranks` decides, the last one first."""
         of_all = wanted[:, present[row]].sum(axis=1)
-        ranks = zip(is_best, _rounded(of_all), _rounded(room), draws[row, 1:].tolist(), strict=True)
-        part = max(enumerate(ranks), key=lambda pair: pair[1])[0]
+        # without the rounding errors of floats, so that equal numbers are equal
+        ranks = (draws[row, 1:], room.round(9), of_all.round(9), lacking >= lacking.max() - TIE)
+        part = np.lexsort(ranks)[-1]
         part_of[row] = part
         wanted[part] -= present[row]
         room[part] -= 1.0
@@ -65,11 +62,6 @@ def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
 
     All rows are halved by iterative stratification, and each half again. The subset is the first `num_images` rows in
     the order of these halves, so only the halves at its end are computed.
-
-    Args:
-        labels: (n, K) labels.
-        num_images: number of rows to choose.
-        seed: seed of all halvings.
     """
     chosen: list[Labels] = []
     rows, depth = np.arange(len(labels)), 0
@@ -87,9 +79,3 @@ def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
     if num_images:
         chosen.append(rows)
     return np.sort(np.concatenate(chosen))
-
-
-def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
-    """Numbers without the rounding errors of floats, so that equal ones are equal."""
-    rounded: list[float] = numbers.round(9).tolist()
-    return rounded

@@ -1,8 +1,10 @@
-"""Validation and test images cut from the training images, and `splits.csv`, which lists them."""
+"""Validation and test images cut from the training images, folds of all images, and `splits.csv`, which lists them"""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -10,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from vit.csv_files import new_table, read_table
+from vit.data.core.draws import uniform
 from vit.data.core.groups import UNDO
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.splits.iterative_stratification import iteratively_stratified
-from vit.data.splits.stratified import describe_division, stratified
-from vit.errors import DataError
+from vit.data.splits.stratified import describe_division, group_folds, stratified
+from vit.errors import DataError, UsageError
 from vit.tasks.task import MULTI_LABEL, Task, task_of_columns
 
 SPLITS = ("train", "validation", "test", "calibration")
@@ -26,15 +29,11 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     """The source with all splits. Missing splits are cut from the training images, stratified by class or by labels.
 
     A class has its proportion of each split to within one image, and keeps half of its images for training. Images with
-    groups are cut by whole groups, stratified as well as these allow.
-
-    The cut depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
+    groups are cut by whole groups, stratified as well as these allow. The cut depends on the seed and the sorted names
+    alone, and not on the order in which a file system lists files.
 
     Args:
-        validation: fraction of all images for validation, if the source has no validation images.
-        test: fraction of all images for testing, if the source has no test images.
-        seed: seed of the cut.
-        calibration: fraction of all images for calibration.
+        validation, test, calibration: fraction of all images for a split, if the source lacks it.
 
     Raises:
         DataError: a split is empty, or too few images are there to cut it.
@@ -54,7 +53,11 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    parts = _parts(train, order, list(fractions.values()), seed)
+    groups = None if train.groups is None else [train.groups[row] for row in order]
+    if groups is None and not train.task.is_exclusive:
+        parts = iteratively_stratified(train.labels[order], list(fractions.values()), seed)
+    else:
+        parts = stratified(train.labels[order], list(fractions.values()), seed, groups)
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
@@ -71,30 +74,90 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
                 if any(note.endswith(UNDO) for note in source.notes):
                     fix = "add images that are not near-duplicates of others, or divide these with --data.bursts split"
             raise DataError(words, fix)
-    _check_labels_left(splits["train"], source.class_names)
+    gone = np.flatnonzero(splits["train"].class_counts(len(source.class_names)) == 0)
+    if len(gone) and not task.is_exclusive:
+        raise DataError(
+            f"no training image with the label {source.class_names[gone[0]]!r} is left after the cut",
+            "add images with it, remove the label, or give a CSV with the column split",
+        )
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({describe_division(train)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 
-def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
-    """Raise DataError if the cut left no training image with a label."""
-    if train.task.is_exclusive:
-        return
-    gone = [class_names[number] for number in np.flatnonzero(train.class_counts(len(class_names)) == 0)]
-    if gone:
+def read_fold(text: str) -> tuple[int, int]:
+    """(number of the fold from 1, number of folds) of a text like "2/5"; UsageError for another text."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[2]) < 2 or not 1 <= int(found[1]) <= int(found[2]):
+        raise UsageError(f"data.fold {text}", "give I/N with I from 1 to N, such as 2/5")
+    return int(found[1]), int(found[2])
+
+
+def with_fold(source: Source, fold: str, seed: int) -> Source:
+    """All images of a source in new splits: the test split is the fold "I/N", and the training split is all others.
+
+    Raises:
+        UsageError: `fold` is not "I/N".
+        DataError: the images cannot be divided into so many folds.
+    """
+    number, folds = read_fold(fold)
+    samples = pooled(source)
+    is_test = fold_numbers(samples, source.class_names, folds, seed) == number - 1
+    splits = {"train": samples.select(np.flatnonzero(~is_test)), "test": samples.select(np.flatnonzero(is_test))}
+    note = f"fold {number} of {folds} is the test part ({describe_division(samples)}, seed {seed})"
+    return replace(source, splits=splits, notes=[*source.notes, note])
+
+
+def pooled(source: Source) -> Samples:
+    """The images of all splits in one list. DataError where only some splits have groups."""
+    grouped = {split: samples.groups is not None for split, samples in source.splits.items() if len(samples)}
+    if len(set(grouped.values())) > 1:
+        having, lacking = (", ".join(split for split in grouped if grouped[split] is own) for own in (True, False))
         raise DataError(
-            f"no training image with the label {gone[0]!r} is left after the cut",
-            "add images with it, remove the label, or give a CSV with the column split",
+            f"{source.name} has groups for {having} images and none for {lacking} images, and a fold needs all",
+            "fill them in, or leave the groups out",
         )
+    return reduce(Samples.followed_by, list(source.splits.values()))
 
 
-def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> list[Labels]:
-    """The rows of each part and of the rest, as places in `order`."""
-    if train.groups is None and not train.task.is_exclusive:
-        return iteratively_stratified(train.labels[order], fractions, seed)
-    groups = None if train.groups is None else [train.groups[row] for row in order]
-    return stratified(train.labels[order], fractions, seed, groups)
+def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, seed: int) -> Labels:
+    """The fold (n,) of each image, from 0.
+
+    Each class is divided evenly: its numbers of images in two folds differ by one at most, and so do the sizes of the
+    folds. Groups stay whole, and the division is then as even as they allow. It depends on the seed and the sorted
+    names alone.
+
+    Raises:
+        DataError: there are too few images or groups, or a class would be in one fold only.
+    """
+    order = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
+    labels, result = samples.labels[order], np.empty(len(samples), dtype=np.int64)
+    if labels.ndim > 1:
+        raise DataError("images with several labels cannot be divided into folds", "give data with one label per image")
+    units = len(samples) if samples.groups is None else len(set(samples.groups))
+    unit = "image" if samples.groups is None else "group"
+    if units < folds:
+        raise DataError(f"{units:,} {unit}s are too few for {folds} folds", f"give fewer folds, or add {unit}s")
+    if samples.groups is None:
+        drawn = uniform(1, seed, labels, np.arange(len(labels)))[:, 0]
+        result[order[np.lexsort((drawn, labels))]] = np.arange(len(labels)) % folds
+    else:
+        result[order] = group_folds(labels, [samples.groups[row] for row in order], folds, seed)
+    counts = np.zeros((folds, len(class_names)), dtype=np.int64)
+    np.add.at(counts, (result, samples.labels), 1)
+    alone = np.flatnonzero((counts > 0).sum(axis=0) == 1)
+    if len(alone):
+        of_groups = list(range(len(samples))) if samples.groups is None else samples.groups
+        units_of = {label: {of_groups[row] for row in np.flatnonzero(samples.labels == label)} for label in alone[:5]}
+        whole = [class_names[label] for label in alone if len(units_of.get(label, ())) == 1]
+        names = whole or [class_names[label] for label in alone]
+        where, fix = (f"one {unit}", "or leave the classes out") if whole else ("one fold", "or give fewer folds")
+        raise DataError(
+            f"all images of {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)} are in {where}: their test "
+            "would have no training images",
+            f"add {unit}s with these classes, {fix}",
+        )
+    return result
 
 
 class SplitRow(NamedTuple):
@@ -154,14 +217,11 @@ def lists_groups(path: Path) -> bool:
 
 
 def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | None:
-    """(n,) groups that splits.csv has for images of a split, in its order; None where it has none.
+    """(n,) groups that splits.csv has for images of a split; None where it has none. ValueError for an unlisted image.
 
     Args:
         paths: (n,) paths below the folder of the images, without those of images that could not be read.
         listed: rows of the split, with whole paths.
-
-    Raises:
-        ValueError: an image is not listed.
     """
     if not paths or not any(row.group for row in listed):
         return None
@@ -174,11 +234,7 @@ def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | N
 
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
-    """The rows of `splits.csv` by split, in the order of the file.
-
-    Raises:
-        DataError: the file is missing or has changed.
-    """
+    """The rows of `splits.csv` by split, in the order of the file. DataError where it is missing or has changed."""
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)

@@ -1,7 +1,5 @@
 """Parts of a list of images with equal proportions of every class, where no group of images is divided.
 
-Two steps cost one sort, whatever the number of classes:
-
 1. Groups of two or more images are placed by a random assignment that is then improved (`assign`). So are all groups
    where most images are in such groups.
 2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. The
@@ -40,7 +38,6 @@ def stratified(
     Args:
         labels: (n,) class numbers; of several labels (n, K), where every image is a group or part of one.
         fractions: wanted fraction of each part; no part is empty if there are images enough.
-        seed: seed of the choice.
         groups: (n,) group of each row, which is not divided; None: each row stands alone.
     """
     sizes = np.maximum(1, np.floor(len(labels) * np.asarray(fractions, dtype=np.float64) + 1e-9)) / max(len(labels), 1)
@@ -50,14 +47,7 @@ def stratified(
 
 
 def group_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) -> Labels:
-    """The fold (n,) of each row, from 0, where no group is divided.
-
-    Args:
-        labels: (n,) class numbers.
-        groups: (n,) group of each row.
-        folds: number of folds, at most the number of groups.
-        seed: seed of the choice.
-    """
+    """The fold (n,) of each row, from 0, where no group is divided. There are as many groups as folds, or more."""
     return _parts(labels, np.full(folds, 1 / folds), seed, groups, keeps_half=False)
 
 
@@ -72,16 +62,12 @@ def describe_division(samples: Samples) -> str:
 def class_turns(labels: Labels, seed: int) -> Labels:
     """The turn (n,) of each row: the position of the image among those of its class, drawn from the seed."""
     order, turns = np.argsort(labels, kind="stable"), np.empty(len(labels), dtype=np.int64)
-    of_class, places = labels[order], _places(labels[order])
+    of_class = labels[order]
+    firsts = np.flatnonzero(np.diff(of_class, prepend=-1))
+    places = np.arange(len(labels)) - np.repeat(firsts, np.diff([*firsts, len(labels)]))  # 0, 1, 2, ... in each class
     drawn = uniform(1, seed, of_class, places)[:, 0]
     turns[order[np.lexsort((drawn, of_class))]] = places
     return turns
-
-
-def _places(ordered: Labels) -> Labels:
-    """0, 1, 2, ... inside each run of equal numbers of a sorted list (n,)."""
-    firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return np.arange(len(ordered)) - np.repeat(firsts, np.diff([*firsts, len(ordered)]))
 
 
 def _parts(labels: Labels, wanted: Floats, seed: int, groups: Sequence[str] | None, keeps_half: bool) -> Labels:
@@ -92,11 +78,10 @@ def _parts(labels: Labels, wanted: Floats, seed: int, groups: Sequence[str] | No
         is_whole = sizes[numbers] > 1
         if labels.ndim > 1 or is_whole.mean() > 0.5:
             is_whole[:] = True
-        _, own = np.unique(numbers[is_whole], return_inverse=True)
-        counts = _counts(labels[is_whole], own)
-        totals = _counts(labels, np.zeros(len(labels), dtype=np.int64)).toarray()[0]
-        if len(own):
-            part[is_whole] = assign(counts, totals, wanted, seed, keeps_half)[own]
+        if is_whole.any():
+            _, own = np.unique(numbers[is_whole], return_inverse=True)
+            totals = _counts(labels, np.zeros(len(labels), dtype=np.int64)).toarray()[0]
+            part[is_whole] = assign(_counts(labels[is_whole], own), totals, wanted, seed, keeps_half)[own]
     alone = np.flatnonzero(part < 0)
     if len(alone):
         part[alone] = _alone(labels, part, alone, wanted, seed, keeps_half)
@@ -145,9 +130,7 @@ def _alone(labels: Labels, part: Labels, alone: Labels, wanted: Floats, seed: in
 def _largest_remainders(numbers: Floats, limit: Labels, order: Labels) -> Labels:
     """Numbers (C,) rounded down, and those with the largest remainders up, so that their sum is kept.
 
-    Args:
-        limit: (C,) largest results.
-        order: (C,) classes; of equal remainders, those that come first here are rounded up.
+    No result is above its limit (C,). Of equal remainders, those that come first in the order (C,) are rounded up.
     """
     numbers = np.clip(numbers, 0, limit).round(9)
     found = np.floor(numbers).astype(np.int64)
@@ -162,10 +145,7 @@ def _most_outside(totals: Labels, outside: float) -> Labels:
 
 
 def _counts(labels: Labels, numbers: Labels) -> scipy.sparse.csr_array:
-    """(G, C) images of each group and class, from the number of each row's group. Every class is a column.
-
-    Several labels of an image (n, K) count each as a class. Images without a label are one more class.
-    """
+    """(G, C) images of each group and class. Of several labels each is a class, and images without one are a class."""
     if labels.ndim == 2:
         present = labels == PRESENT
         rows, columns = np.nonzero(np.column_stack([present, ~present.any(axis=1)]))
@@ -181,14 +161,12 @@ def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed:
 
     Each start draws a part for every group. Then each group in turn moves to the part where the sum over parts and
     classes of (fraction in the part - wanted)^2 / wanted is least, until none moves. The number of images counts as one
-    more class. Of all starts that are about as good as the best one, the seed chooses one. So the large groups are not
-    always in the same part, and another seed gives another assignment wherever there is an equally good one.
+    more class. Of all starts that are about as good as the best one, the seed chooses one.
 
     Args:
         counts: (G, C) images of each group and class.
         totals: (C,) images of each class, also of those without a group; with groups alone no part stays empty.
         wanted: (P,) fraction of each part.
-        seed: seed of the choice.
         keeps_half: whether the last part keeps half of each class (see `stratified`).
     """
     images = counts.sum(axis=1)

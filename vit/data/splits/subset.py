@@ -20,21 +20,14 @@ IMBALANCED = 0.5  # images of the smallest class, divided by those of the larges
 def subset_kind(labels: npt.NDArray[Any], wanted: Literal["auto", "balanced", "natural"]) -> SubsetKind:
     """The kind of subset. "auto" means "natural" if the smallest class has less than half the images of the largest.
 
-    Test images keep their class proportions. With uneven classes, a balanced subset has other proportions, and the
-    difference grows as the subset shrinks. A learning curve would then show two effects at once.
-
-    Raises:
-        UsageError: "balanced", where an image may have several labels.
+    Test images keep their class proportions. A balanced subset of uneven classes has others, which change with its
+    size. A learning curve would then show two effects at once.
     """
-    if labels.ndim == 2:
-        if wanted == "balanced":
-            raise UsageError(
-                "--data.subset balanced: images with several labels cannot have each label equally often",
-                "give --data.subset auto",
-            )
-        return "natural"
-    if wanted != "auto":
-        return wanted
+    if labels.ndim == 2 and wanted == "balanced":
+        problem = "--data.subset balanced: images with several labels cannot have each label equally often"
+        raise UsageError(problem, "give --data.subset auto")
+    if wanted != "auto" or labels.ndim == 2:
+        return "balanced" if wanted == "balanced" else "natural"
     counts = np.unique(labels, return_counts=True)[1]
     return "natural" if counts.min() < IMBALANCED * counts.max() else "balanced"
 
@@ -42,8 +35,7 @@ def subset_kind(labels: npt.NDArray[Any], wanted: Literal["auto", "balanced", "n
 def balanced_order(labels: Labels, seed: int) -> Labels:
     """All rows (n,) in an order of which every prefix is as balanced as the classes allow.
 
-    One image of every class comes first, then a second image of every class that has two, and so on. The seed decides
-    the order of a class's images, and the order of classes in each turn.
+    One image of every class comes first, then a second image of every class that has two, and so on.
     """
     turns = class_turns(labels, seed)
     within = uniform(1, seed, labels, turns)[:, 0]
@@ -84,9 +76,6 @@ def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Sa
     """A subset of the samples. With one seed and kind, a smaller subset lies inside each larger one.
 
     The choice depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
-
-    Raises:
-        DataError: there are fewer images.
     """
     if num_images > len(samples):
         raise DataError(f"{num_images:,} training images are wanted, but there are {len(samples):,}", "ask for fewer")

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from vit.errors import CheckpointError, UsageError, first_line
 from vit.export.format import Classify, Format, check_pictures, description_text, quiet
-from vit.inference.deployment import LoadedModel, describe_input, notes
-from vit.inference.scores.activation import probabilities_of
+from vit.inference.deployment import LoadedModel, describe_input, notes, probabilities_of
 
 if TYPE_CHECKING:
     from coremltools.models import MLModel
@@ -56,9 +55,14 @@ class CoreMlPackage(Format):
     def structure(self, trained: LoadedModel, path: Path) -> str:
         with quiet():
             import coremltools
+            from coremltools.converters.mil.frontend.milproto.load import load
 
             spec = coremltools.models.MLModel(str(path), skip_model_load=True).get_spec()
-            arrays = _arrays(spec, path)
+            with TemporaryDirectory() as folder:
+                weights_file = Path(folder) / "weights"
+                shutil.copytree(path / "Data" / "com.apple.CoreML" / "weights", weights_file)
+                operations = load(spec, spec.specificationVersion, str(weights_file)).functions["main"].operations
+                constants = [np.array(item.outputs[0].val) for item in operations if item.op_type == "const"]
         side, names = trained.network.image_size, trained.description.class_names
         (image,) = spec.description.input
         image_type = image.type.imageType
@@ -68,7 +72,7 @@ class CoreMlPackage(Format):
             raise CheckpointError("the package has other class names, or in another order", _OTHERS)
         layers = [layer for layer in trained.network.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
         weights = [layer.weight for layer in layers if layer.weight.numel() >= _FEWEST]
-        known = {_key(array) for array in arrays}
+        known = {_key(array) for array in constants}
         kept = sum(_key(value.detach().numpy()) in known for value in weights)
         if not kept:
             raise CheckpointError("the package has no layer with the weights of the checkpoint", _OTHERS)
@@ -90,7 +94,7 @@ class CoreMlPackage(Format):
 
 def _describe_picture(trained: LoadedModel) -> str:
     """The input in words: Core ML takes a picture where other formats take a tensor."""
-    _, _, words = describe_input(trained).partition(": ")  # behind the dtype and the shape
+    words = describe_input(trained).partition(": ")[2]  # behind the dtype and the shape
     return f"picture of {trained.network.image_size} x {trained.network.image_size}: {words}"
 
 
@@ -113,7 +117,6 @@ class _Picture(nn.Module):
 
 
 def _converted(trained: LoadedModel) -> "MLModel":
-    """The network as a model of coremltools."""
     import coremltools
     from coremltools.converters.mil.frontend.torch.torch_op_registry import register_torch_op
 
@@ -124,14 +127,13 @@ def _converted(trained: LoadedModel) -> "MLModel":
     side, description = trained.network.image_size, trained.description
     several = description.multilabel is not None
     module = _Picture(trained).eval().requires_grad_(False)
+    picture = coremltools.ImageType(name=INPUT, shape=(1, 3, side, side), color_layout=coremltools.colorlayout.RGB)
     try:
         program = torch.export.export(module, (torch.zeros(1, 3, side, side),)).run_decompositions({})
         return coremltools.convert(
             program,
             convert_to="mlprogram",
-            inputs=[
-                coremltools.ImageType(name=INPUT, shape=(1, 3, side, side), color_layout=coremltools.colorlayout.RGB)
-            ],
+            inputs=[picture],
             outputs=[coremltools.TensorType(name=OUTPUT)] if several else None,
             classifier_config=None if several else coremltools.ClassifierConfig(list(description.class_names)),
             minimum_deployment_target=coremltools.target.iOS16,
@@ -154,23 +156,6 @@ def _class_names(spec: Any) -> list[str]:
     return []
 
 
-def _arrays(spec: Any, path: Path) -> list[np.ndarray[Any, Any]]:
-    """All constants of an ML program."""
-    from coremltools.converters.mil.frontend.milproto.load import load
-
-    with TemporaryDirectory() as folder:
-        weights = Path(folder) / "weights"
-        shutil.copytree(path / "Data" / "com.apple.CoreML" / "weights", weights)
-        program = load(spec, spec.specificationVersion, str(weights))
-        return [
-            np.array(item.outputs[0].val) for item in program.functions["main"].operations if item.op_type == "const"
-        ]
-
-
 def _key(array: "np.ndarray[Any, Any]") -> bytes:
     """The values of a weight without their order, because a converter may transpose it."""
-    return (
-        np.sort(np.asarray(array).astype(np.float32, copy=False), axis=None).tobytes()
-        if array.dtype.kind == "f"
-        else b""
-    )
+    return np.sort(array.astype(np.float32), axis=None).tobytes() if array.dtype.kind == "f" else b""

@@ -92,11 +92,7 @@ class Page(NamedTuple):
 
 
 def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
-    """Start to serve in a separate thread; returns the page of gradio and its address.
-
-    Raises:
-        ResourceError: the port is taken.
-    """
+    """Start to serve in a separate thread: the page of gradio, and its address. ResourceError: the port is taken."""
     os.environ.update(
         GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_TEMP_DIR=os.fspath(uploads)
     )
@@ -159,7 +155,20 @@ def build(content: Page) -> Any:
     with gradio.Blocks(title=f"vit demo: {harmless(content.heading.title)}", analytics_enabled=False) as page:
         gradio.HTML(content.heading.html)
         files = gradio.File(label="Drop images here", file_count="multiple", type="filepath", height=DROP_HEIGHT)
-        examples = _examples(content) if content.examples else None
+        examples = None
+        if content.examples:
+            gradio.HTML("<p>Or choose a validation image, shown with its label in the data set:</p>")
+            examples = gradio.Gallery(
+                [(_picture(one.path, predictor), harmless(one.label)) for one in content.examples],
+                label="Validation images",
+                show_label=False,
+                columns=len(content.examples),
+                height=EXAMPLE_HEIGHT,
+                object_fit="contain",
+                allow_preview=False,
+                interactive=False,
+                buttons=["fullscreen"],
+            )
         rows = gradio.State([])
         with gradio.Row():
             pictures = gradio.Gallery(
@@ -193,29 +202,11 @@ def build(content: Page) -> Any:
     return page
 
 
-def _examples(content: Page) -> Any:
-    """The images to choose from, as a part of the page that is being built."""
-    import gradio
-
-    gradio.HTML("<p>Or choose a validation image, shown with its label in the data set:</p>")
-    return gradio.Gallery(
-        [(_picture(example.path, content.predictor), harmless(example.label)) for example in content.examples],
-        label="Validation images",
-        show_label=False,
-        columns=len(content.examples),
-        height=EXAMPLE_HEIGHT,
-        object_fit="contain",
-        allow_preview=False,
-        interactive=False,
-        buttons=["fullscreen"],
-    )
-
-
 def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":
     """(the image (H, W, 3) under the map of its label, a sentence on the map); (None, the reason) without a map."""
     from vit.data.pixels.decode import ImageError
     from vit.explain.explainer import Explainer
-    from vit.report.page.overlay import overlay
+    from vit.report.page.image_figures import overlay
 
     try:
         explanation = Explainer(predictor, "best", with_faithfulness=False).explain(path)

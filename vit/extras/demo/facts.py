@@ -17,7 +17,7 @@ from vit.commands.exporting.model_card import origin_of
 from vit.console import harmless, interval, percent
 from vit.data.core.dataset_names import KNOWN
 from vit.data.core.image_bytes import ImageError, content_hash, read_bytes
-from vit.data.core.samples import label_names
+from vit.data.core.samples import Samples, label_names
 from vit.data.splits.split import SplitRow, read_splits
 from vit.errors import VitError
 from vit.inference.engines.onnx_engine import OnnxEngine
@@ -52,12 +52,12 @@ class Heading(NamedTuple):
 
 
 def heading_of(model: Path, predictor: Predictor) -> Heading:
-    """Name, network, data and accuracy of a model, as far as its file and its run folder say.
-
-    Args:
-        model: run folder, checkpoint or exported file.
-    """
-    description = _description(model, predictor)
+    """Name, network, data and accuracy of a run, checkpoint or exported file, as far as its files say."""
+    engine = predictor.engine
+    if isinstance(engine, OnnxEngine | OpenVinoEngine):
+        description = engine.description
+    else:
+        description = read_described(checkpoint_of(model))[0]
     network, size = description.spec.name, description.preprocess.image_size
     facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
     if predictor.lacks:
@@ -87,33 +87,25 @@ def _accuracy(
     return ""
 
 
-def _description(model: Path, predictor: Predictor) -> Description:
-    if isinstance(predictor.engine, OnnxEngine | OpenVinoEngine):
-        return predictor.engine.description
-    return read_described(checkpoint_of(model))[0]
-
-
 def examples_of(model: Path, folder: Path) -> list[Example]:
-    """Validation images of the run of a model, of different labels where there are some.
+    """At most eight validation images of the run of a model, of different labels where there are some.
 
     Files are named where they are. Images of a data set that is one large file are written to a temporary folder.
-
-    Returns:
-        at most eight images; [] without a run folder, or where its images are no longer there, or have changed.
+    There are none without a run folder, or where its images are no longer there, or have changed.
     """
     run = RunDirectory.around(model)
     if run is None or not run.splits_path.is_file():
         return []
     try:
-        return list(_written(run, folder) if read_recipe(run.config_path).data.source in KNOWN else _files(run))
+        recipe = read_recipe(run.config_path)
+        if recipe.data.source in KNOWN:
+            source = images_of_run(run, recipe)
+            return list(_written(source.splits["validation"], source.class_names, folder))
+        rows = [row for row in read_splits(run.splits_path).get("validation", ()) if Path(row.path).is_absolute()]
+        unchanged = (rows[place] for place in _mixed([row.label for row in rows]) if _is_unchanged(rows[place]))
+        return [Example(row.path, row.label) for row in islice(unchanged, NUM_EXAMPLES)]
     except _DAMAGED:
         return []
-
-
-def _files(run: RunDirectory) -> Iterator[Example]:
-    rows = [row for row in read_splits(run.splits_path).get("validation", ()) if Path(row.path).is_absolute()]
-    mixed = (rows[place] for place in _mixed([row.label for row in rows]))
-    return islice((Example(row.path, row.label) for row in mixed if _is_unchanged(row)), NUM_EXAMPLES)
 
 
 def _is_unchanged(row: SplitRow) -> bool:
@@ -124,10 +116,8 @@ def _is_unchanged(row: SplitRow) -> bool:
         return False
 
 
-def _written(run: RunDirectory, folder: Path) -> Iterator[Example]:
-    source = images_of_run(run, read_recipe(run.config_path))
-    samples = source.splits["validation"]
-    labels = label_names(samples, source.class_names)
+def _written(samples: Samples, class_names: Sequence[str], folder: Path) -> Iterator[Example]:
+    labels = label_names(samples, class_names)
     for place in _mixed(labels)[:NUM_EXAMPLES] if samples.arrays is not None else ():
         assert samples.arrays is not None
         path = folder / f"validation_{place}.png"

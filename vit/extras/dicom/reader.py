@@ -36,11 +36,7 @@ def header_size(data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
 
 
 def _header(data: bytes, path: str | os.PathLike[str]) -> Any:
-    """The header of a DICOM image within the limits; no pixel is decoded.
-
-    Raises:
-        ImageError: the file is damaged, has no image, or one larger than the limits or of an unknown kind.
-    """
+    """The header of a DICOM image; no pixel is decoded. ImageError: it is damaged, too large or unusual."""
     import pydicom
 
     logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)  # its lines may hold values of the file
@@ -73,12 +69,11 @@ def _header(data: bytes, path: str | os.PathLike[str]) -> Any:
 def read(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
     """The planes of a DICOM image: values of the modality; or, without a window of the model, those of interest.
 
-    Raises:
-        ImageError: as `_header`, or the pixels are damaged or compressed in a way that is not read.
+    ImageError as of `header_size`, or where the pixels are damaged or compressed in a way that is not read.
     """
-    header = _header(data, path)
     from pydicom.pixels import apply_modality_lut, apply_voi_lut, pixel_array
 
+    header = _header(data, path)
     try:
         values = pixel_array(io.BytesIO(data), index=0)
         if values.shape[:2] != (int(header.Rows), int(header.Columns)) or values.ndim > 3:
@@ -89,11 +84,7 @@ def read(data: bytes, path: str | os.PathLike[str], window: Window | None, chann
         modality = apply_modality_lut(values, header)
         stored = int(header.BitsStored)
         if window is None and has_own_window(header):
-            if "VOILUTSequence" in header:
-                bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
-                low, high = 0.0, float(2 ** min(max(bits, 1), 16) - 1)
-            else:
-                low, high = _output_range(values, header)
+            low, high = _output_range(header)
             return Planes(apply_voi_lut(modality, header).astype(np.float64)[None], (low, high), is_inverted)
         is_changed = modality is not values and not np.array_equal(modality, values)
         if not is_changed and stored == 8 and values.dtype == np.uint8:
@@ -155,14 +146,16 @@ def _first_number(header: Any, name: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _output_range(values: Any, header: Any) -> tuple[float, float]:
-    """The range that pydicom's `apply_windowing` maps a window to: all values that the file's bits can be."""
-    stored, is_signed = int(header.BitsStored), bool(int(header.PixelRepresentation))
-    low = -(2.0 ** (stored - 1)) if is_signed else 0.0
-    high = 2.0 ** (stored - 1) - 1 if is_signed else 2.0**stored - 1
+def _output_range(header: Any) -> tuple[float, float]:
+    """The range that pydicom maps a table or window of interest to: all values that the bits of the file can be."""
+    if "VOILUTSequence" in header:
+        bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
+        return 0.0, float(2 ** min(max(bits, 1), 16) - 1)
     if header.get("ModalityLUTSequence"):
-        low, high = 0.0, 2.0 ** int(header.ModalityLUTSequence[0].LUTDescriptor[2]) - 1
-    elif "RescaleSlope" in header and "RescaleIntercept" in header:
+        return 0.0, 2.0 ** int(header.ModalityLUTSequence[0].LUTDescriptor[2]) - 1
+    stored, is_signed = int(header.BitsStored), bool(int(header.PixelRepresentation))
+    low, high = (-(2.0 ** (stored - 1)), 2.0 ** (stored - 1) - 1) if is_signed else (0.0, 2.0**stored - 1)
+    if "RescaleSlope" in header and "RescaleIntercept" in header:
         slope, intercept = float(header.RescaleSlope), float(header.RescaleIntercept)
         low, high = low * slope + intercept, high * slope + intercept  # below the window is `low`, also if it is larger
     return low, high

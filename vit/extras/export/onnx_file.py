@@ -42,25 +42,9 @@ class OnnxFile(Format):
 
 
 def graph_of(trained: LoadedModel) -> "ModelProto":
-    """The network as ONNX, without paths of this machine."""
+    """The network as ONNX, without the exporter's messages, and without its source lines with paths of this machine."""
     if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
         raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
-    model = _converted(trained)
-    _forget_source_lines(model)
-    return model
-
-
-def described(model: "ModelProto", trained: LoadedModel, more: Mapping[str, str] | None = None) -> "ModelProto":
-    """The same graph with what it says about itself, and nothing else."""
-    import onnx
-
-    del model.metadata_props[:]
-    onnx.helper.set_model_props(model, {KEY: description_text(trained.description), **notes(trained), **(more or {})})
-    return model
-
-
-def _converted(trained: LoadedModel) -> "ModelProto":
-    """The graph as ONNX, without the messages of the exporters, which do not help the user."""
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with quiet():
         program = torch.onnx.export(
@@ -72,13 +56,19 @@ def _converted(trained: LoadedModel) -> "ModelProto":
             verbose=False,
         )
     assert program is not None
-    return program.model_proto
-
-
-def _forget_source_lines(model: "ModelProto") -> None:
-    """Remove the exporter's notes, which contain source lines with the paths of this machine."""
+    model = program.model_proto
     for part in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
     for tensor in model.graph.initializer:
         tensor.ClearField("metadata_props")
+    return model
+
+
+def described(model: "ModelProto", trained: LoadedModel, more: Mapping[str, str] | None = None) -> "ModelProto":
+    """The same graph with what it says about itself, and nothing else."""
+    import onnx
+
+    del model.metadata_props[:]
+    onnx.helper.set_model_props(model, {KEY: description_text(trained.description), **notes(trained), **(more or {})})
+    return model

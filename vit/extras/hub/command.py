@@ -1,22 +1,29 @@
-"""`vit push RUN|CKPT hf:OWNER/NAME`: a trained model with its card on the Hugging Face hub"""
+"""`vit push RUN|CKPT hf:OWNER/NAME`: a trained model with its card on the Hugging Face hub
+
+One commit holds all files or does not exist, and nothing on the hub is replaced without being asked for. A second
+attempt after a cut connection finds what the first one left: a repository without files, or the finished commit.
+"""
 
 import os
 import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import Model, shell_command, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
 from vit.console import Reporter, count_of
-from vit.errors import UsageError
-
-if TYPE_CHECKING:
-    from vit.inference.deployment import LoadedModel
+from vit.errors import ResourceError, UsageError, first_line, some_of
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _HUB = "hf:"
+_OF_THE_HUB = ".gitattributes"  # which the hub itself puts into a new repository
 
 
 def push(
@@ -61,69 +68,155 @@ def push(
 
     from huggingface_hub import constants
 
-    from vit.extras.hub.upload import check_free, check_login, find_repository, upload
-
     title, address = name.partition("/")[2], f"{constants.ENDPOINT}/{name}"
     reporter = Reporter()
-    user = "" if dry_run else check_login(name)  # before the export, which takes a while
+    user = "" if dry_run else _check_login(name)  # before the export, which takes a while
 
-    from vit.commands.exporting.model_card import show_license, trained_model
+    from vit.commands.exporting.model_card import card_of, origin_of, show_license, trained_model
+    from vit.export.exporting import export, export_format
+    from vit.weights.license import CARD
 
     trained = trained_model(Path(model), unfinished)
     warn_of_unfinished(trained.description.unfinished or "", reporter)
     with TemporaryDirectory() as parent:
-        folder = Path(parent) / title
-        _export(Path(model), trained, format, name, folder)
-        _show_files(reporter, folder, name)
-        reporter.line(f"the card names the data set, its classes and the test results: {_how_to_read(model, format)}")
+        folder, chosen = Path(parent) / title, export_format(format)
+        file = folder if not chosen.ending else folder / f"model{chosen.ending}"
+        export(trained, format, file)
+        shown = Path(name) if format == "hf" else Path(file.name if chosen.ending else ".")
+        code = f"{chosen.imports}\n{chosen.how_to_load(trained, shown)}"
+        card = card_of(trained, chosen.library, title, code, origin_of(Path(model)))
+        (folder / CARD).write_text(card, encoding="utf-8")
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+        reporter.line(f"hf:{name}: {count_of(len(sizes), 'file')}, {sum(sizes.values()) / 1e6:.1f} MB")
+        reporter.table(("file", "bytes"), [(path, f"{size:,}") for path, size in sizes.items()])
+        # in a folder a card lies anyway, and beside a single file it has a name
+        options = {"format": format, "card": "card.md" if chosen.ending else None}
+        how = shell_command("vit", "export", model, options=options)
+        how = f"read it with {how}" if chosen.ending else f"read {CARD} in the folder of {how}"
+        reporter.line(f"the card names the data set, its classes and the test results: {how}")
         show_license(reporter, trained)
         if dry_run:
             reporter.line("nothing was uploaded (--dry_run)")
-            options = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
-            reporter.next_command(shell_command("vit", "push", model, target, options=options))
+            again = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
+            reporter.next_command(shell_command("vit", "push", model, target, options=again))
             return address
-        repository = find_repository(name)
+        repository = Repository.of(name)
         if repository.holds(folder):
             reporter.line(f"{address} holds these files already; nothing to do")
         else:
-            check_free(repository, replace)
+            if repository.files and not replace:
+                raise UsageError(
+                    f"hf:{name} exists and holds other content: {some_of(repository.files)}",
+                    "give another name, or --replace for a new commit in place of these files",
+                )
             private = not public if repository.commit is None else repository.private
             reporter.notice(f"uploading as {user} to {address}, {'private' if private else 'visible to everyone'}")
-            commit = upload(repository, folder, public)
+            commit = _upload(repository, folder, public)
             reporter.line(f"{address}: commit {commit[:12]}, files compared with those here")
     if format == "hf":
         reporter.next_command(f"vit convert {target} --output {title}.ckpt")
     return address
 
 
-def _export(model: Path, trained: "LoadedModel", format: str, name: str, folder: Path) -> None:
-    """Write the export and its card into a folder that does not exist yet."""
-    from vit.commands.exporting.model_card import card_of, origin_of
-    from vit.export.exporting import export, export_format
-    from vit.weights.license import CARD
+@dataclass(frozen=True)
+class Repository:
+    """A repository of the hub, as it is before an upload."""
 
-    chosen, title = export_format(format), name.partition("/")[2]
-    file = folder if not chosen.ending else folder / f"model{chosen.ending}"
-    export(trained, format, file)
-    shown = Path(name) if format == "hf" else Path(file.name if chosen.ending else ".")
-    code = f"{chosen.imports}\n{chosen.how_to_load(trained, shown)}"
-    text = card_of(trained, chosen.library, title, code, origin_of(model))
-    (folder / CARD).write_text(text, encoding="utf-8")
+    name: str  # OWNER/NAME
+    commit: str | None = None  # newest commit; None: there is no such repository
+    private: bool = True  # whether only its owner sees it
+    files: tuple[str, ...] = ()  # paths of its files, without the hub's own
+
+    @classmethod
+    def of(cls, name: str) -> "Repository":
+        """The repository with a name, as it is now."""
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        with _failures(name):
+            try:
+                about = HfApi().model_info(name)
+            except RepositoryNotFoundError:
+                return cls(name)
+        files = tuple(one.rfilename for one in about.siblings or () if one.rfilename != _OF_THE_HUB)
+        return cls(name, str(about.sha or ""), bool(about.private), files)
+
+    def holds(self, folder: Path) -> bool:
+        """Whether the repository has exactly the files of a folder, with the same hashes."""
+        from huggingface_hub import HfApi
+
+        if not self.files:
+            return False
+        with _failures(self.name):
+            found = HfApi().verify_repo_checksums(self.name, local_dir=folder)
+        return not found.mismatches and not found.extra_paths and set(found.missing_paths) <= {_OF_THE_HUB}
 
 
-def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    total = sum(path.stat().st_size for path in files)
-    reporter.line(f"hf:{name}: {count_of(len(files), 'file')}, {total / 1e6:.1f} MB")
-    rows = [(path.relative_to(folder).as_posix(), f"{path.stat().st_size:,}") for path in files]
-    reporter.table(("file", "bytes"), rows)
+def _check_login(name: str) -> str:
+    """Name of the user whose token is used. UsageError where there is none, or the hub does not take it."""
+    from huggingface_hub import HfApi, constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise UsageError("HF_HUB_OFFLINE is set, so nothing can be uploaded", "unset it: env -u HF_HUB_OFFLINE vit ...")
+    if get_token() is None:
+        raise UsageError(
+            f"hf:{name} needs a token of the Hugging Face hub, and there is none",
+            "run 'hf auth login', or set HF_TOKEN to a token that may write",
+        )
+    with _failures(name):
+        return str(HfApi().whoami()["name"])
 
 
-def _how_to_read(model: Model, format: str) -> str:
-    """How to read the card here; in a folder it lies anyway, and beside a single file it has a name."""
-    from vit.export.exporting import export_format
-    from vit.weights.license import CARD
+def _upload(repository: Repository, folder: Path, public: bool) -> str:
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    is_file = bool(export_format(format).ending)
-    command = shell_command("vit", "export", model, options={"format": format, "card": "card.md" if is_file else None})
-    return f"read it with {command}" if is_file else f"read {CARD} in the folder of {command}"
+    api, name = HfApi(), repository.name
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    with _failures(name):
+        if repository.commit is None:
+            api.create_repo(name, private=not public, repo_type="model")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of what huggingface_hub asks of httpx
+            commit = api.upload_folder(
+                repo_id=name,
+                folder_path=folder,
+                commit_message="Upload by vit push",
+                delete_patterns="*" if repository.files else None,
+                parent_commit=repository.commit or None,
+            )
+    if not Repository.of(name).holds(folder):
+        raise ResourceError(f"hf:{name} does not hold what was uploaded", "look at it on the hub, and push again")
+    return str(commit.oid)
+
+
+@contextmanager
+def _failures(name: str) -> Iterator[None]:
+    """While entered: every failure of the hub is one line that names the next step."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except errors.HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", 0)
+        if status == 401:
+            problem, fix = "the Hugging Face hub does not take the token (401)", "run 'hf auth login', or set HF_TOKEN"
+            raise UsageError(problem, fix) from error
+        if status == 403:
+            problem = f"the token may not write to {name.partition('/')[0]} on the Hugging Face hub (403)"
+            raise UsageError(problem, "give another OWNER, or a token with the right to write there") from error
+        if status in (409, 412):
+            raise ResourceError(f"hf:{name} was changed by another upload ({status})", "push again") from error
+        problem = f"the Hugging Face hub refuses hf:{name} ({status}): {first_line(error)}"
+        raise ResourceError(problem, "push again later") from error
+    except (UsageError, ResourceError):
+        raise
+    except Exception as error:  # of httpx, sockets and the libraries of uploads: each has classes of its own
+        # huggingface_hub names the file in one error, and the reason in its cause
+        cause = f" ({first_line(error.__cause__)})" if isinstance(error.__cause__, Exception) else ""
+        raise ResourceError(
+            f"hf:{name}: the connection to the hub failed: {type(error).__name__}: {first_line(error)}{cause}",
+            "push again: a commit holds all files or does not exist",
+        ) from error

@@ -2,25 +2,132 @@
 
 huggingface_hub caches files, but not which files a data set has. Without that list, a download that was cut would look
 like a whole data set where there is no network. So a listing is asked once for each revision, and kept.
+The card of a data set names its configs and their files; without it, its folders do.
 """
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+from fsspec.utils import glob_translate
 
 from vit.atomic_files import write_json
 from vit.data.core.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
 from vit.data.core.samples import Source
 from vit.data.hub_errors import advice, is_final, why_not
-from vit.errors import DataError, ResourceError
-from vit.extras.hub.configs import choose_config
-from vit.extras.parquet.files import LocalFile, TableFile
-from vit.extras.parquet.names import files_of_splits
+from vit.errors import DataError, ResourceError, UsageError, nearest, some_of
+from vit.extras.parquet.files import TableFile
+from vit.extras.parquet.open import files_of_splits, is_split_name
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.layout import cache_folder
+
+DEFAULT = "default"
+_CONVERTED = re.compile(r"[^/]+/[^/]+/[0-9]{4,}\.parquet")  # CONFIG/SPLIT/0000.parquet, as the hub converts
+
+
+@dataclass(frozen=True)
+class Config:
+    """The files of one config."""
+
+    name: str  # name of the config
+    files: list[str]  # paths of its parquet files
+    # {file: name of its split}, where the card says it; None: the names of the files say it
+    titles: dict[str, str] | None = None
+    is_default: bool = False  # whether the card calls it the default
+
+
+def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:
+    """The config that a name asks for, or the only one, or the default. UsageError: none, or no such one, is chosen.
+
+    Args:
+        files: paths of the parquet files of the data set.
+        said: `configs` of its card, as the API gives it.
+    """
+    configs = {one.name: one for one in _of_card(files, said) or _of_folders(files)}
+    if name.config is not None:
+        if name.config not in configs:
+            raise UsageError(f"{name.repository} has no config {name.config!r}", nearest(name.config, configs))
+        return configs[name.config]
+    preferred = [one for one in configs.values() if one.is_default or one.name == DEFAULT]
+    if len(configs) == 1 or len(preferred) == 1:
+        return preferred[0] if len(preferred) == 1 else next(iter(configs.values()))
+    raise UsageError(
+        f"hf:{name.repository} has {len(configs)} configs, and none is chosen",
+        f"choose one of {some_of((f'hf:{name.repository}/{one}' for one in configs), 12)}",
+    )
+
+
+def _of_card(files: Sequence[str], said: Any) -> list[Config]:
+    """The configs that the card names with their files; [] where it names none, or none with parquet files."""
+    found = []
+    for one in said if isinstance(said, list) else ():
+        if not isinstance(one, Mapping) or not isinstance(one.get("config_name"), str):
+            continue
+        prefix = str(one["data_dir"]).strip("/") + "/" if isinstance(one.get("data_dir"), str) else ""
+        below = [name for name in files if name.startswith(prefix)]
+        titles: dict[str, str] = {}
+        unmatched: list[str] = []
+        patterns = _patterns(one.get("data_files"))
+        for title, pattern in patterns:
+            try:
+                glob = glob_translate(pattern.removeprefix("./"))
+            except ValueError:  # ** beside other letters
+                glob = "(?!)"
+            chosen = [name for name in below if re.match(glob, name.removeprefix(prefix))]
+            if not chosen:
+                unmatched.append(pattern)
+            twice = next((name for name in chosen if titles.get(name, title) != title), None)
+            if twice is not None:
+                raise DataError(
+                    f"the card of the data set puts {twice} into {titles[twice]} and {title}",
+                    "download its files, and give a folder with files of one split each",
+                )
+            titles |= dict.fromkeys(chosen, title)
+        own = sorted(titles) if patterns else below
+        if own and unmatched:
+            raise DataError(
+                f"the card of the data set names {unmatched[0]}, which fits none of its parquet files",
+                "download its files, and give their folder",
+            )
+        if own:
+            stated = titles if patterns and all(titles.values()) else None
+            found.append(Config(one["config_name"], own, stated, one.get("default") is True))
+    return found
+
+
+def _patterns(said: Any) -> list[tuple[str, str]]:
+    """(split, or ""; pattern of paths) as `data_files` of a card names them."""
+    if isinstance(said, Mapping):
+        return [(str(split), str(path)) for split, paths in said.items() for path in _texts(paths)]
+    found: list[tuple[str, str]] = []
+    for one in said if isinstance(said, list) else [said]:
+        split, paths = (str(one.get("split", "")), one.get("path")) if isinstance(one, Mapping) else ("", one)
+        found += [(split, path) for path in _texts(paths)]
+    return found
+
+
+def _texts(said: Any) -> list[str]:
+    return [one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)]
+
+
+def _of_folders(files: Sequence[str]) -> list[Config]:
+    """The configs that the folders of a data set show. Folders data/ and those of splits do not count."""
+    found: dict[str, list[str]] = {}
+    for name in files:
+        parts = list(PurePosixPath(name).parts[:-1])
+        if _CONVERTED.fullmatch(name):
+            parts = parts[:1]
+        else:
+            parts = parts[1:] if parts[:1] == ["data"] else parts
+            parts = parts[:-1] if parts and is_split_name(parts[-1]) else parts
+        found.setdefault("/".join(parts) or DEFAULT, []).append(name)
+    return [Config(name, own) for name, own in found.items()]
+
 
 CONVERTED = "refs/convert/parquet"  # branch to which the hub converts data sets of other formats
 PATIENCE = 10.0  # seconds until the hub must have answered
@@ -43,28 +150,18 @@ def has_columns(data: str) -> bool:
 
 
 def _fetched_files(data: str, needs_train: bool) -> ParquetFiles:
-    """The parquet files of hf:NAME[/CONFIG][@REVISION], fetched or cached. Files of other splits are not fetched.
-
-    Raises:
-        UsageError: the name is written in another way, or no config, or an unknown one, is chosen.
-        ResourceError: the hub does not give the data set.
-        DataError: it has no parquet files, or only parts of them.
-    """
+    """The parquet files of hf:NAME[/CONFIG][@REVISION], fetched or cached. Files of other splits are not fetched."""
     name = check_hub_name(data)
     listing = _listing_of(name)
     config = choose_config(name, listing.files, listing.configs)
     pinned = HubName(name.repository, config.name if name.config or len(config.files) < len(listing.files) else None)
     pinned = replace(pinned, revision=listing.commit)
-    named = files_of_splits(config.files, str(pinned), config.titles, needs_train)
-    splits: dict[str, list[tuple[str, TableFile]]] = {
-        split: [(one.removesuffix(PARQUET), LocalFile(_fetched(pinned, one))) for one in files]
-        for split, files in named.files.items()
-    }
-    notes = list(named.notes)
+    named, notes = files_of_splits(config.files, str(pinned), config.titles, needs_train)
+    splits = {split: {one: TableFile(_fetched(pinned, one)) for one in files} for split, files in named.items()}
     if listing.is_old:
         notes.append(f"the hub was not asked for news: {pinned} is from the cache")
     short = name.repository.rpartition("/")[2]
-    return ParquetFiles(short, str(pinned), splits, notes, has_named_splits=named.decide, origin=str(pinned))
+    return ParquetFiles(short, str(pinned), splits, notes, origin=str(pinned))
 
 
 def _fetched(name: HubName, file: str) -> Path:
@@ -81,10 +178,7 @@ def _fetched(name: HubName, file: str) -> Path:
 
 @dataclass(frozen=True)
 class _Listing:
-    """Commit and parquet files of one revision of a data set, and what its card says of configs, as the API gives it.
-
-    `is_old`: the hub did not answer, and the listing is of an earlier day.
-    """
+    """Commit and parquet files of one revision of a data set, and `configs` of its card, as the API gives it."""
 
     commit: str
     files: list[str]
@@ -94,18 +188,9 @@ class _Listing:
 
 def _listing_of(name: HubName) -> _Listing:
     """The parquet files of a data set, of its main branch or of the hub's converted branch."""
-    from huggingface_hub import constants
-
     kept = _kept(name)
     if kept is not None and name.revision is not None and _COMMIT.fullmatch(name.revision):
         return kept  # a commit never changes
-    if constants.HF_HUB_OFFLINE:
-        if kept is None:
-            raise ResourceError(
-                f"{name} cannot be fetched: HF_HUB_OFFLINE is set, and the cache does not have it",
-                "give the command once with a network, or give a local copy of its parquet files",
-            )
-        return replace(kept, is_old=True)
     try:
         found = _asked(name)
     except Exception as error:
@@ -120,7 +205,9 @@ def _listing_of(name: HubName) -> _Listing:
             "download it with its own program, and give a folder of class folders or a CSV",
         )
     for one in (name, replace(name, revision=found.commit)):
-        _keep(one, found)
+        with suppress(OSError):  # the hub is asked again
+            _file(one).parent.mkdir(parents=True, exist_ok=True)
+            write_json(_file(one), {"data set": name.repository, **asdict(found)})
     return found
 
 
@@ -128,9 +215,8 @@ def _asked(name: HubName) -> _Listing:
     """What the hub says; errors are those of huggingface_hub."""
     from huggingface_hub import HfApi
 
-    revisions = [name.revision] if name.revision is not None else [None, CONVERTED]
     found = _Listing("", [])
-    for revision in revisions:
+    for revision in [None, CONVERTED] if name.revision is None else [name.revision]:
         try:
             info = HfApi().dataset_info(name.repository, revision=revision, timeout=PATIENCE)
         except Exception as error:
@@ -141,23 +227,13 @@ def _asked(name: HubName) -> _Listing:
         card = info.card_data
         found = _Listing(str(info.sha), files, card.get("configs") if card is not None else None)
         if files:
-            return found
+            break
     return found
 
 
 def _file(name: HubName) -> Path:
-    """The file that keeps a listing of any config of a data set."""
     key = hashlib.sha256(f"{name.repository}@{name.revision or ''}".encode()).hexdigest()[:32]
     return cache_folder("hub") / f"{key}.json"
-
-
-def _keep(name: HubName, listing: _Listing) -> None:
-    path = _file(name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"data set": name.repository, **asdict(listing)})
-    except OSError:
-        return  # the hub is asked again
 
 
 def _kept(name: HubName) -> _Listing | None:

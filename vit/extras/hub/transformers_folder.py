@@ -14,10 +14,8 @@ from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.format import Peer, PeerFormat, check_pictures, closing_code
-from vit.export.timm_file import is_in_timm
-from vit.export.weights import calibrated_weights, folded_metadata, save_weights
-from vit.inference.deployment import LoadedModel
-from vit.inference.scores.activation import calibrated_probabilities
+from vit.export.weights import calibrated_weights, folded_metadata, is_in_timm, save_weights
+from vit.inference.deployment import LoadedModel, calibrated_probabilities
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
 
@@ -36,17 +34,17 @@ class TransformersFolder(PeerFormat):
     def write(self, trained: LoadedModel, path: Path) -> None:
         check_pictures(trained, "transformers")
         network = trained.network
+        others = f"give --format onnx, pt2{', safetensors or timm' if is_in_timm(trained) else ' or safetensors'}"
         if trained.description.preprocess.resize_mode == "pad":
             problem = "no image processor of transformers pads pictures with a color, as resize_mode pad does"
-            raise UsageError(problem, _others(trained))
+            raise UsageError(problem, others)
         if not isinstance(network, VisionTransformer):
             name = trained.description.spec.name
-            raise UsageError(f"transformers does not have a model for the weights of {name}", _others(trained))
-        weights = calibrated_weights(trained)
+            raise UsageError(f"transformers does not have a model for the weights of {name}", others)
         try:
-            weights, values = to_huggingface(weights, network.config)
+            weights, values = to_huggingface(calibrated_weights(trained), network.config)
         except ValueError as error:
-            raise UsageError(str(error), _others(trained)) from error
+            raise UsageError(str(error), others) from error
         path.mkdir()
         save_weights(weights, path / "model.safetensors", folded_metadata(trained.description))
         class_names = trained.description.class_names
@@ -73,10 +71,8 @@ class TransformersFolder(PeerFormat):
         def transform(picture: Image.Image) -> Tensor:
             return torch.as_tensor(np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0]))
 
-        rules = trained.description.multilabel
-
         def probabilities(images: Tensor) -> Tensor:
-            return calibrated_probabilities(model(images).logits, rules)
+            return calibrated_probabilities(model(images).logits, trained.description.multilabel)
 
         return Peer("transformers", transform, probabilities, rounds_down=True)
 
@@ -86,13 +82,6 @@ class TransformersFolder(PeerFormat):
             f"processor = AutoImageProcessor.from_pretrained({str(path)!r})"
             + closing_code(trained, "model(images).logits")
         )
-
-
-def _others(trained: LoadedModel) -> str:
-    """The formats that hold a network which this one does not."""
-    if is_in_timm(trained):
-        return "give --format onnx, pt2, safetensors or timm"
-    return "give --format onnx, pt2 or safetensors"
 
 
 def _processor(trained: LoadedModel) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""An export in int8: quantize on training images, then measure on labeled images what that costs
+"""`vit export --precision int8`: calibrate, quantize, measure, and say what int8 costs
 
 int8 changes probabilities by far more than a rounding error. So the rule of other exports cannot hold. The file is
 judged by what matters: the labels of images, from the bytes of their files, beside the checkpoint's on the same images.
@@ -7,6 +7,7 @@ judged by what matters: the labels of images, from the bytes of their files, bes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +16,69 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.console import ProgressReport, Reporter, count_of, interval
 from vit.data.core.samples import Labels
+from vit.data.loading.loader import labeled_images
 from vit.errors import CheckpointError, DataError
+from vit.export.card import Int8Cost
 from vit.export.exporting import new_output
-from vit.export.format import Progress
-from vit.extras.int8.formats import format_of
+from vit.export.format import Progress, Quantized
+from vit.extras.int8.formats import installed_format
+from vit.extras.int8.images import calibration_images, labeled_samples
 from vit.inference.answers.calibration import fit_temperature
 from vit.inference.deployment import LoadedModel
-from vit.inference.engine import Classifies, trained_engine
-from vit.inference.scores.scored_images import Scored, ScoredImages
-from vit.inference.scores.scored_labels import ScoredLabels
+from vit.inference.engine import Classifies, score, trained_engine
+from vit.inference.scores.image_groups import in_groups, number_of
+from vit.inference.scores.intervals import Metric
+from vit.inference.scores.scored_images import Scored, ScoredImages, ScoredLabels
+from vit.study.statistics.paired import mcnemar, paired_gap
 from vit.tasks.label_text import PRESENT
 
 MAX_LOSS = 0.05  # of the accuracy, and of the micro F1 of several labels; a file that loses more is not kept
 Measure = Callable[[Classifies], Scored]  # scores the same labeled images at every call
+
+
+class Int8Export:
+    """The `Quantizer` of --precision int8."""
+
+    def check(self, format: str) -> None:
+        installed_format(format)
+
+    def write(
+        self,
+        trained: LoadedModel,
+        format: str,
+        path: Path,
+        model: Path,
+        calibration: str | None,
+        measure: str | None,
+        reporter: Reporter,
+    ) -> Quantized:
+        preprocess = trained.description.preprocess
+        samples, measured = labeled_samples(model, trained.description, measure, reporter)
+        images = calibration_images(model, preprocess, calibration)
+        reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
+
+        def scored(engine: Classifies) -> Scored:
+            return in_groups(score(engine, labeled_images(samples, preprocess)), samples)
+
+        with ProgressReport(reporter, "image calibrated") as progress:
+            fitted_on = measured.split if measure is None else None
+            answers = export_int8(trained, format, path, images, scored, progress.update, fitted_on)
+        gap = paired_gap(answers.reference, answers.correct, answers.groups)
+        assert gap.low is not None
+        assert gap.high is not None
+        cost = Int8Cost(
+            measured,
+            len(answers.correct),
+            Metric.share(answers.correct, answers.groups),
+            Metric.share(answers.reference, answers.groups),
+            Metric(gap.value, gap.low, gap.high),
+            answers.temperature not in (None, answers.before),
+            number_of(answers.groups),
+        )
+        engine = installed_format(format).engine(path)
+        return Quantized(answers.description, cost, _facts(answers, cost), engine.probabilities)
 
 
 @dataclass(frozen=True)
@@ -61,14 +111,29 @@ class Int8Answers:
         before, after = self.micro_f1 or (0.0, 0.0)
         return max(float(self.reference.mean() - self.correct.mean()), before - after)
 
-    @property
-    def losses(self) -> str:
-        """What both sides reach, in words."""
-        of_f1 = f" (micro F1 {self.micro_f1[1]:.3f} and {self.micro_f1[0]:.3f})" if self.micro_f1 else ""
-        return (
-            f"int8 answers {100 * self.correct.mean():.2f} % of {len(self.correct):,} images right, and the checkpoint "
-            f"{100 * self.reference.mean():.2f} %{of_f1}"
-        )
+
+def _facts(answers: Int8Answers, cost: Int8Cost) -> list[tuple[str, str]]:
+    table = mcnemar(answers.reference, answers.correct)
+    points = [100 * value for value in (cost.loss.value, cost.loss.low, cost.loss.high)]
+    right = "accuracy" if answers.micro_f1 is None else "exact match"
+    facts = [
+        ("calibrated on", f"{count_of(answers.num_calibrated, 'image')}"),
+        ("measured on", f"{cost.measured_on}; 95 % intervals"),
+        (f"{right}, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
+        (f"{right}, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
+        (f"loss of {right}", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),
+        ("images", f"{table.only_first:,} right before alone, {table.only_second:,} right in int8 alone"),
+        ("labels", f"of {count_of(answers.num_labels, 'image')} differ, probabilities by up to {answers.largest:.2g}"),
+    ]
+    if answers.micro_f1 is not None:
+        facts.append(("micro F1", "{:.3f} in the checkpoint, {:.3f} in int8".format(*answers.micro_f1)))
+    if answers.temperature is not None:
+        stays = f"stays {answers.before:.3f}: the images do not tell it from that of the checkpoint"
+        fitted = f"{answers.temperature:.3f}, fitted on these images; {answers.before:.3f} in the checkpoint"
+        facts.append(("temperature", stays if answers.temperature == answers.before else fitted))
+    else:
+        facts.append(("temperatures", "of all labels stay those of the checkpoint, and so do thresholds"))
+    return facts
 
 
 def export_int8(
@@ -80,13 +145,10 @@ def export_int8(
     progress: Progress,
     fitted_on: str | None = None,
 ) -> Int8Answers:
-    """Export a network in int8.
-
-    The temperature is fitted again on the measured images, and changed where they tell it from the checkpoint's.
+    """Export a network in int8. The temperature changes where the measured images tell it from the checkpoint's.
 
     Args:
         name: name of the format, of `formats.FORMATS`.
-        output: file or folder that does not exist yet.
         images: (n, C, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
         measure: scores labeled images that were not trained on.
         progress: called with (done, total) images of the calibration.
@@ -100,8 +162,7 @@ def export_int8(
         CheckpointError: the file loses more than `MAX_LOSS` of the accuracy, or gives NaN. It is removed.
         ResourceError: the output cannot be written.
     """
-    int8_format = format_of(name)
-    int8_format.check_int8_installed(name)
+    int8_format = installed_format(name)
     if not len(images):
         raise DataError("there are no images to calibrate int8 on", "give --calibration other images")
     with new_output(name, output) as written:
@@ -114,7 +175,10 @@ def export_int8(
         if factor != 1.0:
             temperature = exported.description.temperature * factor
             exported = replace(exported, description=replace(exported.description, temperature=temperature))
-            _remove(written)
+            if written.is_dir():
+                rmtree(written)
+            else:
+                written.unlink()
             int8_format.write_int8(exported, written, images, progress)  # the same ranges, and another last division
             scored = measure(int8_format.engine(written))
         if fitted_on is not None and isinstance(scored, ScoredImages):
@@ -124,8 +188,11 @@ def export_int8(
             int8_format.describe(exported, written)
         answers = _answers(expected, scored, trained.description, exported.description, len(images))
         if not answers.loss <= MAX_LOSS:
+            f1 = " (micro F1 {1:.3f} and {0:.3f})".format(*answers.micro_f1) if answers.micro_f1 else ""
             raise CheckpointError(
-                f"{answers.losses}; at most {100 * MAX_LOSS:g} points may be lost; nothing was written",
+                f"int8 answers {100 * answers.correct.mean():.2f} % of {len(answers.correct):,} images right, and "
+                f"the checkpoint {100 * answers.reference.mean():.2f} %{f1}; at most {100 * MAX_LOSS:g} points may be "
+                "lost; nothing was written",
                 "leave --precision int8 out, or give --calibration more images",
             )
     return answers
@@ -145,18 +212,18 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
     if not np.isfinite(found.probabilities).all():
         raise CheckpointError("int8 gives NaN or infinite probabilities; nothing was written", "give another --format")
     largest = float(np.abs(expected.probabilities - found.probabilities).max())
+    f1 = None
     if isinstance(expected, ScoredImages) and isinstance(found, ScoredImages):
-        differs = expected.predictions != found.predictions
-        right = found.correct, expected.correct
-        return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups)
-    assert isinstance(expected, ScoredLabels)
-    assert isinstance(found, ScoredLabels)
-    assert before.multilabel is not None
-    thresholds = before.multilabel.thresholds
-    differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
-    exact = found.exact(thresholds), expected.exact(thresholds)
-    f1 = _micro_f1(expected, thresholds), _micro_f1(found, thresholds)
-    return Int8Answers(count, *exact, int(differs.sum()), largest, before.temperature, after, found.groups, f1)
+        differs, right = expected.predictions != found.predictions, (found.correct, expected.correct)
+    else:
+        assert isinstance(expected, ScoredLabels)
+        assert isinstance(found, ScoredLabels)
+        assert before.multilabel is not None
+        thresholds = before.multilabel.thresholds
+        differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
+        right = found.exact(thresholds), expected.exact(thresholds)
+        f1 = _micro_f1(expected, thresholds), _micro_f1(found, thresholds)
+    return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups, f1)
 
 
 def _micro_f1(scored: ScoredLabels, thresholds: npt.ArrayLike) -> float:
@@ -165,13 +232,3 @@ def _micro_f1(scored: ScoredLabels, thresholds: npt.ArrayLike) -> float:
 
     known = scored.known
     return float(f1_score(scored.labels[known] == PRESENT, scored.predicted(thresholds)[known], zero_division=0.0))
-
-
-def _remove(written: Path) -> None:
-    """Remove what was written under the temporary name."""
-    if written.is_dir():
-        for file in written.iterdir():
-            file.unlink()
-        written.rmdir()
-    else:
-        written.unlink()

@@ -4,25 +4,24 @@ Both keep attention, LayerNorm, softmax and the temperature in float32. The grap
 (QDQ), so that every runtime reads it.
 """
 
-from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError, first_line
-from vit.export.format import Format, Progress, check_packages, description_text, quiet
+from vit.export.format import Progress, check_packages, description_text, quiet
 from vit.extras.export.onnx_file import OnnxFile, described, graph_of
 from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import without_telemetry
 from vit.inference.engines.onnx_engine import INPUT, OnnxEngine
-from vit.inference.engines.openvino_engine import OpenVinoEngine
-from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
+from vit.inference.engines.openvino_engine import OpenVinoEngine, OpenVinoModel, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:
@@ -34,57 +33,35 @@ PERCENTILE = 99.999  # of an activation's values lie in its range; docs/guides/e
 BATCH = 8  # images whose activations are in memory at once
 
 
-class Int8Format(Format):
-    """A format that also holds int8 weights and activations."""
+class OnnxInt8(OnnxFile):
+    """A graph of ONNX in int8."""
 
     int8_packages: tuple[str, ...] = ()
 
-    @abstractmethod
     def write_int8(self, trained: LoadedModel, path: Path, images: Tensor, progress: Progress) -> None:
-        """Write the network in int8.
+        """Write the network in int8 to a new path. UsageError where the format cannot hold this network.
 
         Args:
-            path: a file or folder that does not exist yet.
             images: (n, C, S, S) uint8, whose activations give the ranges.
             progress: called with (done, total) images.
-
-        Raises:
-            UsageError: the format cannot hold this network.
         """
-
-    @abstractmethod
-    def describe(self, trained: LoadedModel, path: Path) -> None:
-        """Change the description in a written file. The graph stays as it is."""
-
-    @abstractmethod
-    def engine(self, path: Path) -> Classifies:
-        """What `vit predict` computes the written file with."""
-
-    def check_int8_installed(self, name: str) -> None:
-        """Raise UsageError when a package that int8 needs is missing."""
-        self.check_installed(name)
-        check_packages(f"--format {name} --precision int8", self.int8_packages, "int8")
-
-
-class OnnxInt8(OnnxFile, Int8Format):
-    """A graph of ONNX in int8."""
-
-    def write_int8(self, trained: LoadedModel, path: Path, images: Tensor, progress: Progress) -> None:
         model = onnx_int8(graph_of(trained), images, progress)
         path.write_bytes(described(model, trained, INT8).SerializeToString())
 
     def describe(self, trained: LoadedModel, path: Path) -> None:
+        """Change the description in a written file. The graph stays as it is."""
         import onnx
 
         model = onnx.ModelProto.FromString(path.read_bytes())
         path.write_bytes(described(model, trained, INT8).SerializeToString())
 
     def engine(self, path: Path) -> Classifies:
+        """What `vit predict` computes the written file with."""
         return OnnxEngine(path)
 
 
-class OpenVinoInt8(OpenVinoFiles, Int8Format):
-    """A graph of OpenVINO in int8."""
+class OpenVinoInt8(OpenVinoFiles):
+    """A graph of OpenVINO in int8, with the methods of `OnnxInt8`."""
 
     int8_packages = ("nncf",)
 
@@ -105,27 +82,26 @@ class OpenVinoInt8(OpenVinoFiles, Int8Format):
         return OpenVinoEngine(read(graph), "32-true", graph)
 
 
-FORMATS: dict[str, Int8Format] = {"onnx": OnnxInt8(), "openvino": OpenVinoInt8()}
+FORMATS: dict[str, OnnxInt8 | OpenVinoInt8] = {"onnx": OnnxInt8(), "openvino": OpenVinoInt8()}
 
 
-def format_of(name: str) -> Int8Format:
-    """The format of a name; UsageError where it does not hold int8."""
+def installed_format(name: str) -> OnnxInt8 | OpenVinoInt8:
+    """The format of a name; UsageError where it does not hold int8, or a package is missing."""
     if name not in FORMATS:
         raise UsageError(
             f"--precision int8, but --format {name} holds float32 only", f"give --format {' or '.join(FORMATS)}"
         )
-    return FORMATS[name]
+    found = FORMATS[name]
+    found.check_installed(name)
+    check_packages(f"--format {name} --precision int8", found.int8_packages, "int8")
+    return found
 
 
 def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "ModelProto":
     """A graph with int8 weights, one scale for each output channel, and uint8 activations, one scale for each tensor.
 
     Weights use 7 of the 8 bits. Processors without VNNI add pairs of products in 16 bits, where 8 bits would overflow
-    in silence. So a file gives the same answers on all of them.
-
-    Args:
-        images: (n, C, S, S) uint8, whose activations give the ranges.
-        progress: called with (done, total) images.
+    in silence. So a file gives the same answers on all of them. Arguments as of `OnnxInt8.write_int8`.
     """
     with TemporaryDirectory() as folder, quiet():
         import onnx
@@ -141,8 +117,8 @@ def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
             extra_options={"percentile": PERCENTILE},
         )
         for first in range(0, len(images), BATCH):
-            part = images[first : first + BATCH].numpy()
-            calibrator.collect_data(_Batch({INPUT: part}))
+            batches = iter([{INPUT: images[first : first + BATCH].numpy()}, None])
+            calibrator.collect_data(SimpleNamespace(get_next=batches.__next__))  # as a `CalibrationDataReader`
             progress(min(first + BATCH, len(images)), len(images))
         quantizer = QDQQuantizer(
             onnx.shape_inference.infer_shapes(model),
@@ -162,29 +138,11 @@ def onnx_int8(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
     return made
 
 
-class _Batch:
-    """One batch, as onnxruntime's calibrators read batches (`CalibrationDataReader`)."""
-
-    def __init__(self, batch: dict[str, Any]) -> None:
-        self._batches = [batch]
-
-    def get_next(self) -> dict[str, Any] | None:
-        """The batch, and None after it."""
-        return self._batches.pop() if self._batches else None
-
-
 def openvino_int8(model: OpenVinoModel, images: Tensor, progress: Progress) -> OpenVinoModel:
     """A graph with int8 weights, and activations in 8 bits where this does not harm a transformer.
 
     NNCF's scheme for transformers moves outliers of activations into the weights (SmoothQuant, Xiao et al. 2023).
     `OverflowFix` halves the range of weights, so that processors without VNNI give the same answers.
-
-    Args:
-        images: (n, C, S, S) uint8, whose activations give the ranges.
-        progress: called with (done, total) passes over an image.
-
-    Raises:
-        UsageError: NNCF cannot quantize this network.
     """
     with without_telemetry(), quiet():
         import nncf

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 
 TRIES = 3
@@ -24,44 +25,28 @@ class Background:
         self._thread.start()
 
     def add(self, action: Callable[[], object]) -> None:
-        """Carry an action out later.
-
-        Raises:
-            Exception: the error of an earlier action, after which nothing more is done.
-        """
+        """Carry an action out later. Raises the error of an earlier action, after which nothing more is done."""
         if self._error is not None:
             raise self._error
         self._actions.put(action)
 
     def ask(self, action: Callable[[], object], seconds: float) -> None:
-        """Carry an action out once, and wait for it.
-
-        Raises:
-            TimeoutError: it takes longer.
-            Exception: its error.
-        """
-        done, errors = threading.Event(), []
+        """Carry an action out once, and wait for it. TimeoutError where it takes longer; else its own error."""
+        future: Future[object] = Future()
 
         def act() -> None:
             try:
-                action()
+                future.set_result(action())
             except Exception as error:  # noqa: BLE001  it is raised where it is waited for
-                errors.append(error)
-            done.set()
+                future.set_exception(error)
 
         self.add(act)
-        if not done.wait(seconds):
+        if wait([future], seconds).not_done:
             raise TimeoutError(f"no answer in {seconds:.0f} s")
-        if errors:
-            raise errors[0]
+        future.result()
 
     def finish(self, seconds: float) -> None:
-        """Carry out what is left. A server that is away has one more try.
-
-        Raises:
-            TimeoutError: it takes longer.
-            Exception: the error of an action.
-        """
+        """Carry out what is left; a server that is away has one more try. TimeoutError, or the error of an action."""
         self._ending.set()
         self._actions.put(None)
         self._thread.join(seconds)

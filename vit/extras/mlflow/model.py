@@ -4,20 +4,14 @@ MLflow keeps the checkpoint and the name of this module, which reads the checkpo
 program must be installed where the model is used. Paths are not taken: a served model would read files of its machine.
 """
 
-import io
 import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import Image
-
-from vit.checkpoints.load import read_described
 from vit.data.core.image_bytes import BytesReader
-from vit.data.pixels.preprocess import COLORS
-from vit.inference.predictor import Predictor, load
+from vit.inference.predictor import load
 from vit.version import __version__
 
 if TYPE_CHECKING:
@@ -29,18 +23,14 @@ COLUMN = "image"  # of the input: the bytes of an image file
 class MlflowModel:
     """What `mlflow.pyfunc.load_model` gives: `predict` of a table with the column `image`."""
 
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._predictor = load(path)
 
     def predict(self, model_input: "pd.DataFrame", params: Mapping[str, object] | None = None) -> "pd.DataFrame":
-        """One row for each image.
+        """One row for each image, with columns as `vit predict` writes them; "; " stands between several labels.
 
         Args:
             model_input: table with the column `image`, whose cells are the bytes of image files.
-
-        Returns:
-            the columns `label` (empty without one), `labels` (of a model that gives several, with "; " between them),
-            `probability` (of the label), `status` and `error`, as `vit predict` writes them.
         """
         import pandas as pd
 
@@ -59,20 +49,13 @@ class MlflowModel:
 
 
 def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
-    """Write a checkpoint as a model of MLflow, with signature and input example.
-
-    Args:
-        checkpoint: checkpoint of a classifier.
-        folder: a folder that does not exist yet.
-    """
+    """Write the checkpoint of a classifier as a model of MLflow with its signature, into a new folder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of MLflow, about its own types
-        import pandas as pd
         from mlflow import pyfunc
         from mlflow.models import ModelSignature
         from mlflow.types import ColSpec, Schema
 
-        channels = read_described(checkpoint)[0].preprocess.channels
         texts = [ColSpec("string", name) for name in ("label", "labels", "status", "error")]
         texts.insert(2, ColSpec("double", "probability"))
         pyfunc.save_model(
@@ -80,24 +63,8 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
             loader_module=__name__,
             data_path=str(checkpoint),
             signature=ModelSignature(Schema([ColSpec("binary", COLUMN)]), Schema(texts)),
-            input_example=pd.DataFrame({COLUMN: [_gray_image(channels)]}),
             pip_requirements=[f"vit-lightning=={__version__}"],
         )
 
 
-def _gray_image(channels: int) -> bytes:
-    """An image for the example, which shows nothing of the data."""
-    file = io.BytesIO()
-    if channels in (1, COLORS):
-        Image.new("RGB", (32, 32), (128, 128, 128)).save(file, "PNG")
-    else:
-        import tifffile
-
-        gray = np.full((channels, 32, 32), 128, dtype=np.uint8)
-        tifffile.imwrite(file, gray, photometric="minisblack", planarconfig="separate")
-    return file.getvalue()
-
-
-def _load_pyfunc(path: str | os.PathLike[str]) -> MlflowModel:
-    """The name that MLflow calls, with the path of the checkpoint."""
-    return MlflowModel(load(path))
+_load_pyfunc = MlflowModel  # the name that MLflow calls, with the path of the checkpoint

@@ -1,4 +1,4 @@
-"""The tracker that writes to MLflow: a server, or a store on this machine"""
+"""MLflow as a tracker: a server, or a store on this machine; only an open tracker imports MLflow"""
 
 import io
 import json
@@ -7,31 +7,27 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import Self
+from urllib.parse import urlsplit
 
-import numpy as np
 import yaml
 
 from vit.atomic_files import write_text
 from vit.csv_files import CsvValue, TableWriter
-from vit.extras.mlflow.address import MlflowAddress
 from vit.extras.mlflow.background import Background
-from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion
-from vit.layout import RunLayout
-from vit.training.tracking.tracker import Sharing, flat, public, recorded_rows
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from vit.layout import MlflowLayout, RunLayout
+from vit.training.recipes.recipe import Recipe
+from vit.training.tracking.connection import unreachable
+from vit.training.tracking.tracker import Sharing, Tracker, Tracking, flat, public, recorded_rows
 
 START_SECONDS = 45.0  # a new local store takes about 5
 FINISH_SECONDS = 60.0
 _INTERRUPT_SECONDS = 5.0
 _MODEL = "model"  # folder of the run's artifacts
-_MOST_IN_BATCH = 100  # options or numbers of one request; MLflow takes 100 and 1,000
 _MOST_CHARACTERS = 6000  # of an option
 VARIABLES = {  # of MLflow, whose own values wait for minutes and report the use of MLflow to its makers
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -43,56 +39,89 @@ _STRANGE = re.compile(r"[^\w./ -]")  # characters that MLflow refuses in names
 Point = tuple[str, int, float]  # name, step, value
 
 
+@dataclass(frozen=True)
+class MlflowAddress:
+    """A place of runs: a server, or a store on this machine."""
+
+    uri: str  # as MLflow takes it
+    artifacts: str | None = None  # where the artifacts of a new experiment go; None: as the server or store decides
+
+    @classmethod
+    def below(cls, out: Path) -> Self:
+        """The server of MLFLOW_TRACKING_URI, else a store in the parent folder of run folders."""
+        server = os.environ.get("MLFLOW_TRACKING_URI")
+        if server:
+            return cls(server)
+        store = MlflowLayout(out.expanduser().absolute())
+        return cls(f"sqlite:///{store.database_path}", store.artifacts_dir.as_uri())
+
+    @property
+    def is_local(self) -> bool:
+        """Whether everything stays on this machine."""
+        return urlsplit(self.uri).scheme in ("", "file", "sqlite")
+
+    def describe(self) -> str:
+        """The address for people, without a password."""
+        parts = urlsplit(self.uri)
+        return self.uri if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    def obstacle(self) -> str:
+        """Why a server cannot be reached, or ""; known for addresses of the web alone."""
+        return unreachable(self.uri) if urlsplit(self.uri).scheme in ("http", "https") else ""
+
+
+class Mlflow:
+    """The `TrackerKind` of --tracker mlflow."""
+
+    title = "MLflow"
+
+    def open(self, recipe: Recipe, run: Tracking) -> Tracker:
+        return MlflowTracker(run, recipe.mlflow.register)
+
+    def describe(self, recipe: Recipe, run: Path, sharing: Sharing) -> str:
+        name = recipe.mlflow.register
+        address = MlflowAddress.below(run.absolute().parents[2] if run.is_dir() else Path(recipe.out))
+        uploaded = (sharing if name is None else replace(sharing, model=True)).content()
+        where = f"{address.describe()}{', on this machine' if address.is_local else f': {uploaded}'}"
+        return where if name is None else f"{where}; registers the best checkpoint as {name!r}"
+
+    def describe_cells(self, folder: Path) -> str:
+        return f"{MlflowAddress.below(folder).describe()}: numbers and configuration of every training, no images"
+
+
 class MlflowTracker:
     """A `Tracker` that writes to a run of MLflow. Its methods raise what goes wrong, except while a server is away.
 
-    A resumed training continues the run whose id is in `id_file`. The run then gets all rows of metrics.csv that it
-    lacks, and none twice.
+    A resumed training continues the run whose id is in its folder. The run then gets all rows of metrics.csv that it
+    lacks, and none twice. A store on this machine gets pictures too, whatever may be shared.
 
     Lightning's logger is not used: it waits for the server in every call, and sends names of the user and of files.
 
     Args:
-        id_file: file with the id of the run.
-        metrics: metrics.csv of the run. A row is in this file before it is logged here.
-        config: options of the training.
-        name: name of the run.
-        group: name of the study that the run is a cell of; None for a single training.
-        sharing: what a server may get; a store on this machine gets pictures too.
         register: name under which the best checkpoint is registered as a model; None: it is not.
-
-    Raises:
-        Exception: the server or store cannot be used.
     """
 
-    def __init__(
-        self,
-        address: MlflowAddress,
-        id_file: Path,
-        metrics: Path,
-        config: Mapping[str, object],
-        name: str,
-        group: str | None,
-        sharing: Sharing,
-        register: str | None = None,
-    ) -> None:
+    def __init__(self, run: Tracking, register: str | None = None) -> None:
         for variable, value in VARIABLES.items():
             os.environ.setdefault(variable, value)
-        why = address.obstacle()
-        if why:
-            raise ConnectionError(why)
-        self._address, self._id_file, self._metrics = address, id_file, metrics
-        self._sharing, self._register = sharing, register
+        self._address, self._layout = MlflowAddress.below(run.out), RunLayout(run.folder)
+        self._sharing, self._register = run.sharing, register
         self._step = 0
         self._last: dict[str, int] = {}  # steps that the run has when this process begins, by name
         self._has_begun = False  # to log
-        self._background = Background(address.obstacle)
-        self._background.ask(lambda: self._begin(name, group, config), START_SECONDS)
+        why = self._address.obstacle()
+        if why:
+            raise ConnectionError(why)
+        self._background = Background(self._address.obstacle)
+        self._background.ask(lambda: self._begin(run), START_SECONDS)
 
     def log(self, row: Mapping[str, float], step: int) -> None:
         points = [(name, step, float(value)) for name, value in row.items()]
         if not self._has_begun:
             self._has_begun = True
-            recorded = ((name, at, value) for at, row in recorded_rows(self._metrics) for name, value in row.items())
+            recorded = (
+                (name, at, value) for at, row in recorded_rows(self._layout.metrics_path) for name, value in row.items()
+            )
             points = list(dict.fromkeys([*recorded, *points]))
         self._step = max(self._step, step)
         self._send([point for point in points if point[1] > self._last.get(_name(point[0]), -1)])
@@ -119,6 +148,10 @@ class MlflowTracker:
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
     ) -> None:
+        import numpy as np
+
+        from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion
+
         if len(class_names) <= MOST_IN_CONFUSION:
             counts = confusion(np.asarray(labels), np.asarray(predictions), len(class_names)).tolist()
             rows = [[true, *row] for true, row in zip(class_names, counts, strict=True)]
@@ -133,9 +166,10 @@ class MlflowTracker:
     def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
         if not self._sharing.model and self._register is None:
             return
-        is_classifier = path.suffix == ".ckpt"  # else weights without a head, of a pretraining
-        send_file = partial(self._client.log_artifact, self._run, str(path), "checkpoints")
-        self._background.add((lambda: self._send_model(path)) if is_classifier else send_file)
+        if path.suffix == ".ckpt":
+            self._background.add(lambda: self._send_model(path))
+        else:  # weights without a head, of a pretraining
+            self._background.add(lambda: self._client.log_artifact(self._run, str(path), "checkpoints"))
 
     def finish(self) -> None:
         self._background.add(lambda: self._client.set_terminated(self._run, "FINISHED"))
@@ -145,7 +179,7 @@ class MlflowTracker:
         self._background.add(lambda: self._client.set_terminated(self._run, "KILLED"))
         self._background.finish(_INTERRUPT_SECONDS)
 
-    def _begin(self, name: str, group: str | None, config: Mapping[str, object]) -> None:
+    def _begin(self, run: Tracking) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a library that MLflow uses
             from mlflow import MlflowClient
@@ -153,16 +187,28 @@ class MlflowTracker:
             for library in ("mlflow", "alembic", "urllib3"):  # notices of every try and of every migration
                 logging.getLogger(library).setLevel(logging.ERROR)
             self._client = MlflowClient(self._address.uri)
-            kept = self._id_file.read_text(encoding="utf-8").strip() if self._id_file.is_file() else ""
-            self._run = kept if kept and _is_there(self._client, kept) else self._new_run(name, group)
+            file = self._layout.mlflow_run_path
+            kept = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+            self._run = kept if kept and self._is_there(kept) else self._new_run(run)
         if self._run == kept:
             self._client.update_run(kept, status="RUNNING")
             for metric in self._client.get_run(kept).data.metrics:
                 self._last[metric] = max(point.step for point in self._client.get_metric_history(kept, metric))
             self._step = max(self._last.values(), default=0)
-        self._set_options(config)
+        self._set_options(run.config)
 
-    def _new_run(self, name: str, group: str | None) -> str:
+    def _is_there(self, run: str) -> bool:
+        """Whether the server has a run: another server may have been chosen since."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return bool(self._client.get_run(run).info.lifecycle_stage == "active")
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                return False
+            raise
+
+    def _new_run(self, run: Tracking) -> str:
         title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "vit"
         known = self._client.get_experiment_by_name(title)
         if known is not None:
@@ -172,9 +218,10 @@ class MlflowTracker:
                 experiment = self._client.create_experiment(title, artifact_location=self._address.artifacts)
             except Exception:  # noqa: BLE001  another process has made it
                 experiment = self._client.get_experiment_by_name(title).experiment_id
-        run = self._client.create_run(experiment, run_name=name, tags={} if group is None else {"study": group})
-        write_text(self._id_file, f"{run.info.run_id}\n")
-        return str(run.info.run_id)
+        tags = {} if run.group is None else {"study": run.group}
+        number = str(self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id)
+        write_text(self._layout.mlflow_run_path, f"{number}\n")
+        return number
 
     def _set_options(self, config: Mapping[str, object]) -> None:
         """Set the options that the run lacks. MLflow never changes one: config.yaml has the newest values."""
@@ -182,26 +229,18 @@ class MlflowTracker:
 
         known = self._client.get_run(self._run).data.params
         options = {_name(name): _text(value) for name, value in flat(config).items()}
-        new = [Param(name, text) for name, text in options.items() if name not in known]
-        for start in range(0, len(new), _MOST_IN_BATCH):
-            self._client.log_batch(self._run, params=new[start : start + _MOST_IN_BATCH])
+        self._client.log_batch(self._run, params=[Param(*one) for one in options.items() if one[0] not in known])
         text = yaml.safe_dump(public(config), sort_keys=False, allow_unicode=True)
-        self._client.log_text(self._run, text, RunLayout(self._id_file.parent).config_path.name)
+        self._client.log_text(self._run, text, self._layout.config_path.name)
 
     def _send(self, points: Sequence[Point]) -> None:
+        from mlflow.entities import Metric
+
         now = int(1000 * time.time())
-
-        def send(some: Sequence[Point]) -> Callable[[], object]:
-            from mlflow.entities import Metric
-
-            metrics = [Metric(_name(name), value, now, step) for name, step, value in some]
-            return lambda: self._client.log_batch(self._run, metrics=metrics)
-
-        for start in range(0, len(points), _MOST_IN_BATCH):
-            self._background.add(send(points[start : start + _MOST_IN_BATCH]))
+        metrics = [Metric(_name(name), value, now, step) for name, step, value in points]
+        self._background.add(lambda: self._client.log_batch(self._run, metrics=metrics))
 
     def _send_model(self, checkpoint: Path) -> None:
-        """Upload a checkpoint as a model of MLflow, and register it if that is asked for."""
         from mlflow.exceptions import MlflowException
 
         from vit.extras.mlflow.model import save_mlflow_model
@@ -218,18 +257,6 @@ class MlflowTracker:
                 raise
         source = f"{self._client.get_run(self._run).info.artifact_uri}/{_MODEL}"
         self._client.create_model_version(self._register, source, self._run)
-
-
-def _is_there(client: "MlflowClient", run: str) -> bool:
-    """Whether a server has a run: another one may have been chosen since."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return bool(client.get_run(run).info.lifecycle_stage == "active")
-    except MlflowException as error:
-        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-            return False
-        raise
 
 
 def _name(name: str) -> str:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from vit.export.format import Classify, Format
 from vit.inference.deployment import LoadedModel, describe_input
-from vit.inference.engines.openvino_engine import OpenVinoEngine
-from vit.inference.engines.openvino_model import INPUT, OUTPUT, convert, read, save
+from vit.inference.engines.openvino_engine import INPUT, OUTPUT, OpenVinoEngine, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 

@@ -18,33 +18,23 @@ IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
 LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")
 _METADATA = b"huggingface"
 _SHOWN = 12  # columns in an error
+_IMAGES, _LABELS = ("bytes", "struct"), ("text", "number")  # kinds of columns
 
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """The columns of a table that are read.
+    """The columns of a table that are read."""
 
-    Attributes:
-        image: column of encoded images.
-        bytes_path: path of the bytes of images in the columns of the file: "image.bytes", or "image".
-        name_path: path of the names of images, or None.
-        label: column of labels; None where there is none.
-        class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
-        split, group: columns of the split and of the group of each image, or None.
-        other_labels: further columns that might be the labels.
-        may_split: columns that are not read, of texts, whole numbers or yes and no: one might hold splits.
-    """
-
-    image: str
-    bytes_path: str
-    name_path: str | None
-    label: str | None
-    class_names: tuple[str, ...] | None
-    split: str | None
-    group: str | None
-    other_labels: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-    may_split: tuple[str, ...] = ()
+    image: str  # column of encoded images
+    bytes_path: str  # path of the bytes of images in the columns of the file: "image.bytes", or "image"
+    name_path: str | None  # path of the names of images
+    label: str | None  # column of labels
+    class_names: tuple[str, ...] | None  # of a ClassLabel by number; None: labels are texts or plain numbers
+    split: str | None  # column of the split of each image
+    group: str | None  # column of the group of each image
+    other_labels: tuple[str, ...]  # further columns that might be the labels
+    unread: tuple[str, ...]  # columns that are not read
+    may_split: tuple[str, ...]  # those of them with texts, whole numbers or yes and no: one might hold splits
 
 
 def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: bool = True) -> ChosenColumns:
@@ -62,99 +52,90 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
     """
     fields = {field.name: field.type for field in schema}
     features = _features(schema.metadata or {})
-    for given, flag in ((wanted.image, "image_column"), (wanted.label, "label_column")):
-        if given is not None and given not in fields:
-            raise UsageError(f"{flag} {given!r} is not a column of {where}", nearest(given, fields))
-    image = wanted.image or _image_column(fields, features, where)
-    if not _holds_images(fields[image]):
+    for option, given in wanted.by_option.items():
+        if given not in fields:
+            raise UsageError(f"{option} {given!r} is not a column of {where}", nearest(given, fields))
+    kinds = {name: _kind(kind) for name, kind in fields.items()}
+    image = wanted.image or _image_column(fields, kinds, features, where)
+    if kinds[image] not in _IMAGES:
         raise DataError(
             f"the column {image!r} of {where} holds {fields[image]}, not images",
             "images are bytes, or structs with a field bytes",
         )
-    label, others = _label_column(fields, features, wanted, where, needs_label)
-    is_struct = not _is_binary(fields[image])
-    names = {field.name for field in fields[image]} if is_struct else set()
-    texts = [name for name in fields if plain_name(name) == "split" and name != label and _is_text(fields[name])]
-    split = next(iter(texts), None)
-    group = next((name for name in _named(fields, NAMES["group"]) if name != label), None)
-    twice = next((name for name in (image, label, split, group) if schema.names.count(name) > 1), None)
+    label: str | None = None
+    others: tuple[str, ...] = ()
+    if needs_label or wanted.label is not None:
+        label, others = _label_column(fields, kinds, features, wanted, where)
+    free = [name for name in fields if name != label]
+    split = next((name for name in free if plain_name(name) == "split" and kinds[name] == "text"), None)
+    group = next(iter(_named(free, NAMES["group"])), None)
+    read = (image, label, split, group)
+    twice = next((name for name in read if schema.names.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"{where} has the column {twice!r} twice", "rename one of the two")
-    rest = [name for name in fields if name not in (image, label, split, group, *others) and not is_index(name)]
+    is_struct = kinds[image] == "struct"
+    unread = [name for name in fields if name not in (*read, *others) and not is_index(name)]
     return ChosenColumns(
         image=image,
         bytes_path=f"{image}.bytes" if is_struct else image,
-        name_path=f"{image}.path" if "path" in names else None,
+        name_path=f"{image}.path" if is_struct and "path" in {field.name for field in fields[image]} else None,
         label=label,
         class_names=None if label is None else _class_names(features.get(label), f"the column {label!r} of {where}"),
         split=split,
         group=group,
         other_labels=others,
-        unread=tuple(rest),
-        may_split=tuple(name for name in rest if _is_label(fields[name])),
+        unread=tuple(unread),
+        may_split=tuple(name for name in unread if kinds[name] in _LABELS),
     )
 
 
-def is_index_schema(names: list[str]) -> bool:
-    """Whether columns of these names are those of an index of shards."""
-    return {"key", "shard", "offset", "length"} <= set(names)
+def column_notes(
+    columns: ChosenColumns, class_names: Sequence[str], has_named_splits: bool, is_given: bool, where: str
+) -> list[str]:
+    """What a user should know of the columns that were read.
 
-
-def check_bars(columns: ChosenColumns, class_names: Sequence[str], is_given: bool, where: str) -> None:
-    """Raise DataError for cat|indoors in a column `labels`, which are several labels in a CSV, and for lists.
-
-    Args:
-        is_given: whether the user has named the column.
+    DataError where labels are lists, or cat|indoors in a column `labels` that is not given: several labels in a CSV.
     """
-    as_list = next((name for name in class_names if columns.class_names is None and LIST.fullmatch(name)), None)
+    column, texts = columns.label or "", class_names if columns.class_names is None else ()
+    as_list = next((name for name in texts if LIST.fullmatch(name)), None)
     if as_list is not None:
         fix = "give several labels as a CSV; name one class without brackets"
-        raise DataError(f"the column {columns.label!r} of {where} has {as_list[:40]!r}, which is a list", fix)
-    with_bar, column = _with_bar(columns, class_names), columns.label or ""
+        raise DataError(f"the column {column!r} of {where} has {as_list[:40]!r}, which is a list", fix)
+    with_bar = next((name for name in texts if SEPARATOR in name), "")
     if with_bar and plain_name(column) == "labels" and not is_given:
         raise DataError(
             f"the column {column!r} of {where} has {with_bar!r}, and a table has one class for each image",
             f"give several labels as a CSV; --data.label_column {column} takes each text for one class",
         )
-
-
-def _with_bar(columns: ChosenColumns, class_names: Sequence[str]) -> str:
-    """A text of the column of labels with a bar; "" where no text has one, or the table has class names."""
-    if columns.class_names is not None:
-        return ""
-    return next((name for name in class_names if SEPARATOR in name), "")
-
-
-def column_notes(columns: ChosenColumns, class_names: Sequence[str], has_named_splits: bool) -> list[str]:
-    """What a user should know of the columns that were read."""
     notes = []
     if columns.other_labels:
         others = " and ".join(map(repr, columns.other_labels))
-        notes.append(f"labels are the column {columns.label!r}, not {others} (--data.label_column chooses)")
+        notes.append(f"labels are the column {column!r}, not {others} (--data.label_column chooses)")
     if columns.split is not None and has_named_splits:
         notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
     if columns.unread:
         notes.append(f"columns that are not read: {some_of(map(repr, columns.unread), _SHOWN)}")
     if columns.group is not None:
         notes.append(f"groups are the column {columns.group!r}")
-    if with_bar := _with_bar(columns, class_names):
-        column = columns.label
+    if with_bar:
         notes.append(f"each text of the column {column!r} is one class, also {with_bar!r}; several labels need a CSV")
     return notes
 
 
-def _image_column(fields: dict[str, Any], features: dict[str, Any], where: str) -> str:
-    named = [name for name in fields if _feature_type(features, name) == "Image" and _holds_images(fields[name])]
-    unsaid = [name for name in fields if _feature_type(features, name) is None]
-    structs = [name for name in unsaid if _holds_images(fields[name]) and not _is_binary(fields[name])]
-    candidates = named or structs or [name for name in unsaid if _is_binary(fields[name])]
-    usual = [name for name in candidates if name.casefold() in IMAGE_NAMES]
-    found = candidates if len(candidates) == 1 else usual
+def _image_column(
+    fields: dict[str, Any], kinds: dict[str, str], features: dict[str, dict[str, Any]], where: str
+) -> str:
+    holding = [name for name in fields if kinds[name] in _IMAGES]
+    named = [name for name in holding if features.get(name, {}).get("_type") == "Image"]
+    unsaid = [name for name in holding if name not in features]
+    structs = [name for name in unsaid if kinds[name] == "struct"]
+    candidates = named or structs or unsaid
+    found = candidates if len(candidates) == 1 else [one for one in candidates if one.casefold() in IMAGE_NAMES]
     if len(found) == 1:
         return found[0]
     if candidates:
         raise DataError(
-            f"{where} has several columns of images: {', '.join(map(repr, candidates[:_SHOWN]))}",
+            f"{where} has several columns of images: {some_of(map(repr, candidates), _SHOWN)}",
             "choose one with --data.image_column NAME (--image_column for commands without a recipe)",
         )
     raise DataError(
@@ -164,29 +145,30 @@ def _image_column(fields: dict[str, Any], features: dict[str, Any], where: str) 
 
 
 def _label_column(
-    fields: dict[str, Any], features: dict[str, Any], wanted: TableColumns, where: str, needs_label: bool
-) -> tuple[str | None, tuple[str, ...]]:
-    """The column of labels, and other columns that might be."""
-    of_classes = [name for name in fields if _feature_type(features, name) == "ClassLabel" and _is_label(fields[name])]
-    usual = [name for name in _named(fields, LABEL_NAMES) if _is_label(fields[name])]
-    candidates = list(dict.fromkeys([*of_classes, *usual]))
+    fields: dict[str, Any],
+    kinds: dict[str, str],
+    features: dict[str, dict[str, Any]],
+    wanted: TableColumns,
+    where: str,
+) -> tuple[str, tuple[str, ...]]:
     if wanted.label is not None:
-        if not _is_label(fields[wanted.label]):
+        if kinds[wanted.label] not in _LABELS:
             raise DataError(
                 f"the column {wanted.label!r} of {where} holds {fields[wanted.label]}",
                 "labels are texts or whole numbers",
             )
         return wanted.label, ()
-    if not needs_label:
-        return None, ()
+    possible = [name for name in fields if kinds[name] in _LABELS]
+    of_classes = [name for name in possible if features.get(name, {}).get("_type") == "ClassLabel"]
+    usual = _named(possible, LABEL_NAMES)
+    candidates = list(dict.fromkeys([*of_classes, *usual]))
     plain = [name for name in candidates if plain_name(name) in ("label", "labels")]
-    named_classes = [name for name in of_classes if plain_name(name) in LABEL_NAMES]
-    for found in (plain, of_classes, named_classes, candidates):
+    for found in (plain, of_classes, [name for name in of_classes if name in usual], candidates):
         if len(found) == 1:
             return found[0], tuple(name for name in candidates if name != found[0])
     if candidates:
         raise DataError(
-            f"{where} has several columns that may be the labels: {', '.join(map(repr, candidates[:_SHOWN]))}",
+            f"{where} has several columns that may be the labels: {some_of(map(repr, candidates), _SHOWN)}",
             "choose one with --data.label_column NAME (--label_column for commands without a recipe)",
         )
     raise DataError(
@@ -196,30 +178,23 @@ def _label_column(
     )
 
 
-def _named(fields: dict[str, Any], names: Sequence[str]) -> list[str]:
+def _named(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns that have one of some usual names, as in a CSV; the most specific first."""
-    return sorted(
-        (name for name in fields if plain_name(name) in names), key=lambda name: names.index(plain_name(name))
-    )
+    found = [name for name in columns if plain_name(name) in names]
+    return sorted(found, key=lambda name: names.index(plain_name(name)))
 
 
-def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
-    """{column: what Hugging Face says of it}; {} where nothing readable is said."""
+def _features(metadata: dict[bytes, bytes]) -> dict[str, dict[str, Any]]:
+    """{column: what Hugging Face says of it, with a `_type`}; {} where nothing readable is said."""
     try:
         found = json.loads(metadata.get(_METADATA, b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError):
+        return {name: one for name, one in found.items() if isinstance(one, dict) and isinstance(one.get("_type"), str)}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
-def _feature_type(features: dict[str, Any], name: str) -> str | None:
-    feature = features.get(name)
-    kind = feature.get("_type") if isinstance(feature, dict) else None
-    return kind if isinstance(kind, str) else None
-
-
-def _class_names(feature: Any, where: str) -> tuple[str, ...] | None:
-    if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel":
+def _class_names(feature: dict[str, Any] | None, where: str) -> tuple[str, ...] | None:
+    if feature is None or feature["_type"] != "ClassLabel":
         return None
     names = feature.get("names")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
@@ -230,32 +205,19 @@ def _class_names(feature: Any, where: str) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _holds_images(kind: Any) -> bool:
+def _kind(kind: Any) -> str:
+    """What a type of pyarrow holds: "bytes", a "struct" with a field of bytes, "text", "number" or ""."""
     import pyarrow.types as types
 
     if types.is_struct(kind):
-        return any(field.name == "bytes" and _is_binary(field.type) for field in kind)
-    return _is_binary(kind)
-
-
-def _is_binary(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow.types as types
-
+        return "struct" if any(field.name == "bytes" and _kind(field.type) == "bytes" for field in kind) else ""
     if types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
-def _is_label(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return _is_text(kind) or bool(types.is_integer(kind) or types.is_boolean(kind))
+        return "text" if _kind(kind.value_type) == "text" else ""
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "bytes"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    return "number" if types.is_integer(kind) or types.is_boolean(kind) else ""
 
 
 def _listed(fields: dict[str, Any]) -> str:

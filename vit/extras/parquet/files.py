@@ -8,8 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from vit.errors import DataError, first_line
 
@@ -20,106 +19,89 @@ BUFFER_BYTES = 2**23  # that pyarrow reads ahead of a column
 _FOOTER_BYTES = 2**16  # fetched at first, as pyarrow reads them
 
 
-class TableFile(Protocol):
-    """A parquet file, wherever it lies."""
+class TableFile:
+    """A parquet file. DataError where it is missing, refused or no regular file, or another machine does not answer.
 
-    where: str  # path or address, for errors
-    identity: str  # changes where the file changes
-    metadata: Any  # what its footer says, of pyarrow, once it was read
+    Args:
+        where: its path or address.
+        far: how files at this kind of address are read; None: the file is on this machine.
 
-    def open(self, ranges: Sequence[tuple[int, int]] = ()) -> Any:
-        """What pyarrow reads from. Ranges (first byte, byte after the last) are those that will be read for sure."""
+    Attributes:
+        identity: changes where the file changes.
+    """
+
+    def __init__(self, where: str | os.PathLike[str], far: "FarFiles | None" = None) -> None:
+        self.where = os.fspath(where)
+        self._far = far
+        self._metadata: Any = None  # what its footer says, of pyarrow, once it was read
+        self._size, self.identity = self._state()
+
+    @contextmanager
+    def opened(self, ranges: Sequence[tuple[int, int]] = ()) -> Iterator[Any]:
+        """The file as pyarrow's ParquetFile. DataError: it is not one, or is damaged where the block reads it.
+
+        Args:
+            ranges: (first byte, byte after the last) that will be read for sure. Of a far file they are fetched at the
+                same time.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        opened: str | _RangeFile = self.where
+        if self._far is not None:
+            footer = [(max(0, self._size - _FOOTER_BYTES), self._size)] if self._metadata is None else []
+            opened = _RangeFile(self._far, self.where, self._size, [*footer, *ranges])
+        try:
+            with pq.ParquetFile(
+                opened,
+                metadata=self._metadata,
+                buffer_size=BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            ) as table:
+                self._metadata = table.metadata
+                yield table
+        except (pa.ArrowException, OSError, ValueError) as error:
+            problem = f"{self.where} is not a whole parquet file: {first_line(error)[:200]}"
+            raise DataError(problem, "get the file again") from error
 
     def check_unchanged(self) -> None:
         """Raise DataError where the file is not the one that was listed."""
+        if self._state()[1] != self.identity:
+            fix = "give the command again: it lists the file as it is"
+            raise DataError(f"{self.where} has changed since it was listed", fix)
 
-
-class LocalFile:
-    """A file on this machine.
-
-    Raises:
-        DataError: it is missing, or not a regular file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.where = os.fspath(path)
-        self.identity = self._now()
-        self.metadata: Any = None
-
-    def open(self, ranges: Sequence[tuple[int, int]] = ()) -> Any:
-        """The path."""
-        return self.where
-
-    def check_unchanged(self) -> None:
-        """Raise DataError where another file stands here now."""
-        if self._now() != self.identity:
-            raise _changed(self.where)
-
-    def _now(self) -> str:
+    def _state(self) -> tuple[int, str]:
+        """Size and identity of what is there now."""
+        if self._far is not None:
+            size, version = self._far.state(self.where)
+            if size is None:
+                raise DataError(f"the server of {self.where} does not say its size", "copy the file to this machine")
+            return size, f"{self.where}\0{size}\0{version}"
         try:
             status = os.stat(self.where)
         except OSError as error:
             raise DataError(f"cannot read {self.where}: {error.strerror}", "restore it") from error
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{self.where} is not a regular file", "give a parquet file")
-        return f"{os.path.realpath(self.where)}\0{status.st_size}\0{status.st_mtime_ns}"
+        return status.st_size, f"{os.path.realpath(self.where)}\0{status.st_size}\0{status.st_mtime_ns}"
 
 
-class FarFile:
-    """A file on another machine.
+class _RangeFile(io.RawIOBase):
+    """A far file as a file of Python: ranges that were fetched beforehand come from memory, the rest from far."""
 
-    Args:
-        files: how files of this kind are read.
-
-    Raises:
-        DataError: it is not there, is refused, or does not come.
-    """
-
-    def __init__(self, address: str, files: "FarFiles") -> None:
-        self.where = address
-        self._files = files
-        self.size, version = files.state(address)
-        self.identity = f"{address}\0{self.size}\0{version}"
-        self.metadata: Any = None
-
-    def open(self, ranges: Sequence[tuple[int, int]] = ()) -> "RangeFile":
-        """A file of Python that fetches what is read. The ranges are fetched at the same time; first, the footer."""
-        footer = [(max(0, self.size - _FOOTER_BYTES), self.size)] if self.metadata is None else []
-        return RangeFile(self._files, self.where, self.size, [*footer, *ranges])
-
-    def check_unchanged(self) -> None:
-        """Raise DataError where another file is at the address now."""
-        size, version = self._files.state(self.where)
-        if f"{self.where}\0{size}\0{version}" != self.identity:
-            raise _changed(self.where)
-
-
-class RangeFile(io.RawIOBase):
-    """A far file as a file of Python: what was fetched beforehand comes from memory, the rest from far.
-
-    Args:
-        files: how files of this kind are read.
-        address: address of the file.
-        size: number of its bytes.
-        ranges: (first byte, byte after the last) to fetch now, at the same time.
-    """
-
-    def __init__(self, files: "FarFiles", address: str, size: int, ranges: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, far: "FarFiles", address: str, size: int, ranges: Sequence[tuple[int, int]]) -> None:
         super().__init__()
-        self._files, self._address, self._size = files, address, size
-        self._place = 0
+        self._far, self._address, self._size, self._place = far, address, size, 0
         wanted = [(address, start, min(stop, size)) for start, stop in ranges if start < min(stop, size)]
-        fetched = files.ranges(wanted) if wanted else []
-        self._ready = [(start, content) for (_, start, _), content in zip(wanted, fetched, strict=True)]
+        contents = far.ranges(wanted) if wanted else []
+        self._ready = [(start, content) for (_, start, _), content in zip(wanted, contents, strict=True)]
 
     def readable(self) -> bool:
         return True
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._place
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
@@ -134,52 +116,11 @@ class RangeFile(io.RawIOBase):
         for first, content in self._ready:
             if first <= start and stop <= first + len(content):
                 return content[start - first : stop - first]
-        return self._files.ranges([(self._address, start, stop)])[0]
+        return self._far.ranges([(self._address, start, stop)])[0]
 
 
-@contextmanager
-def opened(file: TableFile, ranges: Sequence[tuple[int, int]] = ()) -> Iterator[Any]:
-    """A file as pyarrow's ParquetFile.
-
-    Raises:
-        DataError: it is not a parquet file, is cut, or is damaged where the block reads it.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(
-            file.open(ranges),
-            metadata=file.metadata,
-            buffer_size=BUFFER_BYTES,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        ) as table:
-            file.metadata = table.metadata
-            yield table
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(
-            f"{file.where} is not a whole parquet file: {first_line(error)[:200]}", "get the file again"
-        ) from error
-
-
-def column_ranges(metadata: Any, paths: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the values of some columns stand in a file: (first byte, byte after the last) of each row group.
-
-    Args:
-        metadata: metadata of the file, of pyarrow.
-        paths: paths of the columns, such as "image.path".
-    """
-    found = []
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for place in range(group.num_columns):
-            chunk = group.column(place)
-            if chunk.path_in_schema in paths:
-                start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
-                found.append((start, start + chunk.total_compressed_size))
-    return found
-
-
-def _changed(where: str) -> DataError:
-    return DataError(f"{where} has changed since it was listed", "give the command again: it lists the file as it is")
+def chunks_of(metadata: Any, paths: Sequence[str]) -> list[list[Any]]:
+    """The chunks of some columns, such as "image.path", in each row group, from pyarrow's metadata of a file."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    every = [[group.column(place) for place in range(group.num_columns)] for group in groups]
+    return [[chunk for chunk in chunks if chunk.path_in_schema in paths] for chunks in every]

@@ -1,32 +1,143 @@
-"""DATA that is read through parquet -> a source: an index of shards, or tables with images, near or far"""
+"""DATA that is read through parquet -> a source: an index of shards, or tables with images, near or far
 
+The names of the files say which split they hold, as Hugging Face names them:
+
+name                             split
+train-00000-of-00004.parquet     the word before the number; all four files must be there
+train/0000.parquet               the folder, as in the hub's branch of converted data sets
+photos_test_2.parquet            the last of the usual words in the path
+photos.parquet                   train, if no file names a split; else left out
+
+A split that is not for training, validation or test, such as `unlabeled`, is left out with a note.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from vit.data.core.dataset_names import INDEX_NAME, LISTED, PARQUET, TableColumns, is_far, parquet_names
+from vit.data.core.dataset_names import (
+    INDEX_NAME,
+    LISTED,
+    PARQUET,
+    SPLIT_OF_WORD,
+    TableColumns,
+    is_far,
+    last_split,
+    parquet_names,
+    words_of,
+)
 from vit.data.core.samples import Source
-from vit.extras.parquet.columns import is_index_schema
-from vit.extras.parquet.files import FarFile, LocalFile, TableFile, opened
-from vit.extras.parquet.names import files_of_splits, siblings
+from vit.errors import DataError
+from vit.extras.parquet.files import TableFile
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.extras.shards.source import read_index_source
+
+if TYPE_CHECKING:
+    from vit.extras.s3.far_files import FarFiles
+
+PARTIAL = "partial-"  # begins the folder of a split of which the hub has converted only the first part
+_NUMBERED = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(-[0-9a-f]{8,})?")
+_OF_FOLDER = re.compile(r"[0-9]{4,}")
+
+
+def files_of_splits(
+    names: Sequence[str], where: str, titles: Mapping[str, str] | None = None, needs_train: bool = True
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The files of each split, and notes on those of others.
+
+    DataError where files are missing, a split has two names, or there are no training images.
+
+    Args:
+        names: paths of the files relative to their folder, with "/" between the parts; at least one.
+        where: the folder, for errors.
+        titles: {file: name of its split}, where something else than the names of the files says it.
+        needs_train: whether there must be training images.
+    """
+    _check_numbers(names, where)
+    stated = {name: _stated(name) if titles is None else titles[name] for name in names}
+    for name, said in stated.items():
+        if said is not None and said.startswith(PARTIAL):
+            problem = f"{where} has only the first part of {said.removeprefix(PARTIAL)}: {name}"
+            raise DataError(problem, "give the files of the data set itself, for example in a folder")
+    split_of = {name: last_split(name) if said is None else _known(said) for name, said in stated.items()}
+    if not any(split_of.values()):
+        return {"train": sorted(names)}, []
+    files: dict[str, list[str]] = {}
+    for split in ("train", "validation", "test"):
+        own = sorted(name for name in names if split_of[name] == split)
+        words = sorted({said for name in own if (said := stated[name]) is not None})
+        if len(words) > 1:
+            raise DataError(
+                f"{where} has {' and '.join(words[:3])}, both for {split}", "give a folder with one of them"
+            )
+        if own:
+            files[split] = own
+    if "train" not in files and (needs_train or not files):
+        raise DataError(
+            f"{where} has {', '.join(files)} but no training images", "name the files of the training images train"
+        )
+    others = Counter(stated[name] or PurePosixPath(name).stem for name in sorted(names) if split_of[name] is None)
+    notes = [
+        f"left out {title} ({count} file{'s' * (count != 1)}): it is not named train, validation or test"
+        for title, count in others.items()
+    ]
+    return files, notes
+
+
+def is_split_name(name: str) -> bool:
+    """Whether a folder of this name holds a split."""
+    return name.casefold().removeprefix(PARTIAL) in SPLIT_OF_WORD
+
+
+def siblings(name: str) -> int:
+    """Number of files that a numbered name says it belongs to; 1 for other names."""
+    found = _NUMBERED.fullmatch(PurePosixPath(name).stem)
+    return int(found["total"]) if found else 1
+
+
+def _stated(name: str) -> str | None:
+    """The name of a split that a file's name or folder states; None for free names."""
+    path = PurePosixPath(name)
+    if found := _NUMBERED.fullmatch(path.stem):
+        return found["name"]
+    return path.parent.name or None if _OF_FOLDER.fullmatch(path.stem) else None
+
+
+def _known(title: str) -> str | None:
+    """The split of a stated name: of its last word, so that `train_extra` is not train."""
+    words = words_of(title)
+    return SPLIT_OF_WORD.get(words[-1]) if words else None
+
+
+def _check_numbers(names: Sequence[str], where: str) -> None:
+    """Raise DataError where a file of `-00000-of-00004` is missing."""
+    found: dict[tuple[str, str, int], set[int]] = {}
+    for name in names:
+        path = PurePosixPath(name)
+        if match := _NUMBERED.fullmatch(path.stem):
+            key = str(path.parent), match["name"], int(match["total"])
+            found.setdefault(key, set()).add(int(match["number"]))
+    for (_, title, total), numbers in found.items():
+        missing = sorted(set(range(total)) - numbers)
+        if missing or max(numbers) >= total:
+            raise DataError(
+                f"{where} has {len(numbers)} of {total} files of {title}"
+                + (f"; {title}-{missing[0]:05d}-of-{total:05d} is missing" if missing else ""),
+                "restore the missing files, or rename the others if this part is wanted",
+            )
 
 
 def open_source(data: str, columns: TableColumns, needs_train: bool) -> Source:
     """List the images of an index of shards, or of tables, with their labels; see `TableSource`."""
-    tables = _tables(data, needs_train)
-    if tables is None:
-        columns.refuse(data)
-        return read_index_source(data, needs_train)
-    return read_tables(tables, columns, needs_train)
+    return _opened(data, columns, needs_train, partial(read_tables, columns=columns, needs_train=needs_train))
 
 
 def list_images(data: str, columns: TableColumns) -> Source:
     """List the images of an index of shards, or of tables that need no labels. No split is needed."""
-    tables = _tables(data, needs_train=False)
-    if tables is None:
-        columns.refuse(data)
-        return read_index_source(data, needs_train=False)
-    return list_tables(tables, columns)
+    return _opened(data, columns, False, partial(list_tables, columns=columns))
 
 
 def has_columns(data: str) -> bool:
@@ -34,56 +145,60 @@ def has_columns(data: str) -> bool:
     return _tables(data, needs_train=False) is not None
 
 
+def _opened(data: str, columns: TableColumns, needs_train: bool, read: Callable[[ParquetFiles], Source]) -> Source:
+    tables = _tables(data, needs_train)
+    if tables is not None:
+        return read(tables)
+    columns.refuse(data)
+    return read_index_source(data, needs_train)
+
+
 def _tables(data: str, needs_train: bool) -> ParquetFiles | None:
     """The tables of DATA; None for an index of shards."""
     if is_far(data):
         return _far(data, needs_train)
     path = Path(data).expanduser()
-    if path.is_dir():
-        if (path / INDEX_NAME).is_file():
-            return None
-        named = files_of_splits(parquet_names(path), str(path), needs_train=needs_train)
-        splits: dict[str, list[tuple[str, TableFile]]] = {
-            split: [(_stem(name), LocalFile(path / name)) for name in names] for split, names in named.files.items()
-        }
-        return ParquetFiles(path.resolve().name, str(path), splits, named.notes, has_named_splits=named.decide)
-    return _one(path.stem, data, LocalFile(path))
+    if not path.is_dir():
+        return _one(path.stem, data, TableFile(path))
+    if (path / INDEX_NAME).is_file():
+        return None
+    return _of_names(path.resolve().name, str(path), parquet_names(path), None, needs_train)
 
 
 def _far(address: str, needs_train: bool) -> ParquetFiles | None:
-    from vit.extras.s3.far_files import MissingError, far_files
+    from vit.extras.s3.far_files import FarFiles, MissingError
 
-    files = far_files(address)
+    files = FarFiles(address)
     if address.endswith(PARQUET):
-        return _one(PurePosixPath(address).stem, address, FarFile(address, files), are_far=True)
+        return _one(PurePosixPath(address).stem, address, TableFile(address, files))
     folder = address.rstrip("/")
+    prefix = f"{folder}/"
     try:
-        files.state(f"{folder}/{INDEX_NAME}")
+        files.state(f"{prefix}{INDEX_NAME}")
     except MissingError:
         if not address.startswith(LISTED):
             raise
     else:
         return None
-    prefix = f"{folder}/"
     names = [one.removeprefix(prefix) for one in files.names(folder) if one.endswith(PARQUET)]
     if not names:
         raise MissingError(f"there is no {prefix}{INDEX_NAME}, and no other parquet file", "check the address")
-    named = files_of_splits(names, folder, needs_train=needs_train)
-    splits: dict[str, list[tuple[str, TableFile]]] = {
-        split: [(_stem(one), FarFile(f"{prefix}{one}", files)) for one in found] for split, found in named.files.items()
-    }
-    return ParquetFiles(PurePosixPath(folder).name, folder, splits, named.notes, True, named.decide)
+    return _of_names(PurePosixPath(folder).name, folder, names, files, needs_train)
 
 
-def _one(name: str, where: str, file: TableFile, are_far: bool = False) -> ParquetFiles | None:
+def _of_names(
+    name: str, folder: str, names: Sequence[str], files: "FarFiles | None", needs_train: bool
+) -> ParquetFiles:
+    named, notes = files_of_splits(names, folder, needs_train=needs_train)
+    splits = {split: {one: TableFile(f"{folder}/{one}", files) for one in own} for split, own in named.items()}
+    return ParquetFiles(name, folder, splits, notes, are_far=files is not None)
+
+
+def _one(name: str, where: str, file: TableFile) -> ParquetFiles | None:
     """A table that is given alone, whatever its name; None for an index of shards."""
-    with opened(file) as table:
-        if is_index_schema(table.schema_arrow.names):
+    with file.opened() as table:
+        if {"key", "shard", "offset", "length"} <= set(table.schema_arrow.names):
             return None
     count = siblings(name)
     notes = [f"{name}{PARQUET} is one of {count:,} files; give their folder for all images"] if count > 1 else []
-    return ParquetFiles(name, where, {"train": [(name, file)]}, notes, are_far)
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(PARQUET)
+    return ParquetFiles(name, where, {"train": {name: file}}, notes, are_far=is_far(where))

@@ -1,34 +1,51 @@
 """`vit pretrain DATA`: from images without labels to a backbone that trainings start from"""
 
 import json
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, without_dry_run
-from vit.commands.cli.recipe_options import check_names, make_parser
-from vit.commands.training.reading import read_on_first
+from vit.commands.cli.arguments import StrPath, shell_command, without_dry_run
+from vit.commands.cli.recipe_options import check_names
 from vit.commands.training.resuming import newest_for_all, recipe_for_all
-from vit.commands.training.run_folder import draw_or_notice, open_run, tracker_of
-from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_with
-from vit.commands.training.train_plan import warn_of_space
-from vit.commands.training.train_progress import Estimate
-from vit.console import Reporter
+from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_facts, tracker_of
+from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
+from vit.commands.training.train_plan import (
+    augment_text,
+    batch_text,
+    length_facts,
+    network_text,
+    start_facts,
+    warn_of_space,
+)
+from vit.commands.training.train_progress import TrainProgress
+from vit.console import Reporter, count_of, duration, percent
+from vit.csv_files import records
 from vit.errors import DisagreementError, StoppedError, UsageError
-from vit.extras.pretrain.terminal import PretrainProgress, show_pretrain_plan, show_pretrain_result
 from vit.launch import is_first
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
+    from vit.checkpoints.result import RunResult
     from vit.checkpoints.run import RunDirectory, RunPath
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
-    from vit.extras.pretrain.fit import Pretrained
     from vit.extras.pretrain.plan import PretrainPlan
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.models.network import Network
+    from vit.training.distributed.processes import Rendezvous
+    from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
+
+KNN = "val/knn_acc1"
+METHODS = {
+    "diet": "DIET: every image is a class of its own (arXiv 2406.10743)",
+    "mae": "MAE: the pixels of hidden patches (arXiv 2111.06377)",
+}
+NO_PROGRESS = "without labels no accuracy shows the progress: the loss says little, look at the page's neighbors"
 
 
 def pretrain(
@@ -70,7 +87,7 @@ def pretrain(
 
 def main(words: Sequence[str]) -> int:
     """`vit pretrain`: `pretrain` with the options of a command line; returns the exit code."""
-    options, _ = read_with(make_parser(PretrainRecipe), words, kind=PretrainRecipe)
+    options = read_words(words, PretrainRecipe)
     run_pretraining(options)
     if options.dry_run:
         Reporter().next_command(f"vit pretrain {without_dry_run(words)}".rstrip())
@@ -93,7 +110,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     from vit.extras.pretrain.images import only_used
     from vit.extras.pretrain.plan import make_pretrain_plan, pretraining_images
     from vit.training.distributed.devices import device_and_world_size
-    from vit.training.distributed.rendezvous import Rendezvous
+    from vit.training.distributed.processes import Rendezvous
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are learned from, which come with the installation")
@@ -101,7 +118,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     images = pretraining_images(recipe.data, recipe.seed)
     if options.dry_run:
         plan = make_pretrain_plan(recipe, only_used(images))
-        show_pretrain_plan(reporter, plan, "none: a dry run learns nothing")
+        _show_plan(reporter, plan, "none: a dry run learns nothing")
         return None
     rendezvous = rendezvous or Rendezvous(world_size)
     images, contents = _without_copies(images, recipe, rendezvous, reporter)
@@ -116,7 +133,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
             return str(open_run(plan, resumed, contents, lock, plan.recipe.name or plan.recipe.method).path)
 
         run = RunDirectory(Path(rendezvous.decided("run", decide)))
-        show_pretrain_plan(reporter, plan, str(run.path))
+        _show_plan(reporter, plan, str(run.path))
         if is_first():
             warn_of_space(reporter, plan, run)
         _pretrain(plan, run, resumed is not None, reporter)
@@ -146,38 +163,115 @@ def _without_copies(
 
 
 def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
-    """Pretrain into a run folder, and on the first process write and show the result."""
-    from vit.extras.pretrain.fit import fit_pretraining
+    from vit.extras.pretrain.pretrainer import fit_pretraining
     from vit.training.fit import TrackedRows, finish
     from vit.training.tracking.tracker import tracked
 
     tracker = tracker_of(plan, run, reporter)
-    progress = PretrainProgress(reporter, plan.validation_name, plan.rounds)
+    progress = _PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
-            pretrained = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+            fitted, network = fit_pretraining(plan, run, [TrackedRows(tracker), progress], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         progress.close()
-    if not pretrained.fit.is_first_process:
+    if not fitted.is_first_process:
         return
-    keep_state = plan.recipe.trainer.keep_state
-    finish(run, pretrained.fit, tracker, lambda: _draw(reporter, run, plan, pretrained, tracker), keep_state)
-    show_pretrain_result(reporter, run, pretrained.fit.result, plan)
+    draw = partial(_draw, reporter, run, plan, fitted, network, tracker)
+    finish(run, fitted, tracker, draw, plan.recipe.trainer.keep_state)
+    _show_result(reporter, run, fitted.result, plan)
 
 
 def _draw(
-    reporter: Reporter, run: "RunDirectory", plan: "PretrainPlan", found: "Pretrained", tracker: "Tracker"
+    reporter: Reporter,
+    run: "RunDirectory",
+    plan: "PretrainPlan",
+    fitted: "FitResult",
+    network: "Network",
+    tracker: "Tracker",
 ) -> None:
-    """Draw figures and page."""
+    from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
 
-    def draw() -> None:
-        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
+    with noticed_failure(reporter, run):
+        draw_pretraining(run, plan, fitted, network, tracker)
+        write_pretrain_report(run, fitted.result)
 
-        draw_pretraining(run, plan, found, tracker)
-        write_pretrain_report(run, found.fit.result)
 
-    draw_or_notice(reporter, run, draw)
+def _show_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> None:
+    """Show what a pretraining will do in a run folder, or why there is none."""
+    from vit.extras.pretrain.images import LABELED, QUERIES, is_labeled, numbered
+    from vit.extras.pretrain.pretrainer import NEIGHBORS
+
+    splits, train, progress = numbered(plan.source), plan.source.splits["train"], NO_PROGRESS
+    if QUERIES in splits:
+        progress = (
+            f"accuracy of the {NEIGHBORS} nearest of {len(splits[LABELED]):,} labeled training images, for "
+            f"{len(splits[QUERIES]):,} validation images; labels serve for nothing else"
+        )
+    num_labeled = int(is_labeled(train).sum())
+    with_label = f", {num_labeled:,} of them with a label" if num_labeled else ""
+    reporter.line(f"Pretraining {plan.spec.name} on {plan.source.name}, without labels")
+    reporter.facts(
+        [
+            ("method", METHODS[plan.recipe.method]),
+            ("data", f"{count_of(len(train), 'image')} to learn from{with_label}"),
+            *(("note", note) for note in plan.source.notes),
+            ("progress", progress),
+            ("network", network_text(plan)),
+            *start_facts(plan, ""),
+            ("augment", augment_text(plan)),
+            ("batch", batch_text(plan)),
+            *length_facts(plan),
+            ("device", f"{plan.device.type}, {plan.precision}"),
+            ("run", run),
+            *tracker_facts(plan.recipe, run),
+        ]
+    )
+
+
+class _PretrainProgress(TrainProgress):
+    """A listener that shows steps, ends of epochs and notices of a pretraining."""
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Show a row of metrics.csv that ends an epoch, or that measures the weights before the first step."""
+        accuracy = {"k-NN acc": percent(row[KNN])} if KNN in row else {}
+        if "train/images_per_second" in row:
+            self.add(int(row["epoch"]) + 1, {"train loss": f"{row['train/loss']:.3f}", **accuracy}, row)
+        elif accuracy:
+            line = f"before the first step  k-NN acc {accuracy['k-NN acc']}"
+            self.add(0, {"train loss": "", **accuracy}, row, line)
+
+
+def _show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:
+    reporter.line(f"\n{duration(result.seconds)} in all, {result.speed_text}")
+    facts, is_worse = [], False
+    if KNN in result.validation:
+        first = next((float(row[KNN]) for row in records(run.metrics_path) if row[KNN]), math.nan)
+        end = result.validation[KNN]
+        facts.append(("k-NN accuracy", f"{percent(first)} before, {percent(end)} after the pretraining"))
+        is_worse = end < first
+    if result.unreadable_images:
+        what = "training images; others stood in for them ('vit data check' lists all)"
+        facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
+    reporter.facts([*facts, ("report", str(run.report_path)), ("backbone", str(run.backbone_path))])
+    config, start = plan.recipe.data, plan.recipe.model.init_from
+    data, options = "LABELED_IMAGES", {}
+    if plan.source.class_names:
+        path, here = Path(config.source), Path.cwd()  # a recipe has the absolute path
+        data = str(path.relative_to(here)) if path.is_relative_to(here) else config.source
+        names = ("root", "groups", "image_column", "label_column")
+        options = {name: getattr(config, name) for name in names if getattr(config, name)}
+    if is_worse:
+        reporter.notice(
+            "WARNING: the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "
+            "often does that. Compare before you use this backbone"
+        )
+    if is_worse and start is not None:
+        options |= {"backbones": f"{start},{run.path}"}
+        reporter.next_command(shell_command("vit", "probe", data, options=options))
+    else:
+        options = {f"data.{name}": value for name, value in options.items()} | {"init_from": run.path}
+        reporter.next_command(shell_command("vit", "train", data, options=options))

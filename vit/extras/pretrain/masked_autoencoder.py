@@ -103,21 +103,6 @@ class MaskedAutoencoder(nn.Module):
         variance, mean = torch.var_mean(pixels, dim=2, keepdim=True)  # twice (B, N, 1)
         return (pixels - mean) / (variance + PIXEL_EPS).sqrt()  # "Reconstruction target"
 
-    @torch.no_grad()
-    def reconstruct(self, encoder: VisionTransformer, images: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """Pictures for people, both (B, K, S, S): masked patches in the mean color 0, and filled with predictions.
-
-        A prediction is a normalized patch. The true mean and deviation of the patch give it its brightness and
-        contrast. Visible patches are those of the image.
-        """
-        pixels = patchify(images, self.patch_size)  # (B, N, K P^2)
-        variance, mean = torch.var_mean(pixels, dim=2, keepdim=True)  # twice (B, N, 1)
-        predicted = self.decode(self.encode(encoder, images, order), order).float()  # (B, N, K P^2)
-        predicted = predicted * (variance + PIXEL_EPS).sqrt() + mean
-        is_masked = order.argsort(dim=1)[:, :, None] >= self.num_visible  # (B, N, 1)
-        masked, filled = pixels.masked_fill(is_masked, 0.0), torch.where(is_masked, predicted, pixels)
-        return unpatchify(masked, self.patch_size), unpatchify(filled, self.patch_size)
-
     def initialize(self) -> None:
         """Draw the decoder's weights as the authors' code: Xavier for matrices, 0.02 for the mask token."""
         for part in (self.decoder_embed, self.decoder_blocks, self.decoder_pred):
@@ -155,12 +140,6 @@ def patchify(images: Tensor, patch_size: int) -> Tensor:
     """Images (B, K, S, S) -> pixels of each patch (B, N, K P^2), row by row, the channels of a pixel side by side."""
     B, K, G, P = *images.shape[:2], images.shape[-1] // patch_size, patch_size
     return images.reshape(B, K, G, P, G, P).permute(0, 2, 4, 3, 5, 1).reshape(B, G * G, K * P * P)
-
-
-def unpatchify(pixels: Tensor, patch_size: int) -> Tensor:
-    """The inverse of `patchify`: pixels (B, N, K P^2) -> images (B, K, S, S)."""
-    B, G, P = len(pixels), math.isqrt(pixels.shape[1]), patch_size
-    return pixels.reshape(B, G, G, P, P, -1).permute(0, 5, 1, 3, 2, 4).reshape(B, -1, G * P, G * P)
 
 
 def _rows(tokens: Tensor, places: Tensor) -> Tensor:

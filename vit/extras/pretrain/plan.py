@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from vit.data.core.samples import Source
 from vit.data.loading.module import ImageDataModule
 from vit.errors import EmptyClassError, UsageError
-from vit.extras.pretrain.images import PretrainingData
-from vit.extras.pretrain.mae import autoencoder_of
-from vit.extras.pretrain.objective import without_classes
-from vit.extras.pretrain.unlabeled import UNKNOWN, open_images, with_more_images
+from vit.extras.pretrain.images import PretrainingData, open_images, with_more_images
+from vit.extras.pretrain.objectives import autoencoder_of, without_classes
 from vit.training.planning.compatibility import check_compatibility
 from vit.training.planning.images import chosen_part, divided, with_subset
-from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
+from vit.training.planning.network_choice import choose_network, wanted_network
 from vit.training.planning.plan import Plan, absolute, choose_machine, decide
 from vit.training.planning.schedule import AUTO, ROUNDS
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
@@ -20,10 +18,7 @@ from vit.training.recipes.values import plain
 
 @dataclass(frozen=True)
 class PretrainPlan(Plan):
-    """A pretraining, fully decided. The attributes are those of `Plan`.
-
-    The network has one class, because a network of no class cannot be built. Its layers for classes are taken out.
-    """
+    """A pretraining, fully decided. Its network has one class, whose layers are taken out: none cannot be built."""
 
     recipe: PretrainRecipe
 
@@ -35,12 +30,10 @@ class PretrainPlan(Plan):
 def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
     """The images that a recipe names: those to learn from as "train", and the other splits, which are not learned from.
 
+    UsageError where an option is wrong; DataError where the images cannot be used.
+
     Args:
         seed: seed of the pretraining, which decides where `data.train_images` is without a seed of its own.
-
-    Raises:
-        UsageError: an option is wrong.
-        DataError: the images cannot be used.
     """
     try:
         found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
@@ -54,22 +47,26 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
     return found if data.unlabeled is None else with_more_images(found, data.unlabeled)
 
 
-def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
+def make_pretrain_plan(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
     """Decide everything that a recipe leaves open, and refuse contradictions.
 
     Args:
-        images: what `pretraining_images` gives.
+        images: what `pretraining_images` gives; None: they are listed here.
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
         UsageError: options contradict each other, or the machine.
         DataError: there are fewer images than a batch has.
     """
+    images = images or pretraining_images(recipe.data, recipe.seed)
     _check_used(recipe)
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
+    network = choose_network(recipe.model, wanted, images, num_classes=1)
+    backbone = without_classes(network.shapes, network.spec.name)
+    parameters = sum(parameter.numel() for parameter in backbone.parameters())
+    network = replace(network, shapes=backbone, cost=replace(network.cost, parameters=parameters))
     if recipe.method == "mae":
         autoencoder_of(network.shapes)  # its errors come before a run folder is made
     unlabeled = recipe.data.unlabeled
@@ -83,28 +80,6 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
         return plan
     steps = replace(recipe.optim, steps=plan.total_steps)  # a measurement after each of many epochs takes much time
     return decide(PretrainPlan, replace(recipe, optim=steps), images, network, machine)
-
-
-def plan_of(recipe: PretrainRecipe, images: Source | None) -> PretrainPlan:
-    """`make_pretrain_plan` of a recipe, whose images are listed here where they are not given."""
-    return make_pretrain_plan(recipe, images or pretraining_images(recipe.data, recipe.seed))
-
-
-def _without_head(network: ChosenNetwork) -> ChosenNetwork:
-    """The same network, whose parameters are counted without its layers for classes.
-
-    Raises:
-        UsageError: the last layer of the network is not known.
-    """
-    backbone = without_classes(network.shapes, network.spec.name)
-    parameters = sum(parameter.numel() for parameter in backbone.parameters())
-    return replace(network, shapes=backbone, cost=replace(network.cost, parameters=parameters))
-
-
-def num_labeled(source: Source) -> int:
-    """The number of training images with a label."""
-    train = source.splits["train"]
-    return int((train.labels != UNKNOWN).reshape(len(train), -1).any(axis=1).sum())
 
 
 def _check_used(recipe: PretrainRecipe) -> None:

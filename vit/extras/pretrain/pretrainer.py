@@ -1,33 +1,47 @@
-"""The objective of a recipe, the LightningModule around it, and the k-NN accuracy that shows its progress"""
+"""Trains the objective of a plan into a run folder and keeps the backbone; k-NN accuracy shows the progress
 
+The loss of an objective does not say how useful the features are. The accuracy of nearest neighbors does, as in
+Caron et al. 2021 (DINO, arXiv 2104.14294, section 4.1). It needs labels of some images and trains nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from torch import Tensor
 from torch.optim import Optimizer
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from vit.checkpoints.format import KEY, Description, read_description, weights_of
+from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.result import versions
+from vit.checkpoints.run import RunDirectory
 from vit.data.core.batch import Batch
-from vit.extras.pretrain.diet import Diet
-from vit.extras.pretrain.images import PretrainingData
-from vit.extras.pretrain.mae import Mae
-from vit.extras.pretrain.objective import BACKBONE, Objective, without_classes
+from vit.data.loading.module import ImageDataModule
+from vit.extras.pretrain.images import PretrainingData, has_progress
+from vit.extras.pretrain.objectives import BACKBONE, Diet, Mae, Objective, without_classes
 from vit.extras.pretrain.plan import PretrainPlan
 from vit.inference.answers.nearest import NeighborClassifier
 from vit.models.network import Network
-from vit.training.callbacks.metrics_csv import Recorder
-from vit.training.loop import TrainingModule
+from vit.training.callbacks.metrics_csv import Recorder, columns_with
+from vit.training.distributed.processes import lost_process_explained
+from vit.training.fit import with_signals_and_retries
+from vit.training.loop import Loop, TrainingModule
+from vit.training.network.initial_network import initial_network
+from vit.training.observers import Listener, Observers
 from vit.training.recipes.recipe import OptimConfig
-
-# The progress of a pretraining: how often the nearest labeled images have an image's label
-#
-# The loss of an objective does not say how useful the features are. The accuracy of nearest neighbors does, as in
-# Caron et al. 2021 (DINO, arXiv 2104.14294, section 4.1). It needs labels of some images and trains nothing.
+from vit.training.running.oom_retry import StepCount
+from vit.training.running.result import FitResult, pretrain_result
+from vit.weights.file import write_backbone
 
 NEIGHBORS = 5
 BANK, QUERIES = 0, 1  # numbers of the validation loaders: labeled training images, validation images
+KNN = "val/knn_acc1"
+_OBJECTIVE = "objective."
 
 
 class NeighborAccuracy(Metric):
@@ -61,18 +75,10 @@ class NeighborAccuracy(Metric):
         return torch.tensor(found, device=bank.device)
 
 
-KNN = "val/knn_acc1"
-_OBJECTIVE = "objective."
-
-
 class Pretrainer(TrainingModule):
     """Trains an objective. With labeled images it logs val/knn_acc1.
 
     Checkpoints have the names of the backbone's weights as those of a classifier: "network." stands in front.
-
-    Args:
-        objective: the backbone, with what its pretraining needs.
-        config, total_steps, seed: as for `TrainingModule`.
     """
 
     def __init__(self, objective: Objective, config: OptimConfig, total_steps: int, seed: int) -> None:
@@ -142,13 +148,54 @@ class StartingAccuracy(Callback):
         recorder.exclude_time()
 
 
-def make_objective(network: Network, plan: PretrainPlan) -> Objective:
-    """The objective of a plan around a network, whose layers for classes are taken out.
+def fit_pretraining(
+    plan: PretrainPlan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False
+) -> tuple[FitResult, Network]:
+    """Train the objective of a plan, and write last.ckpt, metrics.csv and the backbone. Arguments and errors: `fit`.
 
-    Raises:
-        UsageError: the network does not fit the method.
+    Returns:
+        the result, without scores of images, and the backbone with the last weights, in evaluation mode.
     """
-    backbone = without_classes(network, plan.spec.name)
+    data = plan.data_module()
+    if plan.world_size == 1:
+        data.dataset("train")  # memory that the images need is not a matter of micro-batches
+    return with_signals_and_retries(plan, run, listeners, partial(_fit, run=run, resume=resume, data=data))
+
+
+def _fit(
+    observers: Observers,
+    plan: PretrainPlan,
+    count: StepCount,
+    *,
+    run: RunDirectory,
+    resume: bool,
+    data: ImageDataModule,
+) -> tuple[FitResult, Network]:
+    observers = observers.also(count)
+    data = data.renewed(plan.loader_options)
+    seed_everything(plan.recipe.seed, verbose=False)
+    start = initial_network(plan, resume, observers.notice, has_classes=False)
+    backbone = without_classes(start.network, plan.spec.name)
     if plan.recipe.method == "mae":
-        return Mae(backbone)
-    return Diet(backbone, len(plan.source.splits["train"]), plan.recipe.model.init_from is not None)
+        objective: Objective = Mae(backbone)
+    else:
+        objective = Diet(backbone, len(plan.source.splits["train"]), plan.recipe.model.init_from is not None)
+    module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
+    shows = has_progress(plan.source)
+    columns, callbacks = (columns_with((KNN,)), [StartingAccuracy()]) if shows else (columns_with(()), [])
+    spec = replace(plan.spec, num_classes=0)
+    description = Description((), spec, plan.preprocess, plan.precision, versions=versions(), license=start.license)
+    loop = Loop(module, plan, run, observers, columns, description, callbacks)
+    with lost_process_explained(loop.trainer):
+        loop.trainer.fit(module, datamodule=data, ckpt_path=run.last_path if resume else None)
+    stats = loop.stats
+    metrics: dict[str, float] = {}
+    license_name = start.license
+    if stats.is_first_process:
+        content = read_checkpoint(run.last_path)
+        description = replace(read_description(content[KEY], run.last_path), unfinished=None)
+        write_backbone(description, weights_of(content), run.backbone_path)
+        metrics, license_name = description.metrics, description.license
+        run.previous_path.unlink(missing_ok=True)
+    result = pretrain_result(plan, plan.recipe.method, stats, metrics, license_name)
+    return FitResult(result, {}, data, stats.is_first_process), objective.network.eval()

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.errors import UsageError, install
-from vit.study.running.cluster import ClusterOptions, ClusterTask, batches, follow, without_result
-from vit.study.running.executors import Alive
+from vit.study.running.cluster import Alive, ClusterOptions, ClusterTask, batches, follow, without_result
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
     from vit.study.running.runner import Event
 
 _RETRIES = 10  # of a task whose machine is lost
+_PROBLEM = "Ray's task has ended without a result (its worker was lost, or memory was not sufficient)"
 
 
 class Ray:
@@ -46,59 +46,44 @@ class Ray:
     ) -> None:
         self.check(options)
         new = batches(folder, without_result(folder, cells), options, folder.name, digests)
-        with _tasks(new, options, jobs) as tasks:
-            cells_of = {name: batch.cells for name, batch in zip(tasks.names, new, strict=True)}
-            follow(folder, cells_of, tasks.alive, tasks.problem, notify)
+        with _running(new, options, jobs) as (names, alive):
+            cells_of = {name: batch.cells for name, batch in zip(names, new, strict=True)}
+            follow(folder, cells_of, alive, lambda _: _PROBLEM, notify)
 
     @contextmanager
     def started(
         self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
     ) -> Iterator[tuple[list[str], Alive]]:
-        with _tasks(tasks, options, None) as running:
-            yield running.names, running.alive
+        with _running(tasks, options, None) as running:
+            yield running
 
 
 @contextmanager
-def _tasks(tasks: Sequence[ClusterTask], options: ClusterOptions, jobs: int | None) -> "Iterator[RayTasks]":
+def _running(
+    tasks: Sequence[ClusterTask], options: ClusterOptions, jobs: int | None
+) -> Iterator[tuple[list[str], Alive]]:
+    """While entered: tasks run, at most `jobs` at a time; None: all are given to Ray at once."""
     import ray
 
     ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
+    memory = {"memory": int(options.memory * 1e9)} if options.memory else {}
+    remote = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=_RETRIES, **memory)(_run)
+    waiting = {str(number): task for number, task in enumerate(tasks)}
+    running: dict[str, Any] = {}
+
+    def alive(names: Collection[str]) -> set[str]:
+        """Tasks that wait or run; starts further ones where others have ended."""
+        if running:
+            for ended in ray.wait(list(running.values()), num_returns=len(running), timeout=0)[0]:
+                del running[next(name for name, task in running.items() if task == ended)]
+        for name in list(waiting)[: (jobs or len(tasks)) - len(running)]:
+            running[name] = remote.remote(waiting.pop(name))
+        return set(names) & (running.keys() | waiting.keys())
+
     try:
-        yield RayTasks(ray, {str(number): task for number, task in enumerate(tasks)}, options, jobs)
+        yield list(waiting), alive
     finally:
         ray.shutdown()
-
-
-class RayTasks:
-    """Tasks of Ray, of which a part runs at a time.
-
-    Args:
-        options: what a task asks for.
-        jobs: largest number of tasks at a time; None: all are given to Ray at once.
-    """
-
-    def __init__(self, ray: Any, tasks: Mapping[str, ClusterTask], options: ClusterOptions, jobs: int | None) -> None:
-        self.ray, self.jobs = ray, jobs or len(tasks)
-        memory = {"memory": int(options.memory * 1e9)} if options.memory else {}
-        self.remote = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=_RETRIES, **memory)(_run)
-        self.names = list(tasks)
-        self.waiting = list(tasks.items())
-        self.running: dict[str, Any] = {}
-
-    def alive(self, names: Collection[str]) -> set[str]:
-        """Tasks that wait or run; starts further ones where others have ended."""
-        if self.running:
-            ready, _ = self.ray.wait(list(self.running.values()), num_returns=len(self.running), timeout=0)
-            ended = set(ready)
-            self.running = {name: task for name, task in self.running.items() if task not in ended}
-        while self.waiting and len(self.running) < self.jobs:
-            name, task = self.waiting.pop(0)
-            self.running[name] = self.remote.remote(task)
-        return set(names) & (self.running.keys() | {name for name, _ in self.waiting})
-
-    def problem(self, name: str) -> str:
-        """What is known of a task that has ended without a result."""
-        return "Ray's task has ended without a result (its worker was lost, or memory was not sufficient)"
 
 
 def _run(task: ClusterTask) -> None:

@@ -26,11 +26,7 @@ _T = TypeVar("_T")
 
 
 class PartCache:
-    """Files by their keys.
-
-    Args:
-        max_bytes: largest size of all files; 0 keeps nothing.
-    """
+    """Files by their keys, of at most so many bytes together; 0 keeps nothing."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
@@ -67,11 +63,10 @@ class PartCache:
         return self._path(key).is_file()
 
     def fill(self, wanted: Mapping[str, _T], fetch: Callable[[list[_T]], object]) -> None:
-        """Have what is missing fetched, a few at a time.
+        """Have what is missing fetched, a few at a time, by a function that puts it into the cache.
 
         Args:
             wanted: key of each content, and what `fetch` calls it.
-            fetch: fetches some contents and puts them into the cache.
         """
         missing = [name for key, name in wanted.items() if not self.has(key)]
         for first in range(0, len(missing), FETCHED_AT_ONCE):
@@ -95,11 +90,6 @@ class PartCache:
         if self._until_count < 0:  # so a file costs the same, whether the cache has a thousand or a million
             free = self.max_bytes - self._shrink()
             self._until_count = max(free * _COUNT_AFTER, self.max_bytes * _LEAST)
-
-    def remove(self, key: str) -> None:
-        """Forget a content."""
-        with suppress(OSError):
-            self._path(key).unlink()
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key

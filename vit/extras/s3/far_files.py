@@ -6,7 +6,7 @@ An answer has the length that was asked for, or is an error. What the bytes are,
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,24 +46,19 @@ class TooLargeError(DataError):
 
 
 class FarFiles:
-    """Files of one kind of address.
+    """Files of the kind of an address. UsageError where the library for them is not installed.
 
     Args:
-        kind: https, http, s3 or gs.
-        patience: how long files are waited for.
         max_bytes: most bytes of an answer. A longer one is given up while it comes.
     """
 
-    def __init__(self, kind: str, patience: Patience, max_bytes: int = MOST_BYTES) -> None:
-        self._kind, self._patience, self._max_bytes = kind, patience, max_bytes
+    def __init__(self, address: str, max_bytes: int = MOST_BYTES) -> None:
+        self._kind, self._patience, self._max_bytes = address.partition("://")[0], PATIENCE, max_bytes
         self._opened: tuple[int, Any] | None = None  # process, and its file system: a fork needs its own
+        self._file_system()
 
     def whole(self, address: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            DataError: it is not there, is refused, is larger than the limit, or does not come.
-        """
+        """The content of a file; DataError as of `ranges`, or where it is larger than the limit."""
         stop = None if self._kind.startswith("http") else self._max_bytes + 1  # a server of http may know no ranges
         content = self.ranges([(address, None, stop)])[0]
         if len(content) > self._max_bytes:
@@ -73,75 +68,64 @@ class FarFiles:
     def ranges(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[bytes]:
         """Ranges of files, fetched several at a time: (address, first byte, byte after the last) -> all these bytes.
 
-        Raises:
-            DataError: one is not there, is refused, or does not come.
+        DataError where one is not there, is refused, or does not come.
         """
         found: dict[int, bytes] = {}
         failed: dict[int, Exception] = {}
-        for attempt in range(self._patience.attempts):
+        for _ in self._attempts():
             missing = [place for place in range(len(wanted)) if place not in found]
-            if not missing:
-                break
-            self._pause(attempt)
-            addresses, starts, stops = zip(*(wanted[place] for place in missing), strict=True)
-            answers = self._ask(list(addresses), list(starts), list(stops))
-            for place, answer in zip(missing, answers, strict=True):
-                address = wanted[place][0]
+            for place, answer in zip(missing, self._ask([wanted[place] for place in missing]), strict=True):
                 if isinstance(answer, bytes):
                     found[place] = answer
-                elif isinstance(answer, Exception):
-                    self._raise_final(address, answer)
+                else:
+                    self._raise_final(wanted[place][0], answer)
                     failed[place] = answer
-        if len(found) < len(wanted):
-            place = next(place for place in range(len(wanted)) if place not in found)
-            raise self._gave_up(wanted[place][0], failed.get(place)) from failed.get(place)
-        return [found[place] for place in range(len(wanted))]
+            if len(found) == len(wanted):
+                return [found[place] for place in range(len(wanted))]
+        place = next(place for place in range(len(wanted)) if place not in found)
+        raise self._gave_up(wanted[place][0], failed[place]) from failed[place]
 
-    def state(self, address: str) -> tuple[int, str]:
-        """The size of a file in bytes, and a text that changes where the file changes, if its server has one.
-
-        Raises:
-            DataError: it is not there, is refused, or does not come; or its server does not say its size.
-        """
-        info = self._info(address)
-        if not isinstance(info.get("size"), int):
-            raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
-        return info["size"], _version(info)
-
-    def version(self, address: str) -> str:
-        """A text that changes where a file changes; "" where its server has none.
-
-        Raises:
-            DataError: it is not there, is refused, or does not come.
-        """
-        return _version(self._info(address))
-
-    def _info(self, address: str) -> dict[str, Any]:
-        """What a server says of a file."""
-        info: dict[str, Any] = self._asked_again(address, lambda files: files.info(address))
+    def state(self, address: str) -> tuple[int | None, str]:
+        """The size of a file in bytes, and a text that changes where the file changes; DataError as of `ranges`."""
+        info = self._asked(address, lambda files: files.info(address))
         if info.get("type") == "directory":
             raise MissingError(f"there is no {address}", "check the address")
-        return info
+        version = "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
+        return info["size"] if isinstance(info.get("size"), int) else None, version
 
     def names(self, folder: str) -> list[str]:
-        """Addresses of the files in a folder of an object store, sorted.
-
-        Raises:
-            DataError: the store refuses, or does not answer.
-        """
+        """Addresses of the files in a folder of an object store, sorted; DataError as of `ranges`."""
         try:
-            found = self._asked_again(folder, lambda files: files.ls(folder, detail=True))
+            found = self._asked(folder, lambda files: files.ls(folder, detail=True))
         except MissingError:
             return []
         return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
 
-    def _asked_again(self, address: str, ask: Callable[[Any], Any]) -> Any:
-        """The answer of a file system, which is asked again after pauses; DataError where it gives none."""
-        failed: Exception | None = None
+    def _file_system(self) -> Any:
+        """The file system of fsspec of this process."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            if self._opened is not None:
+                _OF_PARENTS.append(self._opened[1])
+            self._opened = os.getpid(), _open(self._kind, self._patience, self._max_bytes)
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def _attempts(self) -> Iterator[int]:
+        """The numbers of all attempts, with a pause before each but the first."""
         for attempt in range(self._patience.attempts):
-            self._pause(attempt)
+            if attempt:
+                pause = self._patience.first_pause * 2 ** (attempt - 1)
+                time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
+            yield attempt
+
+    def _asked(self, address: str, ask: Callable[[Any], Any]) -> Any:
+        """The answer of a file system, which is asked again after pauses; DataError where it gives none."""
+        failed: Exception = TimeoutError()
+        for _ in self._attempts():
             try:
-                return ask(self._files())
+                return ask(self._file_system())
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
@@ -151,32 +135,29 @@ class FarFiles:
                 self._raise_final(address, failed)
         raise self._gave_up(address, failed)
 
-    def _pause(self, attempt: int) -> None:
-        """Wait before an attempt that is not the first."""
-        if attempt:
-            pause = self._patience.first_pause * 2 ** (attempt - 1)
-            time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
-
-    def _gave_up(self, address: str, error: Exception | None) -> DataError:
-        return DataError(
-            f"{address} cannot be read ({self._patience.attempts} attempts): {_describe(error)}",
-            "check the network and the address; 'vit train --resume' continues a training",
-        )
-
-    def _ask(self, addresses: list[str], starts: list[int | None], stops: list[int | None]) -> list[Any]:
+    def _ask(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[Any]:
         """What comes for each range: bytes or an exception."""
+        if not wanted:
+            return []
+        addresses, starts, stops = map(list, zip(*wanted, strict=True))
         try:
-            answers: list[Any] = self._files().cat_ranges(
+            answers: list[Any] = self._file_system().cat_ranges(
                 addresses, starts, stops, on_error="return", batch_size=FETCHED_AT_ONCE
             )
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
-            return [error] * len(addresses)
-        for place, (start, stop, answer) in enumerate(zip(starts, stops, answers, strict=True)):
+            return [error] * len(wanted)
+        for place, ((_, start, stop), answer) in enumerate(zip(wanted, answers, strict=True)):
             if isinstance(answer, bytes) and start is not None and stop is not None and len(answer) != stop - start:
                 answers[place] = OSError(f"{len(answer):,} bytes came instead of the {stop - start:,} of a range")
         return answers
+
+    def _gave_up(self, address: str, error: Exception) -> DataError:
+        return DataError(
+            f"{address} cannot be read ({self._patience.attempts} attempts): {_describe(error)}",
+            "check the network and the address; 'vit train --resume' continues a training",
+        )
 
     def _raise_final(self, address: str, error: Exception) -> None:
         """Raise DataError where another attempt would end the same."""
@@ -197,25 +178,6 @@ class FarFiles:
 
     def _too_large(self, address: str) -> TooLargeError:
         return TooLargeError(f"{address} has more than {self._max_bytes:,} bytes", "copy it to this machine")
-
-    def _files(self) -> Any:
-        """The file system of fsspec of this process."""
-        if self._opened is None or self._opened[0] != os.getpid():
-            if self._opened is not None:
-                _OF_PARENTS.append(self._opened[1])
-            self._opened = os.getpid(), _open(self._kind, self._patience, self._max_bytes)
-        return self._opened[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
-
-
-def far_files(address: str, patience: Patience | None = None, max_bytes: int = MOST_BYTES) -> FarFiles:
-    """The files of the kind of an address. UsageError where the library for them is not installed."""
-    kind = address.partition("://")[0]
-    files = FarFiles(kind, patience or PATIENCE, max_bytes)
-    files._files()
-    return files
 
 
 class _LongAnswerError(Exception):
@@ -258,11 +220,6 @@ def _open(kind: str, patience: Patience, max_bytes: int) -> Any:
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
 
 
-def _version(info: dict[str, Any]) -> str:
-    """A text that changes where a file changes, from what its server says of it; "" where it says nothing of this."""
-    return "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
-
-
 def _status(error: Exception) -> object:
     """The status of an answer of HTTP that an error stands for; None where it tells none."""
     response = getattr(error, "response", None)  # of botocore
@@ -270,8 +227,5 @@ def _status(error: Exception) -> object:
     return getattr(error, "status", None) or getattr(error, "code", None) or told
 
 
-def _describe(error: Exception | None) -> str:
-    if error is None:
-        return "no answer"
-    status = getattr(error, "status", None)
-    return f"{type(error).__name__}: {status or first_line(error)}"
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {getattr(error, 'status', None) or first_line(error)}"

@@ -9,7 +9,7 @@ from functools import partial
 
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
 from vit.extras.s3.cache import FETCHED_AT_ONCE, PartCache
-from vit.extras.s3.far_files import FarFiles, MissingError, Patience, TooLargeError, far_files
+from vit.extras.s3.far_files import FarFiles, MissingError, TooLargeError
 
 
 class FarImages(ImageReader):
@@ -18,15 +18,10 @@ class FarImages(ImageReader):
     The cache has a file under its address and its version, such as its ETag. The version is asked for once, so that a
     training keeps the files that it began with, as long as the cache does. Its loader workers are copies of this object
     and know the versions. A server may have no versions. Then the files are kept for this object and its copies alone.
-
-    Args:
-        patience: how long files are waited for.
-        cache: files on this machine; None: the cache that the environment names.
     """
 
-    def __init__(self, patience: Patience | None = None, cache: PartCache | None = None) -> None:
-        self._patience = patience
-        self._cache = cache or PartCache.of_machine()
+    def __init__(self) -> None:
+        self._cache = PartCache.of_machine()
         self._files: dict[str, FarFiles] = {}
         self._keys: dict[str, str] = {}  # key in the cache of each address whose version is known
         self._no_version = secrets.token_hex()  # stands for the versions that a server does not have
@@ -79,12 +74,12 @@ class FarImages(ImageReader):
     def _of(self, path: str) -> FarFiles:
         kind = path.partition("://")[0]
         if kind not in self._files:
-            self._files[kind] = far_files(path, self._patience, MAX_BYTES)
+            self._files[kind] = FarFiles(path, MAX_BYTES)
         return self._files[kind]
 
     def _key(self, path: str) -> str:
         """The key of a file in the cache. The first call for a file asks its server for the version."""
         if path not in self._keys:
-            version = self._of(path).version(path) or self._no_version
+            version = self._of(path).state(path)[1] or self._no_version
             self._keys[path] = hashlib.sha256(f"{path}\0{version}".encode("utf-8", "surrogateescape")).hexdigest()
         return self._keys[path]

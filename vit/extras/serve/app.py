@@ -5,12 +5,12 @@ server that is asked to end loses answers.
 """
 
 import asyncio
+import collections
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -22,8 +22,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from vit.errors import ResourceError
-from vit.extras.serve.batching import Batcher, FullError
-from vit.extras.serve.requests import Upload, UploadBudget, count_pixels, gone, read_upload
+from vit.extras.serve.batching import Batcher, FullError, Upload, count_pixels, gone, uploaded
 from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 
@@ -129,49 +128,43 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a client may ask for."""
-
-    max_bytes: int  # bytes of a request
-    seconds: float  # time that a body may take, and then time that an answer may take
-
-
-class _Metrics:
-    """What /metrics tells."""
-
-    def __init__(self, num_waiting: Callable[[], int]) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter("vit_requests", "Answers of /predict", ["code"], registry=self.registry)
-        self.images = Counter("vit_images", "Images by the status of their row", ["status"], registry=self.registry)
-        self.seconds = Histogram("vit_request_seconds", "From request to answer", registry=self.registry)
-        waiting = Gauge("vit_waiting_requests", "Requests that wait", registry=self.registry)
-        waiting.set_function(num_waiting)
-
-
-def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) -> FastAPI:
+def create_app(batcher: Batcher, max_bytes: int, seconds: float, hosts: Sequence[str] = ("*",)) -> FastAPI:
     """The application of a model.
 
     Args:
         batcher: computes what clients send.
-        limits: what a client may ask for.
+        max_bytes: most bytes of a request.
+        seconds: time that a body may take, and then time that an answer may take.
         hosts: names of this service in requests. Others get 400: a page on the web may have a name of its own point to
             this machine, and then ask as if the service were its own.
     """
     app = FastAPI(title="vit serve", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    metrics, budget = _Metrics(lambda: batcher.num_waiting), UploadBudget()
+    held, registry = collections.Counter[str](), CollectorRegistry()
+    num_answers = Counter("vit_requests", "Answers of /predict", ["code"], registry=registry)
+    num_images = Counter("vit_images", "Images by the status of their row", ["status"], registry=registry)
+    answer_seconds = Histogram("vit_request_seconds", "From request to answer", registry=registry)
+    waiting = Gauge("vit_waiting_requests", "Requests that wait", registry=registry)
+    waiting.set_function(lambda: batcher.num_waiting)
 
     @app.post("/predict", responses=_ANSWERS, openapi_extra={"requestBody": _BODY})
     async def predict(request: Request) -> JSONResponse:
         """Label an image, sent as the body, or the files of a form."""
         began = time.perf_counter()
         try:
-            answer = await _answer(request, batcher, limits, budget, metrics)
+            async with uploaded(request, held, max_bytes, seconds) as upload:
+                rows = await _rows(request, upload, batcher, seconds)
+            content, statuses = [to_json(row) for row in rows], [row.status for row in rows]
+            code = 413 if set(statuses) == {"too_large"} else 422  # where no image could be read
+            if not {"ok", "unsure", "novel"}.isdisjoint(statuses):
+                code = 200
+            answer = JSONResponse(content if upload.is_form else content[0], code)
+            for status in statuses:
+                num_images.labels(status).inc()
         except HTTPException as error:
             answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
-        metrics.requests.labels(str(answer.status_code)).inc()
-        metrics.seconds.observe(time.perf_counter() - began)
+        num_answers.labels(str(answer.status_code)).inc()
+        answer_seconds.observe(time.perf_counter() - began)
         return answer
 
     @app.get("/health")
@@ -182,27 +175,13 @@ def create_app(batcher: Batcher, limits: Limits, hosts: Sequence[str] = ("*",)) 
     @app.get("/metrics")
     async def tell() -> Response:
         """Counts and times in Prometheus's format."""
-        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> str:
         return PAGE
 
     return app
-
-
-async def _answer(
-    request: Request, batcher: Batcher, limits: Limits, budget: UploadBudget, metrics: _Metrics
-) -> JSONResponse:
-    upload = await read_upload(request, budget, limits.max_bytes, limits.seconds)
-    try:
-        rows = await _rows(request, upload, batcher, limits.seconds)
-    finally:
-        budget.bytes -= upload.size
-    for row in rows:
-        metrics.images.labels(row.status).inc()
-    content = [to_json(row) for row in rows]
-    return JSONResponse(content if upload.is_form else content[0], _status_code(rows))
 
 
 async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: float) -> list[Prediction]:
@@ -213,11 +192,8 @@ async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: flo
     try:
         await asyncio.wait((answer, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise (
-                HTTPException(400, "the client has gone")
-                if left.done()
-                else HTTPException(504, f"no answer within {seconds:g} s")
-            )
+            why = (400, "the client has gone") if left.done() else (504, f"no answer within {seconds:g} s")
+            raise HTTPException(*why)
         return answer.result()
     except FullError:
         raise HTTPException(503, "too many requests or pixels wait", {"Retry-After": "1"}) from None
@@ -228,10 +204,3 @@ async def _rows(request: Request, upload: Upload, batcher: Batcher, seconds: flo
     finally:
         answer.cancel()
         left.cancel()
-
-
-def _status_code(rows: Sequence[Prediction]) -> int:
-    """200 where an image could be read, else what is wrong with the images."""
-    if any(row.status in ("ok", "unsure", "novel") for row in rows):
-        return 200
-    return 413 if all(row.status == "too_large" for row in rows) else 422

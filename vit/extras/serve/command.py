@@ -71,7 +71,7 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
         raise UsageError("a service needs fastapi, uvicorn, python-multipart and prometheus-client", install("serve"))
 
-    from vit.extras.serve.app import Limits, Service, create_app, listening
+    from vit.extras.serve.app import Service, create_app, listening
     from vit.extras.serve.batching import Batcher
 
     opened = listening(host, port)  # a taken port must show before the model is loaded
@@ -79,7 +79,7 @@ def serve(
     with opened:
         predictor = setup.load(reporter)
         batcher = Batcher(predictor, setup.num_ranked(predictor), max_batch, max_queue, lambda: service.end())
-        app = create_app(batcher, Limits(max_bytes, timeout_seconds), trusted_hosts(host))
+        app = create_app(batcher, max_bytes, timeout_seconds, trusted_hosts(host))
         service = Service(app, timeout_seconds)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         reporter.line(f"{address}/predict takes images; Ctrl-C ends the service")

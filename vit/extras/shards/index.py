@@ -1,72 +1,61 @@
 """`index.parquet`: where each image of a set of shards lies, and its label, split and group.
 
-column        content
-key           path of the image in its shard, without ending; unique
-label         class name; several labels as `label_text` writes them
-split         train, validation or test
-group         the group of the image, such as its patient; "" where images have none
-shard         path of the shard, relative to the index
-offset        first byte of the encoded image in the shard
-length        number of bytes
-sha256        hash of these bytes, 64 hexadecimal digits
-content_hash  hash by which runs recognize an image (16 bytes of BLAKE2b); an index of others need not have it
-
 The metadata of the file hold the class names in their order. Without them, classes are sorted by name.
 """
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME
 from vit.data.core.image_bytes import MAX_BYTES
-from vit.errors import DataError, nearest
+from vit.errors import DataError, first_line, nearest
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
 
 COLUMNS = ("key", "label", "split", "group", "shard", "offset", "length", "sha256")
-CONTENT = "content_hash"
 _METADATA = b"vit"
-_SHA256_BYTES = 32
+_MADE_BY = "make the index with 'vit data index'"
 
 Numbers = npt.NDArray[np.int64]
 
 
+class IndexRow(NamedTuple):
+    """A row of an index that is written. The file has the path of the shard, and the sha256 as text."""
+
+    key: str  # path of the image in its shard, without ending; unique
+    label: str  # class name; several labels as `label_text` writes them
+    split: str  # train, validation or test
+    group: str  # the group of the image, such as its patient; "" where images have none
+    shard: int  # number of the shard, whose path is relative to the index
+    offset: int  # first byte of the encoded image in the shard
+    length: int  # number of bytes
+    sha256: bytes  # hash of these bytes
+    content_hash: str  # hash by which runs recognize an image; "" where an index of others does not have it
+
+
 @dataclass(frozen=True)
 class ShardIndex:
-    """The rows of an index. Entries at one place belong together.
-
-    Attributes:
-        keys: path of each image without its ending.
-        labels: class name of each image, or its labels in one text.
-        splits: split of each image.
-        groups: group of each image; "" where it has none.
-        shard_names: paths of the shards, relative to the index.
-        shards: (n,) number of the shard of each image.
-        offsets, lengths: (n,) first byte and number of bytes of each image.
-        sha256: hash of each image, 32 bytes.
-        content_hashes: content hash of each image; "" where it is not known.
-        class_names: classes in the order of their numbers; () sorts the names of the training images.
-        task: whether an image has one class, or any number of labels.
-    """
+    """The columns of an index that is read, as of `IndexRow`. Entries at one place belong together."""
 
     keys: Sequence[str]
     labels: Sequence[str]
     splits: Sequence[str]
     groups: Sequence[str]
-    shard_names: tuple[str, ...]
     shards: Numbers
     offsets: Numbers
     lengths: Numbers
     sha256: Sequence[bytes]
     content_hashes: Sequence[str]
-    class_names: tuple[str, ...] = ()
-    task: Task = SINGLE_LABEL
+    shard_names: tuple[str, ...]  # paths of the shards
+    class_names: tuple[str, ...]  # classes in the order of their numbers; () sorts those of the training images
+    task: Task  # whether an image has one class, or any number of labels
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -78,39 +67,25 @@ class ShardIndex:
         return ends
 
 
-def write_index(index: ShardIndex, path: Path) -> None:
+def write_index(
+    rows: Sequence[IndexRow], shard_names: Sequence[str], class_names: Sequence[str], path: Path, task: Task
+) -> None:
     """Write an index. Equal rows give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def words(values: Sequence[str]) -> Any:
-        return pa.array(values, pa.string())
-
-    columns = {
-        "key": words(index.keys),
-        "label": words(index.labels),
-        "split": words(index.splits),
-        "group": words(index.groups),
-        "shard": words([index.shard_names[number] for number in index.shards.tolist()]),
-        "offset": pa.array(index.offsets, pa.int64()),
-        "length": pa.array(index.lengths, pa.int64()),
-        "sha256": words([digest.hex() for digest in index.sha256]),
-        CONTENT: words(index.content_hashes),
-    }
-    ours = {"class_names": list(index.class_names), "several_labels": index.task is MULTI_LABEL}
-    table = pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(ours)})
+    texts = [[*row[:4], shard_names[row.shard], *row[5:7], row.sha256.hex(), row.content_hash] for row in rows]
+    kinds = [pa.int64() if name in ("offset", "length") else pa.string() for name in IndexRow._fields]
+    columns = [pa.array([row[place] for row in texts], kind) for place, kind in enumerate(kinds)]
+    ours = {"class_names": list(class_names), "several_labels": task is MULTI_LABEL}
+    table = pa.table(columns, IndexRow._fields).replace_schema_metadata({_METADATA: json.dumps(ours)})
     pq.write_table(table, path, compression="zstd")
 
 
 def read_index(content: bytes, where: str) -> ShardIndex:
     """Read an index. It is an untrusted file: every value that decides where bytes are read is checked.
 
-    Args:
-        content: the bytes of the file.
-        where: path of the index, for errors.
-
-    Raises:
-        DataError: it is not an index, or a row is wrong.
+    DataError, which names the path of the index, where it is not an index or a row is wrong.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -118,9 +93,7 @@ def read_index(content: bytes, where: str) -> ShardIndex:
     try:
         table = pq.read_table(io.BytesIO(content))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(
-            f"{where} is not a parquet file: {str(error).splitlines()[0][:200]}", "make it with 'vit data index'"
-        ) from error
+        raise DataError(f"{where} is not a parquet file: {first_line(error)[:200]}", _MADE_BY) from error
     missing = [name for name in COLUMNS if name not in table.column_names and name != "group"]
     if missing:
         raise DataError(
@@ -128,33 +101,37 @@ def read_index(content: bytes, where: str) -> ShardIndex:
             "an index has the columns " + ",".join(COLUMNS) + "; 'vit data index' makes one from shards",
         )
 
-    def column(name: str, kind: Any, default: Any) -> Any:
+    def column(name: str, missing: str | int = "") -> list[Any]:
         if name not in table.column_names:
-            return [default] * table.num_rows
+            return [missing] * table.num_rows
+        kind = pa.string() if missing == "" else pa.int64()
         try:
-            return table.column(name).cast(kind).fill_null(default).combine_chunks()
+            return list(table.column(name).cast(kind).fill_null(missing).to_pylist())
         except pa.ArrowException as error:
-            raise DataError(
-                f"{where}: the column {name} is not of type {kind}", "make the index with 'vit data index'"
-            ) from error
+            raise DataError(f"{where}: the column {name} is not of type {kind}", _MADE_BY) from error
 
-    def texts(name: str) -> list[str]:
-        values = column(name, pa.string(), "")
-        return values if isinstance(values, list) else values.to_pylist()
-
-    shard_names, shards = _shards(texts("shard"), where)
+    of_rows, hashes, splits = column("shard"), column("sha256"), [name.casefold() for name in column("split")]
+    shard_names = _shard_names(of_rows, where)
+    numbers = {name: number for number, name in enumerate(shard_names)}
+    known = SPLIT_OF_NAME | {"": "train"}
+    unknown = min(set(splits) - known.keys(), default=None)
+    if unknown is not None:
+        raise DataError(f"{where}: a split is {unknown!r}", nearest(unknown, known.keys() - {""}))
+    wrong = next((text for text in hashes if not re.fullmatch("[0-9a-fA-F]{64}", text)), None)
+    if wrong is not None:
+        raise DataError(f"{where}: the column sha256 has {wrong[:70]!r}; a hash has 64 hexadecimal digits", _MADE_BY)
     class_names, task = _described(table.schema.metadata or {}, where)
     index = ShardIndex(
-        keys=texts("key"),
-        labels=texts("label"),
-        splits=_splits(texts("split"), where),
-        groups=texts("group"),
+        keys=column("key"),
+        labels=column("label"),
+        splits=[known[name] for name in splits],
+        groups=column("group"),
+        shards=np.array([numbers[name] for name in of_rows], dtype=np.int64),
+        offsets=np.array(column("offset", -1), dtype=np.int64),
+        lengths=np.array(column("length", -1), dtype=np.int64),
+        sha256=[bytes.fromhex(text) for text in hashes],
+        content_hashes=column("content_hash"),
         shard_names=shard_names,
-        shards=shards,
-        offsets=np.asarray(column("offset", pa.int64(), -1), dtype=np.int64),
-        lengths=np.asarray(column("length", pa.int64(), -1), dtype=np.int64),
-        sha256=_digests(texts("sha256"), where),
-        content_hashes=texts(CONTENT),
         class_names=class_names,
         task=task,
     )
@@ -162,8 +139,8 @@ def read_index(content: bytes, where: str) -> ShardIndex:
     return index
 
 
-def _shards(names: list[str], where: str) -> tuple[tuple[str, ...], Numbers]:
-    """The names of all shards in their order, and the number of the shard of each row."""
+def _shard_names(names: list[str], where: str) -> tuple[str, ...]:
+    """The different names in their order."""
     found = sorted(set(names))
     for name in found:
         path = PurePosixPath(name)
@@ -171,12 +148,10 @@ def _shards(names: list[str], where: str) -> tuple[tuple[str, ...], Numbers]:
             raise DataError(
                 f"{where}: the shard {name!r} is not a path below the index", "give paths relative to the index"
             )
-    numbers = {name: number for number, name in enumerate(found)}
-    return tuple(found), np.fromiter((numbers[name] for name in names), dtype=np.int64, count=len(names))
+    return tuple(found)
 
 
 def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...], Task]:
-    """Class names, and the task."""
     if _METADATA not in metadata:
         return (), SINGLE_LABEL
     try:
@@ -186,27 +161,7 @@ def _described(metadata: dict[bytes, bytes], where: str) -> tuple[tuple[str, ...
             raise ValueError("class names must be different texts")
         return names, MULTI_LABEL if several else SINGLE_LABEL
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{where}: its class names are damaged: {error}", "make it again with 'vit data index'"
-        ) from error
-
-
-def _splits(names: list[str], where: str) -> list[str]:
-    known = SPLIT_OF_NAME | {"": "train"}
-    unknown = sorted({name for name in set(names) if name.casefold() not in known})
-    if unknown:
-        raise DataError(f"{where}: a split is {unknown[0]!r}", nearest(unknown[0].casefold(), known.keys() - {""}))
-    return [known[name.casefold()] for name in names]
-
-
-def _digests(texts: list[str], where: str) -> list[bytes]:
-    try:
-        digests = [bytes.fromhex(text) for text in texts]
-        if any(len(digest) != _SHA256_BYTES for digest in digests):
-            raise ValueError("a hash has 64 hexadecimal digits")
-    except ValueError as error:
-        raise DataError(f"{where}: the column sha256: {error}", "make the index with 'vit data index'") from error
-    return digests
+        raise DataError(f"{where}: its class names are damaged: {error}", _MADE_BY) from error
 
 
 def _check(index: ShardIndex, where: str) -> None:
@@ -224,5 +179,5 @@ def _check(index: ShardIndex, where: str) -> None:
         row = int(wrong[0])
         raise DataError(
             f"{where}, row {row}: {index.keys[row]!r} has offset {index.offsets[row]} and length {index.lengths[row]}",
-            f"lengths are 1 to {MAX_BYTES:,} bytes; make the index with 'vit data index'",
+            f"lengths are 1 to {MAX_BYTES:,} bytes; {_MADE_BY}",
         )

@@ -12,7 +12,6 @@ import os
 import re
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -29,9 +28,8 @@ from vit.data.core.samples import Samples, Source, label_names
 from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import check_header
 from vit.data.splits.split import SPLITS
-from vit.extras.shards.index import ShardIndex, write_index
+from vit.extras.shards.index import IndexRow, write_index
 
-_BLOCK = tarfile.BLOCKSIZE
 _PER_PART = 256  # images that are read ahead of the tar file
 _SHUFFLE = 0  # seed of the order of images in the shards
 
@@ -44,83 +42,49 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    """An image on its way into a shard."""
-
-    row: int
-    data: bytes
-    ending: str
-    sha256: bytes
-    content_hash: str
-
-
-@dataclass(frozen=True)
-class _Row:
-    """An image in its shard."""
-
-    key: str
-    shard: int
-    offset: int
-    length: int
-    sha256: bytes
-    content_hash: str
-
-
 def pack(source: Source, folder: Path, shard_bytes: int, progress: Callable[[int, int], None]) -> list[LeftOut]:
-    """Write the shards of a source and their index into an empty folder.
+    """Write the shards of a source and their index into an empty folder; the images that cannot be read are left out.
 
     Args:
         shard_bytes: size after which the next shard begins.
         progress: called with the number of finished images and the number of all images.
-
-    Returns:
-        Images that are left out, because they cannot be read.
     """
     writer = _ShardWriter(folder, shard_bytes)
     left_out: list[LeftOut] = []
     total, done = sum(map(len, source.splits.values())), 0
-    names: set[str] = set()
-    columns: dict[str, list[str]] = {"keys": [], "labels": [], "splits": [], "groups": []}
-    found: list[_Row] = []
+    taken: set[str] = set()
+    written: list[IndexRow] = []
     for split in (name for name in SPLITS if name in source.splits):
         samples = source.splits[split]
-        keys = [_new_key(path, names) for path in samples.paths]
-        texts = label_names(samples, source.class_names)
-        rows: dict[int, _Row] = {}
+        keys = [_new_key(path, taken) for path in samples.paths]
+        texts = list(map(_text, label_names(samples, source.class_names)))
+        groups = [""] * len(samples) if samples.groups is None else list(map(_text, samples.groups))
+        rows: dict[int, IndexRow] = {}
         writer.begin(split)
         order = np.random.Generator(np.random.Philox(seed_of(_SHUFFLE, 0))).permutation(len(samples)).tolist()
         with decode_threads() as parallel:
             for start in range(0, len(order), _PER_PART):
                 part = order[start : start + _PER_PART]
                 samples.prepare(part)
-                for one in parallel(lambda row, images=samples: _encoded(images, row), part):  # type: ignore[misc]
+                encoded = parallel(lambda row, images=samples: _encoded(images, row), part)  # type: ignore[misc]
+                for row, one in zip(part, encoded, strict=True):
                     done += 1
-                    if isinstance(one, LeftOut):
-                        left_out.append(one._replace(split=split))
+                    if isinstance(one, ImageError):
+                        left_out.append(LeftOut(samples.name(row), split, one.reason))
                         continue
-                    beside = _beside(samples, one.row, texts[one.row])
-                    rows[one.row] = writer.add(keys[one.row], one, beside)
+                    data, ending, known_hash = one
+                    if samples.task.is_exclusive:
+                        beside = "cls", str(int(samples.labels[row])).encode()
+                    else:
+                        beside = "json", json.dumps({"labels": texts[row]}, sort_keys=True).encode()
+                    shard, offset = writer.add(keys[row], (ending, data), beside)
+                    place = (shard, offset, len(data), hashlib.sha256(data).digest(), known_hash)
+                    rows[row] = IndexRow(keys[row], texts[row], split, groups[row], *place)
                 progress(done, total)
-        for row in sorted(rows):
-            found.append(rows[row])
-            columns["keys"].append(keys[row])
-            columns["labels"].append(_text(texts[row]))
-            columns["splits"].append(split)
-            columns["groups"].append("" if samples.groups is None else _text(samples.groups[row]))
+        written += [rows[row] for row in sorted(rows)]
     writer.close()
-    index = ShardIndex(
-        **columns,
-        shard_names=tuple(writer.names),
-        shards=np.array([row.shard for row in found], dtype=np.int64),
-        offsets=np.array([row.offset for row in found], dtype=np.int64),
-        lengths=np.array([row.length for row in found], dtype=np.int64),
-        sha256=[row.sha256 for row in found],
-        content_hashes=[row.content_hash for row in found],
-        class_names=tuple(map(_text, source.class_names)),
-        task=source.task,
-    )
-    write_index(index, folder / INDEX_NAME)
+    class_names = list(map(_text, source.class_names))
+    write_index(written, writer.names, class_names, folder / INDEX_NAME, source.task)
     return left_out
 
 
@@ -138,15 +102,22 @@ class _ShardWriter:
         self.close()
         self._split, self._count = split, 0
 
-    def add(self, key: str, image: _Encoded, beside: tuple[str, bytes]) -> _Row:
-        """Write an image, and the file with its label."""
+    def add(self, key: str, image: tuple[str, bytes], beside: tuple[str, bytes]) -> tuple[int, int]:
+        """Write the ending and content of an image, and of the file with its label; its shard and first byte."""
         if self._tar is not None and self._tar.offset >= self._shard_bytes:
             self.close()
-        tar = self._tar or self._next()
-        self._write(tar, f"{key}.{image.ending}", image.data)
-        offset = tar.offset - -(-len(image.data) // _BLOCK) * _BLOCK
-        self._write(tar, f"{key}.{beside[0]}", beside[1])
-        return _Row(key, len(self.names) - 1, offset, len(image.data), image.sha256, image.content_hash)
+        if self._tar is None:
+            self.names.append(f"{self._split}-{self._count:06d}.tar")
+            self._count += 1
+            self._tar = tarfile.open(self._folder / self.names[-1], "w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        ends = []
+        for ending, data in (image, beside):
+            entry = tarfile.TarInfo(f"{key}.{ending}")  # time and owner are 0: equal images give equal shards
+            entry.size = len(data)
+            self._tar.addfile(entry, io.BytesIO(data))
+            self._tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
+            ends.append(self._tar.offset)
+        return len(self.names) - 1, ends[0] - -(-len(image[1]) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
     def close(self) -> None:
         """Finish the current shard. Its bytes are on the disk then."""
@@ -156,51 +127,23 @@ class _ShardWriter:
                 os.fsync(file.fileno())
             self._tar = None
 
-    def _next(self) -> tarfile.TarFile:
-        self.names.append(f"{self._split}-{self._count:06d}.tar")
-        self._count += 1
-        self._tar = tarfile.open(self._folder / self.names[-1], "w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
-        return self._tar
 
-    @staticmethod
-    def _write(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-        entry = tarfile.TarInfo(name)  # time and owner are 0: equal images give equal shards
-        entry.size = len(data)
-        tar.addfile(entry, io.BytesIO(data))
-        tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry otherwise
-
-
-def _encoded(samples: Samples, row: int) -> "_Encoded | LeftOut":
-    """The bytes of one image; arrays become PNG files, which lose nothing."""
-    name = samples.name(row)
+def _encoded(samples: Samples, row: int) -> tuple[bytes, str, str] | ImageError:
+    """Bytes, ending and content hash of one image; arrays become PNG files, which lose nothing."""
     if samples.arrays is not None:
         buffer = io.BytesIO()
         Image.fromarray(np.ascontiguousarray(samples.arrays[row])).save(buffer, "PNG")
-        data, ending, known = buffer.getvalue(), "png", pixels_hash(samples.arrays[row])  # as in the run's splits.csv
-    else:
-        try:
-            data = samples.encoded(row)
-            check_header(data, name)
-        except ImageError as error:
-            return LeftOut(name, "", error.reason)
-        ending, known = _ending(name, data), content_hash(data)
-    return _Encoded(row, data, ending, hashlib.sha256(data).digest(), known)
-
-
-def _ending(name: str, data: bytes) -> str:
-    """The ending of a file's name if it is one of images, else that of its format."""
-    given = PurePosixPath(name).suffix.lower()
-    if given in FORMATS_OF:
-        return given[1:]
-    held = image_format(data)
-    return next(ending[1:] for ending, formats in FORMATS_OF.items() if held in formats)
-
-
-def _beside(samples: Samples, row: int, text: str) -> tuple[str, bytes]:
-    """Ending and content of the file with the label of an image."""
-    if samples.task.is_exclusive:
-        return "cls", str(int(samples.labels[row])).encode()
-    return "json", json.dumps({"labels": _text(text)}, sort_keys=True).encode()
+        return buffer.getvalue(), "png", pixels_hash(samples.arrays[row])  # as in the run's splits.csv
+    name = samples.name(row)
+    try:
+        data = samples.encoded(row)
+        check_header(data, name)
+    except ImageError as error:
+        return error
+    ending, held = PurePosixPath(name).suffix.lower(), image_format(data)
+    if ending not in FORMATS_OF:
+        ending = next(one for one, formats in FORMATS_OF.items() if held in formats)
+    return data, ending[1:], content_hash(data)
 
 
 def _new_key(path: str, taken: set[str]) -> str:

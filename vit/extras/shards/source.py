@@ -1,40 +1,109 @@
-"""An index of shards -> a source"""
+"""An index of shards -> a source, whose images are ranges of bytes, each checked by its hash
+
+A shard on another machine is fetched in parts of equal size, because a training reads neighboring images soon after
+each other. The cache on this machine keeps only answers of the right length.
+"""
 
 import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from vit.data.core.dataset_names import INDEX_NAME, is_far
+from vit.data.core.image_bytes import ChangedError, ImageReader
 from vit.data.core.samples import Samples, Source, label_files
 from vit.errors import DataError
 from vit.extras.s3.cache import PartCache
 from vit.extras.s3.far_files import FarFiles
 from vit.extras.shards.index import ShardIndex, read_index
-from vit.extras.shards.reader import ByteRange, LocalShards, ShardReader, Shards
-
-# Shards on other machines, with a cache on this machine
-#
-# A shard is fetched in parts of equal size, because a training reads neighboring images soon after each other. The
-# cache keeps only answers of the right length. `ShardReader` checks every image by its hash.
 
 PART_BYTES = 2**20
 _MOST_READY = 4096  # images
 
 
-class FarShards(Shards):
-    """The shards of an index on other machines.
+class ByteRange(NamedTuple):
+    """The bytes of one image: its shard, relative to the index, the first byte, and the byte after the last one."""
 
-    Args:
-        folder: address of the folder of the index.
-        files: how files of this kind are read.
-        index: the index, which knows how far each shard is needed.
-        cache: parts of shards on this machine; None: the cache that the environment names.
-    """
+    shard: str
+    start: int
+    stop: int
 
-    def __init__(self, folder: str, files: FarFiles, index: ShardIndex, cache: PartCache | None = None) -> None:
-        self._folder, self._files = folder, files
-        self._cache = cache or PartCache.of_machine()
+    @property
+    def parts(self) -> range:
+        """Numbers of the parts of the shard that have the range."""
+        return range(self.start // PART_BYTES, -(-self.stop // PART_BYTES))
+
+
+class ShardReader(ImageReader):
+    """Reads the images of an index, whose shards are files below its folder; `where` is the index, for errors."""
+
+    def __init__(self, index: ShardIndex, folder: str, where: str) -> None:
+        self.index = index
+        self._folder, self._where = folder, where
+        self._rows = {key: row for row, key in enumerate(index.keys)}
+
+    def read(self, path: str) -> bytes:
+        row = self._rows[path]
+        part = self._range(path)
+        data = b""
+        for is_again in (False, True):
+            data = self._bytes(part, is_again)
+            if hashlib.sha256(data).digest() == self.index.sha256[row]:
+                return data
+        wanted = part.stop - part.start
+        why = f"{len(data):,} of {wanted:,} bytes" if len(data) < wanted else "another sha256"
+        raise ChangedError(
+            f"{path!r} in {part.shard} is not the image that {self._where} lists ({why})",
+            "restore the shard, or make the index again with 'vit data index'",
+        )
+
+    def content_hash(self, path: str) -> str:
+        return self.index.content_hashes[self._rows[path]]
+
+    def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64]:
+        rows = np.fromiter((self._rows[path] for path in paths), dtype=np.int64, count=len(paths))
+        return self.index.shards[rows]
+
+    def check_sizes(self) -> None:
+        """Raise DataError where a shard is missing, or ends before its last image."""
+        for name, end in zip(self.index.shard_names, self.index.shard_ends().tolist(), strict=True):
+            path = Path(self._folder, name)
+            if not path.is_file():
+                raise DataError(f"{self._where} lists the shard {name}, and there is no {path}", "restore the shard")
+            size = path.stat().st_size
+            if size < end:
+                raise DataError(
+                    f"the shard {path} has {size:,} bytes, and {self._where} lists images up to byte {end:,}",
+                    "restore the shard, which is cut; or make the index again with 'vit data index'",
+                )
+
+    def _range(self, path: str) -> ByteRange:
+        row = self._rows[path]
+        start = int(self.index.offsets[row])
+        return ByteRange(self.index.shard_names[self.index.shards[row]], start, start + int(self.index.lengths[row]))
+
+    def _bytes(self, part: ByteRange, is_again: bool) -> bytes:
+        """The bytes of a range; fewer where the shard ends before. `is_again`: a kept copy was wrong."""
+        path = Path(self._folder, part.shard)
+        try:
+            with open(path, "rb") as file:
+                file.seek(part.start)
+                return file.read(part.stop - part.start)
+        except OSError as error:
+            raise DataError(f"cannot read the shard {path}: {os.strerror(error.errno or 0)}", "restore it") from error
+
+
+class FarShardReader(ShardReader):
+    """Reads the images of an index on another machine, with a cache on this one."""
+
+    def __init__(self, index: ShardIndex, folder: str, where: str, files: FarFiles) -> None:
+        super().__init__(index, folder, where)
+        self._files = files
+        self._cache = PartCache.of_machine()
         self._ends = dict(zip(index.shard_names, index.shard_ends().tolist(), strict=True))
         self._ready: dict[ByteRange, bytes] = {}  # images that are fetched for the next batch, where nothing is kept
 
@@ -42,110 +111,66 @@ class FarShards(Shards):
     def shares_prepared(self) -> bool:
         return self._cache.max_bytes > 0
 
-    def read(self, part: ByteRange) -> bytes:
+    def prepare(self, paths: Sequence[str]) -> None:
+        """Fetch the parts of shards that the cache does not have; without a cache, the ranges."""
+        ranges = [self._range(path) for path in paths]
+        if self.shares_prepared:
+            wanted = {(one.shard, number) for one in ranges for number in one.parts}
+            self._cache.fill({self._key(*one): one for one in sorted(wanted)}, self._fetch)
+            return
+        if len(self._ready) > _MOST_READY:  # of callers that do not read what they asked for
+            self._ready.clear()
+        self._ready.update(zip(ranges, self._files.ranges([self._address(*one) for one in ranges]), strict=True))
+
+    def _bytes(self, part: ByteRange, is_again: bool) -> bytes:
         if not self.shares_prepared:
             ready = self._ready.pop(part, None)
-            return ready if ready is not None else self._fetch_exactly([part])[0]
-        return b"".join(self._piece(part, number) for number in _parts(part))
-
-    def read_again(self, part: ByteRange) -> bytes:
-        """The bytes of a range from far. What the cache has of it is removed."""
-        for number in _parts(part):
-            self._cache.remove(self._key(part.shard, number))
-        return self.read(part)
-
-    def prepare(self, parts: Sequence[ByteRange]) -> None:
-        """Fetch the parts of shards that the cache does not have; without a cache, the ranges."""
-        if not self.shares_prepared:
-            if len(self._ready) > _MOST_READY:  # of callers that do not read what they asked for
-                self._ready.clear()
-            self._ready.update(zip(parts, self._fetch_exactly(parts), strict=True))
-            return
-        wanted = {(part.shard, number) for part in parts for number in _parts(part)}
-        self._cache.fill({self._key(*one): one for one in sorted(wanted)}, self._fetch)
-
-    def _piece(self, wanted: ByteRange, number: int) -> bytes:
-        """What a part of a shard has of a range, from the cache or from far."""
-        start = number * PART_BYTES
-        first, stop = max(0, wanted.start - start), min(PART_BYTES, wanted.stop - start)
-        kept = self._cache.get(self._key(wanted.shard, number), first, stop)
-        return self._fetch([(wanted.shard, number)])[0][first:stop] if kept is None else kept
+            return self._files.ranges([self._address(*part)])[0] if ready is None else ready
+        pieces = []
+        for number in part.parts:
+            key, start = self._key(part.shard, number), number * PART_BYTES
+            first, stop = max(0, part.start - start), min(PART_BYTES, part.stop - start)
+            kept = None if is_again else self._cache.get(key, first, stop)
+            pieces.append(self._fetch([(part.shard, number)])[0][first:stop] if kept is None else kept)
+        return b"".join(pieces)
 
     def _fetch(self, wanted: list[tuple[str, int]]) -> list[bytes]:
         """Parts of shards from far. Each is kept."""
-        ranges = []
-        for shard, number in wanted:
-            start = number * PART_BYTES
-            ranges.append((f"{self._folder}/{shard}", start, min(start + PART_BYTES, self._ends[shard])))
-        contents = self._files.ranges(ranges)
+        starts = [(shard, number * PART_BYTES) for shard, number in wanted]
+        contents = self._files.ranges(
+            [self._address(shard, start, min(start + PART_BYTES, self._ends[shard])) for shard, start in starts]
+        )
         for one, content in zip(wanted, contents, strict=True):
             self._cache.put(self._key(*one), content)
         return contents
 
-    def _fetch_exactly(self, parts: Sequence[ByteRange]) -> list[bytes]:
-        """Ranges from far, and no more."""
-        return self._files.ranges([(f"{self._folder}/{part.shard}", part.start, part.stop) for part in parts])
+    def _address(self, shard: str, start: int, stop: int) -> tuple[str, int, int]:
+        return f"{self._folder}/{shard}", start, stop
 
     def _key(self, shard: str, number: int) -> str:
         return hashlib.sha256(f"{self._folder}/{shard}\0{PART_BYTES}\0{number}".encode()).hexdigest()
 
 
-def _parts(part: ByteRange) -> range:
-    """Numbers of the parts of a shard that have a range."""
-    return range(part.start // PART_BYTES, -(-part.stop // PART_BYTES))
-
-
 def read_index_source(data: str, needs_train: bool = True) -> Source:
-    """List the images of an index.
-
-    Args:
-        data: path or address of the index, or of its folder.
-        needs_train: whether there must be training images, which then define the classes.
-
-    Raises:
-        UsageError: the library for this kind of address is not installed.
-        DataError: the index cannot be read, a row is wrong, or a shard is missing.
-    """
+    """List the images of an index, or of its folder, each split in the order of its rows; errors: `TableSource`."""
+    reader: ShardReader
     if is_far(data):
-        return _far(data, needs_train)
-    path = Path(data).expanduser()
-    file = path / INDEX_NAME if path.is_dir() else path
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}", "check its permissions") from error
-    index = read_index(content, os.fspath(file))
-    shards = LocalShards(file.parent)
-    shards.check(index, os.fspath(file))
-    name = file.resolve().parent.name if file.name == INDEX_NAME else file.stem
-    return source_of_index(index, ShardReader(index, shards, os.fspath(file)), name, os.fspath(file), needs_train)
-
-
-def _far(data: str, needs_train: bool) -> Source:
-    from vit.extras.s3.far_files import far_files
-
-    address = data if data.endswith(".parquet") else f"{data.rstrip('/')}/{INDEX_NAME}"
-    files = far_files(address)
-    content = files.whole(address)
-    folder, _, file_name = address.rpartition("/")
-    index = read_index(content, address)
-    name = folder.rpartition("/")[2] if file_name == INDEX_NAME else file_name.removesuffix(".parquet")
-    reader = ShardReader(index, FarShards(folder, files, index), address)
-    return source_of_index(index, reader, name, address, needs_train)
-
-
-def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: str, needs_train: bool) -> Source:
-    """The splits of an index, each in the order of its rows.
-
-    Args:
-        reader: reader of the images.
-        name: name of the data set.
-        where: path of the index, for errors.
-        needs_train: as for `read_index_source`.
-
-    Raises:
-        DataError: there are no training images, or a label is wrong.
-    """
+        where = data if data.endswith(".parquet") else f"{data.rstrip('/')}/{INDEX_NAME}"
+        files = FarFiles(where)
+        index = read_index(files.whole(where), where)
+        folder, _, file_name = where.rpartition("/")
+        folder_name, reader = folder.rpartition("/")[2], FarShardReader(index, folder, where, files)
+    else:
+        path = Path(data).expanduser()
+        file = path / INDEX_NAME if path.is_dir() else path
+        where, file_name, folder_name = os.fspath(file), file.name, file.resolve().parent.name
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise DataError(f"cannot read {file}: {error.strerror}", "check its permissions") from error
+        index = read_index(content, where)
+        reader = ShardReader(index, os.fspath(file.parent), where)
+        reader.check_sizes()
     rows: dict[str, list[int]] = {"train": []}
     for row, split in enumerate(index.splits):
         rows.setdefault(split, []).append(row)
@@ -154,31 +179,24 @@ def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: st
     defining = rows["train"] if needs_train else range(len(index))
     class_names = index.class_names or tuple(sorted({index.labels[row] for row in defining}))
     splits = {split: _samples(index, own, class_names, reader, where) for split, own in rows.items()}
+    name = folder_name if file_name == INDEX_NAME else file_name.removesuffix(".parquet")
     return Source(name, class_names, splits)
 
 
 def _samples(
     index: ShardIndex, rows: list[int], class_names: tuple[str, ...], reader: ShardReader, where: str
 ) -> Samples:
-    """The images at some rows."""
-    keys, labels = [index.keys[row] for row in rows], [index.labels[row] for row in rows]
-    groups = _groups([index.groups[row] for row in rows], keys, where)
+    keys, labels, groups = ([column[row] for row in rows] for column in (index.keys, index.labels, index.groups))
+    if any(groups) and not all(groups):
+        raise DataError(
+            f"{where}: {keys[groups.index('')]} has no group, where other images of its split have one",
+            "fill in the column group of the index, or leave it empty",
+        )
     if index.task.is_exclusive:
-        return label_files(None, list(zip(keys, labels, strict=True)), class_names, where, groups, reader)
+        pairs = list(zip(keys, labels, strict=True))
+        return label_files(None, pairs, class_names, where, groups if any(groups) else None, reader)
     try:
         values = index.task.array(labels, class_names)
     except (KeyError, ValueError) as error:
         raise DataError(f"{where}: a label is wrong: {error}", "make the index again with 'vit data index'") from error
-    return Samples(keys, values, groups=None if groups is None else tuple(groups), reader=reader)
-
-
-def _groups(found: list[str], keys: list[str], where: str) -> list[str] | None:
-    """The groups of a split; None where no image has one. DataError where only some have one."""
-    if not any(found):
-        return None
-    if not all(found):
-        raise DataError(
-            f"{where}: {keys[found.index('')]} has no group, where other images of its split have one",
-            "fill in the column group of the index, or leave it empty",
-        )
-    return found
+    return Samples(keys, values, groups=tuple(groups) if any(groups) else None, reader=reader)

@@ -1,29 +1,134 @@
-"""Tar files of others, in WebDataset's layout -> an index; no tar file is changed or unpacked.
+"""Tar files of others, in WebDataset's layout -> an index; no tar file is changed or unpacked
 
-KEY.jpg is an image, and the other files of KEY say what it shows: `tar_labels` has the rules for labels and splits.
+KEY.jpg is an image, and the other files of KEY, its folders and the names of the shards say what it shows:
+
+label  KEY.cls, or else "label", "class", "class_name" or "cls" of KEY.json, or else the folder of KEY: the first of
+       these that any image has, and then every image must have it
+split  the first folder of the keys, such as train/ of train/cat/0, if that of every key is named like a split;
+       or else the last word for a split in the path of the shard; or else all images are training images
+
+Folders that all keys share, such as photos/ of photos/train/cat/0, may lie before those of the splits.
 """
 
 import hashlib
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-import numpy as np
-
+from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split
 from vit.data.core.formats import has_image_extension
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash
 from vit.data.core.image_files import is_hidden
 from vit.data.pixels.decode import check_header
-from vit.errors import DataError
-from vit.extras.shards.index import ShardIndex
-from vit.extras.shards.index import write_index as write_index
-from vit.extras.shards.tar_labels import JSON_NAMES, TarImage, find_labels, find_splits
-from vit.tasks.label_text import sorted_classes
+from vit.errors import DataError, some_of
+from vit.extras.shards.index import IndexRow, write_index
+from vit.tasks.label_text import clean_label, sorted_classes
+from vit.tasks.task import SINGLE_LABEL
+
+JSON_NAMES = ("label", "class", "class_name", "cls")  # of the label in a .json
+
+
+@dataclass
+class TarImage:
+    """An image of a tar file, and what its other files say; the offset is -1 until the image itself is found."""
+
+    key: str
+    shard: int
+    offset: int = -1
+    length: int = 0
+    sha256: bytes = b""
+    content_hash: str = ""
+    cls: str = ""
+    json_label: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names of the folders of the key, the outermost first."""
+        return PurePosixPath(self.key).parts[:-1]
+
+
+def find_splits(images: Sequence[TarImage], names: Sequence[str]) -> tuple[list[str], int]:
+    """The split of each image, and the number of folders up to those of splits; 0 where shards name the splits.
+
+    DataError where some shards, or some folders, name a split and others do not.
+
+    Args:
+        names: paths of the shards, relative to the index.
+    """
+    folders = [image.folders for image in images]
+    pairs = zip(min(folders), max(folders), strict=False)  # of the first key in order and of the last
+    num_shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))  # folders at the start of all keys
+    # lower-case name of the folder of each image at a depth; "" where its key has fewer folders
+    firsts = [["".join(parts[depth : depth + 1]).casefold() for parts in folders] for depth in range(num_shared + 1)]
+    for depth, words in enumerate(firsts):
+        if all(word in SPLIT_OF_WORD for word in words):
+            return [SPLIT_OF_WORD[word] for word in words], depth + 1
+    of_shards = {number: last_split(names[number]) for number in sorted({image.shard for image in images})}
+    unnamed = [names[number] for number, split in of_shards.items() if split is None]
+    if len(unnamed) == len(of_shards):
+        for words in firsts:
+            _check_folders(words, images, names)
+        return ["train"] * len(images), 0
+    if unnamed:
+        raise DataError(
+            f"{len(unnamed):,} of {len(of_shards):,} shards name no split, where others do: {some_of(unnamed)}",
+            "put train, val or test into their names, such as train-000.tar, or move them out of SHARDS",
+        )
+    return [of_shards[image.shard] or "train" for image in images], 0
+
+
+def _check_folders(words: Sequence[str], images: Sequence[TarImage], names: Sequence[str]) -> None:
+    """Raise DataError where there are folders for training and testing, and images beside them.
+
+    One such folder may be a class: a train among cars and ships.
+    """
+    found = sorted({word for word in words if word in SPLIT_OF_WORD})
+    if len({SPLIT_OF_WORD[word] for word in found}) > 1:
+        beside = [image for image, word in zip(images, words, strict=True) if word not in SPLIT_OF_WORD]
+        raise DataError(
+            f"{_places(beside, names)}: beside the folders {', '.join(f'{word}/' for word in found)} "
+            f"({len(beside):,} of {len(images):,} images)",
+            "put them into one of these folders, or give each split shards of its own, such as train-000.tar",
+        )
+
+
+def find_labels(images: Sequence[TarImage], names: Sequence[str], depth: int) -> tuple[str, list[str]]:
+    """Where the labels stand, and the label of each image. DataError where an image has none.
+
+    Args:
+        names: paths of the shards, relative to the index.
+        depth: number of folders at the start of each key that are not classes.
+    """
+    ways = {
+        ".cls": [image.cls for image in images],
+        ".json": [image.json_label for image in images],
+        "folders": ["".join(image.folders[depth:][-1:]) for image in images],
+    }
+    way = next((way for way, labels in ways.items() if any(labels)), "folders")
+    labels = [clean_label(label) for label in ways[way]]
+    unlabeled = [image for image, label in zip(images, labels, strict=True) if not label.strip()]
+    if not unlabeled:
+        return way, labels
+    verb = "has" if len(unlabeled) == 1 else "have"
+    fix = f"give every image KEY.cls, KEY.json with {' or '.join(map(repr, JSON_NAMES[:2]))}, or a folder"
+    if way != "folders":
+        fix = f"give every image a label in KEY{way}, or remove all {way} files where other labels are meant"
+    raise DataError(
+        f"{_places(unlabeled, names)} {verb} no label "
+        f"({len(images) - len(unlabeled):,} of {len(images):,} images have one in {way})",
+        fix,
+    )
+
+
+def _places(images: Sequence[TarImage], names: Sequence[str]) -> str:
+    """Shard and key of the first images."""
+    return some_of(f"{names[image.shard]}: {image.key!r}" for image in images)
+
 
 MAX_LABEL_BYTES = 1 << 20
 
@@ -41,58 +146,70 @@ class SkippedFiles:
 class IndexedTars:
     """The index of some tar files, and what it does not hold."""
 
-    index: ShardIndex  # the images
+    rows: list[IndexRow]  # the images
+    names: list[str]  # paths of the shards, relative to the index
     labels_from: str  # where the labels stand: ".cls", ".json" or "folders"
     has_split_folders: bool  # whether folders inside the shards name the splits, and not the paths of the shards
     skipped: SkippedFiles  # the other files
+
+    def write(self, path: Path) -> None:
+        """Write the index."""
+        class_names = sorted_classes(row.label for row in self.rows if row.split == "train")
+        write_index(self.rows, self.names, class_names, path, SINGLE_LABEL)
 
 
 def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], None]) -> IndexedTars:
     """Read every tar file once. Where two shards have the same key, the path of the shard comes before all keys.
 
+    DataError where a file is not a whole tar file, or an image has no label or shares its key.
+
     Args:
-        folder: folder that the shards are relative to.
         names: paths of the tar files, relative to the folder.
         progress: called with the number of finished and of all tar files.
-
-    Raises:
-        DataError: a file is not a tar file or is cut, or an image has no label or shares its key.
     """
-    rows: list[TarImage] = []
+    images: list[TarImage] = []
     skipped = SkippedFiles()
     for number, name in enumerate(names):
         entries: dict[str, TarImage] = {}
         _read_tar(folder / name, number, entries, skipped)
-        rows += [entry for entry in entries.values() if entry.offset >= 0]
+        images += [entry for entry in entries.values() if entry.offset >= 0]
         progress(number + 1, len(names))
-    if not rows:
+    if not images:
         hidden = f" ({skipped.num_hidden:,} hidden or system files)" if skipped.num_hidden else ""
         raise DataError(
             f"the {len(names)} tar files of {folder} hold no images{hidden}", "give the folder of image shards"
         )
-    splits = find_splits(rows, names)
-    labels_from, labels = find_labels(rows, names, splits.depth)
-    is_unique = len({entry.key for entry in rows}) == len(rows)
-    index = ShardIndex(
-        keys=[entry.key if is_unique else f"{names[entry.shard][: -len('.tar')]}/{entry.key}" for entry in rows],
-        labels=labels,
-        splits=splits.of_images,
-        groups=[""] * len(rows),
-        shard_names=tuple(names),
-        shards=np.array([entry.shard for entry in rows], dtype=np.int64),
-        offsets=np.array([entry.offset for entry in rows], dtype=np.int64),
-        lengths=np.array([entry.length for entry in rows], dtype=np.int64),
-        sha256=[entry.sha256 for entry in rows],
-        content_hashes=[entry.content_hash for entry in rows],
-        class_names=sorted_classes(
-            label for label, split in zip(labels, splits.of_images, strict=True) if split == "train"
-        ),
-    )
-    return IndexedTars(index, labels_from, splits.depth > 0, skipped)
+    splits, depth = find_splits(images, names)
+    labels_from, labels = find_labels(images, names, depth)
+    is_unique = len({one.key for one in images}) == len(images)
+    rows = []
+    for one, label, split in zip(images, labels, splits, strict=True):
+        key = one.key if is_unique else f"{names[one.shard].removesuffix('.tar')}/{one.key}"
+        rows.append(IndexRow(key, label, split, "", one.shard, one.offset, one.length, one.sha256, one.content_hash))
+    return IndexedTars(rows, names, labels_from, depth > 0, skipped)
 
 
 def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: SkippedFiles) -> None:
     """Add the images of a tar file to `entries`, and the others to `skipped`."""
+
+    def add(name: PurePosixPath, member: tarfile.TarInfo) -> None:
+        """Add an image, or what another file says of it."""
+        stem, _, ending = name.name.partition(".")
+        key = str(name.parent / stem) if name.parent.name else stem
+        entry = entries.setdefault(key, TarImage(key, number))
+        if ending in ("cls", "json"):
+            _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
+        elif stem and has_image_extension(name):
+            _add_image(entry, file, member, f"{path}: {name}", skipped.left_out)
+        else:
+            skipped.num_others += 1
+
+    def leave_out(name: PurePosixPath, member: tarfile.TarInfo) -> None:
+        if (member.islnk() or member.issym()) and has_image_extension(name):
+            skipped.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
+        else:
+            skipped.num_others += 1
+
     links: list[tarfile.TarInfo] = []
     try:
         with open(path, "rb") as file:
@@ -105,16 +222,20 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: Sk
                 elif member.islnk():
                     links.append(member)
                 elif member.isreg() and not member.issparse():
-                    _add_file(path, number, name, file, member, entries, skipped)
+                    add(name, member)
                 else:
-                    _leave_out(path, name, member, skipped)
-            targets = _targets(file, {_path_of(link.linkname) for link in links})
+                    leave_out(name, member)
+            # A second file on a disk with the bytes of a first is a hard link. The headers are read again for them,
+            # because most tar files have no links, and entries of a million files are large.
+            wanted = {_path_of(link.linkname) for link in links}
+            files = (one for one in _members(file) if one.isreg() and not one.issparse()) if links else ()
+            targets = {name: one for one in files if (name := _path_of(one.name)) in wanted}
             for link in links:
-                name, target = _path_of(link.name), targets.get(_path_of(link.linkname))
+                target = targets.get(_path_of(link.linkname))
                 if target is None:
-                    _leave_out(path, name, link, skipped)
+                    leave_out(_path_of(link.name), link)
                 else:
-                    _add_file(path, number, name, file, target, entries, skipped)
+                    add(_path_of(link.name), target)
     except (tarfile.TarError, OSError, EOFError) as error:
         packed = " (compressed shards cannot be read in any order)" if path.name.endswith(("gz", "xz", "bz2")) else ""
         raise DataError(
@@ -123,7 +244,6 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: Sk
 
 
 def _members(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
-    """The entries of a tar file, from its beginning."""
     file.seek(0)
     with tarfile.open(fileobj=file, mode="r:") as tar:
         while (member := tar.next()) is not None:
@@ -134,54 +254,6 @@ def _members(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
 def _path_of(name: str) -> PurePosixPath:
     """The path of an entry, relative to the tar file."""
     return PurePosixPath(re.sub(r"^(\./|/)+", "", name))
-
-
-def _targets(file: IO[bytes], wanted: AbstractSet[PurePosixPath]) -> dict[PurePosixPath, tarfile.TarInfo]:
-    """The files that hard links stand for: a second file on a disk with the bytes of a first is such a link.
-
-    The headers are read again for them, because most tar files have no links, and entries of a million files are large.
-    """
-    if not wanted:
-        return {}
-    files = (member for member in _members(file) if member.isreg() and not member.issparse())
-    return {path: member for member in files if (path := _path_of(member.name)) in wanted}
-
-
-def _leave_out(path: Path, name: PurePosixPath, member: tarfile.TarInfo, skipped: SkippedFiles) -> None:
-    """Name an image that is only a link, and count other entries that are not files."""
-    if (member.islnk() or member.issym()) and has_image_extension(name):
-        skipped.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
-    else:
-        skipped.num_others += 1
-
-
-def _add_file(
-    path: Path,
-    number: int,
-    name: PurePosixPath,
-    file: IO[bytes],
-    member: tarfile.TarInfo,
-    entries: dict[str, TarImage],
-    skipped: SkippedFiles,
-) -> None:
-    """Add an image, or what another file says of it.
-
-    Args:
-        path, number: the tar file.
-        name: path of the file in it.
-        file: the open tar file.
-        member: the entry with the bytes.
-        entries: images by their keys.
-    """
-    stem, _, ending = name.name.partition(".")
-    key = str(name.parent / stem) if name.parent.name else stem
-    entry = entries.setdefault(key, TarImage(key, number))
-    if ending in ("cls", "json"):
-        _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
-    elif stem and has_image_extension(name):
-        _add_image(entry, file, member, f"{path}: {name}", skipped.left_out)
-    else:
-        skipped.num_others += 1
 
 
 def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
 from vit.layout import CellsLayout
-from vit.study.running.cluster import ClusterOptions, ClusterTask, batches, follow, without_result
-from vit.study.running.executors import Alive
+from vit.study.running.cluster import Alive, ClusterOptions, ClusterTask, batches, follow, without_result
 from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ class SlurmTask:
     task: ClusterTask
 
     def __call__(self) -> None:
-        """Do the work."""
         self.task()
 
     def checkpoint(self) -> "DelayedSubmission":
@@ -79,12 +77,13 @@ class Slurm:
         files = CellsLayout(folder)
         self.check(options)
         left = {cell.folder: cell for cell in without_result(folder, cells)}
-        before = _submitted(files)
+        before: dict[str, list[str]] = {}  # name of a task of an earlier start -> folders of its cells
+        if files.submitted_path.is_file():
+            before = json.loads(files.submitted_path.read_text(encoding="utf-8"))
         tasks = {name: [left[one] for one in before[name] if one in left] for name in alive(before)}
         queued = {cell.folder for waiting in tasks.values() for cell in waiting}
-        new = batches(
-            folder, [cell for cell in left.values() if cell.folder not in queued], options, folder.name, digests
-        )
+        unqueued = [cell for cell in left.values() if cell.folder not in queued]
+        new = batches(folder, unqueued, options, folder.name, digests)
         largest = largest_array()
         for start in range(0, len(new), largest):
             part = new[start : start + largest]
@@ -121,19 +120,21 @@ def _interruptible(names: Collection[str]) -> Iterator[None]:
 
 
 def submit(folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions, jobs: int | None) -> list[str]:
-    """Queue tasks as one array; returns their names, such as 4711_0.
+    """Queue at most `largest_array` tasks as one array; their names, such as 4711_0. UsageError where SLURM refuses it.
 
     Args:
         folder: folder of their logs.
-        tasks: tasks, not more than `largest_array`.
         jobs: largest number of tasks at a time; None: as many as SLURM allows.
-
-    Raises:
-        UsageError: SLURM refuses the job.
     """
     import submitit
 
     extra = dict(word.partition("=")[::2] for word in shlex.split(options.sbatch))
+    asked = {
+        "gpus_per_node": options.gpus,
+        "mem_gb": options.memory,
+        "slurm_partition": options.partition,
+        "slurm_additional_parameters": extra,
+    }
     executor = submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=_MOST_STARTS)
     executor.update_parameters(
         name="vit",
@@ -141,10 +142,7 @@ def submit(folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions, 
         cpus_per_task=options.cpus,
         slurm_signal_delay_s=_SIGNAL_SECONDS,
         slurm_array_parallelism=jobs or len(tasks),
-        **({"gpus_per_node": options.gpus} if options.gpus else {}),
-        **({"mem_gb": options.memory} if options.memory else {}),
-        **({"slurm_partition": options.partition} if options.partition else {}),
-        **({"slurm_additional_parameters": extra} if extra else {}),
+        **{name: value for name, value in asked.items() if value},
     )
     try:
         with executor.batch():
@@ -153,14 +151,6 @@ def submit(folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions, 
         words = re.sub(r"^.*?sbatch: error: ", "", " ".join(str(error).split()))
         raise UsageError(f"SLURM refuses the job: {words[:300]}", "change --cluster.*") from error
     return [str(job.job_id) for job in queued]
-
-
-def _submitted(files: CellsLayout) -> dict[str, list[str]]:
-    """{name of a task: folders of its cells} of an earlier start of the study."""
-    if not files.submitted_path.is_file():
-        return {}
-    found: dict[str, list[str]] = json.loads(files.submitted_path.read_text(encoding="utf-8"))
-    return found
 
 
 def alive(names: Collection[str]) -> set[str]:

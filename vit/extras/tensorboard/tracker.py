@@ -24,8 +24,7 @@ class TensorBoard:
     title = "TensorBoard"
 
     def open(self, recipe: Recipe, run: Tracking) -> Tracker:
-        layout = RunLayout(run.folder)
-        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, run.config)
+        return TensorBoardTracker(RunLayout(run.folder), run.config)
 
     def describe(self, recipe: Recipe, run: Path, sharing: Sharing) -> str:
         return f"{RunLayout(run).tensorboard_dir.name}/ in the run folder, on this machine alone"
@@ -38,18 +37,11 @@ class TensorBoardTracker:
     """A `Tracker` that writes event files through Lightning's logger. Its methods raise what goes wrong.
 
     A resumed training first removes the numbers after its checkpoint from TensorBoard's charts, as from metrics.csv.
-
-    Args:
-        folder: folder of the event files.
-        metrics: metrics.csv of the run. A row is in this file before it is logged here.
-        config: options of the training.
+    A row is in metrics.csv before it is logged here.
     """
 
-    def __init__(self, folder: Path, metrics: Path, config: Mapping[str, object]) -> None:
-        self._folder = folder
-        self._metrics = metrics
-        self._config = config
-        self._step = 0
+    def __init__(self, layout: RunLayout, config: Mapping[str, object]) -> None:
+        self._layout, self._config, self._step = layout, config, 0
         self._opened: TensorBoardLogger | None = None
 
     def log(self, row: Mapping[str, float], step: int) -> None:
@@ -70,12 +62,14 @@ class TensorBoardTracker:
         self.table(name, columns, rows)
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        self._logger().experiment.add_text(name, _markdown(columns, rows), self._step)
+        lines = [columns, ["---"] * len(columns), *rows]  # Markdown, which TensorBoard shows without HTML of its cells
+        text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+        self._logger().experiment.add_text(name, text, self._step)
 
-    def confusion_matrix(
-        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
-    ) -> None:
-        """TensorBoard has no such chart; `figure` shows the picture of the run."""
+    def _nothing(self, *_: object) -> None:
+        """TensorBoard has no charts of confusion, and keeps no models; the run folder has the picture and the file."""
+
+    confusion_matrix = artifact = _nothing
 
     def configure(self, config: Mapping[str, object]) -> None:
         self._config = config
@@ -83,9 +77,6 @@ class TensorBoardTracker:
 
     def summary(self, values: Mapping[str, float]) -> None:
         self._logger().log_hyperparams(flat(self._config), dict(values), self._step)
-
-    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
-        """TensorBoard keeps no models; the run folder has the file."""
 
     def finish(self) -> None:
         self._logger().finalize("success")
@@ -99,17 +90,12 @@ class TensorBoardTracker:
         if self._opened is None:
             from lightning.fabric.loggers import TensorBoardLogger
 
-            steps = [int(row["step"]) for row in records(self._metrics)] if self._metrics.is_file() else []
+            folder, metrics = self._layout.tensorboard_dir, self._layout.metrics_path
+            steps = [int(row["step"]) for row in records(metrics)] if metrics.is_file() else []
             kept = steps[:-1] if is_logging else steps
-            purge = max(kept, default=-1) + 1 if self._folder.exists() else None
+            purge = max(kept, default=-1) + 1 if folder.exists() else None
             self._step = max(steps, default=0)
-            self._opened = TensorBoardLogger(
-                self._folder,
-                name="",
-                version="",
-                default_hp_metric=False,
-                purge_step=purge,
-            )
+            self._opened = TensorBoardLogger(folder, name="", version="", default_hp_metric=False, purge_step=purge)
             self._show_config(self._opened)
         return self._opened
 
@@ -117,12 +103,6 @@ class TensorBoardTracker:
         text = yaml.safe_dump(public(self._config), sort_keys=False, allow_unicode=True)
         indented = "".join(f"    {line}\n" for line in text.splitlines())  # a code block of Markdown
         logger.experiment.add_text("config", indented, self._step)
-
-
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table of Markdown, which TensorBoard shows without HTML of its cells."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
 
 def _cell(value: object) -> str:

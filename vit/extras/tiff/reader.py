@@ -10,9 +10,11 @@ The channels of a file are, in this order:
 
 import io
 import logging
+import math
 import os
 import re
 import zlib
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,8 +36,7 @@ _ALPHA = (1, 2)  # extra samples that are transparency
 def read(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes:
     """The planes of a TIFF for a model with some number of channels.
 
-    Raises:
-        ImageError: the file is damaged, larger than the limits, or stores its values in a way that is not read.
+    ImageError where it is damaged, beyond the limits, or stores its values in a way that is not read.
     """
     import tifffile
 
@@ -59,7 +60,6 @@ def read(data: bytes, path: str | os.PathLike[str], window: Window | None, chann
 
 
 def _chosen_pages(file: Any, channels: int, path: str | os.PathLike[str]) -> list[Any]:
-    """The pages whose samples are the channels of the image."""
     first = file.pages[0]
     if int(first.samplesperpixel) > 1:
         return [first]
@@ -67,32 +67,22 @@ def _chosen_pages(file: Any, channels: int, path: str | os.PathLike[str]) -> lis
         return _pages_of_channel_axis(file, first, path)
     if channels in (1, COLORS):
         return [first]
-    count = 0
-    for _ in file.pages:  # a damaged chain of pages may be long
-        count += 1
-        if count > MAX_CHANNELS:
-            return [first]
-    return list(file.pages) if count == channels else [first]
+    pages = list(islice(file.pages, MAX_CHANNELS + 1))  # a damaged chain of pages may be long
+    return pages if len(pages) == channels else [first]
 
 
 def _pages_of_channel_axis(file: Any, first: Any, path: str | os.PathLike[str]) -> list[Any]:
     """Pages along the axis C of the first series, at the first place of its other axes."""
     words = str(first.description) + str(getattr(file, "imagej_metadata", None) or "" if file.is_imagej else "")
-    product = 1
-    for size in _SIZES.findall(re.sub(r"Size[XY]\s*=\s*[\"']\d*[\"']", "", words))[:5]:
-        product *= max(1, int(size))
+    sizes = _SIZES.findall(re.sub(r"Size[XY]\s*=\s*[\"']\d*[\"']", "", words))[:5]
+    product = math.prod(max(1, int(size)) for size in sizes)
     if product > MAX_PAGES:
         raise ImageError(path, "too_large", f"a TIFF of {product:,} pages; the limit is {MAX_PAGES:,}")
     series = file.series[0]
     if "S" in series.axes or not series.axes.endswith("YX"):
         raise ImageError(path, "unreadable", f"a TIFF with the axes {series.axes[:12]}; the last two must be Y and X")
-    axes, shape = series.axes[:-2], series.shape[:-2]
-    step, number = 1, 1
-    for axis, size in zip(reversed(axes), reversed(shape), strict=True):
-        if axis == "C":
-            number = size
-            break
-        step *= size
+    place, shape = series.axes[:-2].rfind("C"), series.shape[:-2]
+    number, step = (shape[place], math.prod(shape[place + 1 :])) if place >= 0 else (1, 1)
     if number > MAX_CHANNELS:
         raise ImageError(path, "too_large", f"{number} channels; the limit is {MAX_CHANNELS}")
     if len(series) == 1 and number > 1:  # ImageJ may store all pages behind one header
@@ -117,9 +107,8 @@ def _check_page(page: Any, data: bytes, path: str | os.PathLike[str], num_pages:
     if int(page.photometric) not in (_WHITE_IS_ZERO, _GRAY, _RGB):
         raise ImageError(path, "unreadable", f"a TIFF of {samples} samples with colors other than gray and RGB")
     if samples == COLORS + 1 and int(page.photometric) == _RGB and any(int(x) in _ALPHA for x in page.extrasamples):
-        raise ImageError(
-            path, "unreadable", "RGB and transparency, which is not a channel; save it without transparency"
-        )
+        reason = "RGB and transparency, which is not a channel; save it without transparency"
+        raise ImageError(path, "unreadable", reason)
     tile = (int(page.tilewidth) or width) * (int(page.tilelength) or height) if page.is_tiled else 0
     rows = int(page.rowsperstrip or height)
     # a header asks for memory by its tiles, its strips and its number of segments

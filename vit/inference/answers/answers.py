@@ -1,9 +1,17 @@
-"""Which images get an answer, and which set of classes: the rule that `vit predict` applies to probabilities"""
+"""Which images get an answer, and which set of classes: the rule that `vit predict` applies to probabilities
+
+Prediction sets hold the true class with a chosen probability (split conformal prediction). A score of each validation
+image says how far down its true class stands, and sets of new images hold the classes that stand no further down than
+most. The coverage holds for any network, on average over images like the validation images. Where images belong
+together, it holds for an image of a new group, and each group of validation images counts once (Lee, Barber and Willett
+2023, arXiv 2306.06342, hierarchical conformal prediction).
+"""
 
 import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +19,90 @@ import numpy.typing as npt
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.draws import uniform
 from vit.errors import UsageError
-from vit.inference.answers.prediction_sets import PredictionSets, SetMethod, fewest_images
 from vit.tasks.levels import Level, levels_of
 
+SetMethod = Literal["lac", "aps", "class_conditional"]
+SET_METHODS: tuple[SetMethod, ...] = ("lac", "aps", "class_conditional")
+
 Levels = tuple[tuple[Level, float], ...]
+Floats = npt.NDArray[np.float64]
+Probabilities = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PredictionSets:
+    """A rule from probabilities to sets of classes, fitted on validation images. A set is never empty."""
+
+    # "lac": classes above one probability, the smallest sets on average (Sadinle et al. 2019, arXiv 1609.00451). "aps":
+    # the most probable classes until their sum is large enough, with a random last step (Romano et al. 2020, arXiv
+    # 2006.02544); sets of difficult images are larger. "class_conditional": lac with one threshold for each class, so
+    # that the coverage holds in each class.
+    method: SetMethod
+    coverage: float  # probability that the set has the true class
+    # (C,) largest score of a class that is in a set; infinite where a class has too few validation images
+    limits: Floats
+
+    @classmethod
+    def fit(cls, scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> "PredictionSets":
+        """The rule for a coverage between 0 and 1."""
+        if method == "aps":
+            draws = np.random.default_rng(0).random(len(scores))
+            limit = _quantile(scores.above + draws * scores.own, coverage, scores.groups)
+            return cls(method, coverage, np.full(num_classes, limit))
+        missing = 1.0 - scores.own.astype(np.float64)
+        if method == "lac":
+            return cls(method, coverage, np.full(num_classes, _quantile(missing, coverage, scores.groups)))
+        limits = []
+        for number in range(num_classes):
+            own = scores.labels == number
+            groups = None if scores.groups is None else scores.groups[own]
+            limits.append(_quantile(missing[own], coverage, groups))
+        return cls(method, coverage, np.array(limits))
+
+    def members(self, probabilities: Probabilities, draws: Floats) -> npt.NDArray[np.bool_]:
+        """Which classes are in the set of each image, (n, C). The most probable class always is.
+
+        Args:
+            probabilities: (n, C) calibrated probabilities.
+            draws: (n,) random numbers from 0 to 1, which "aps" uses.
+        """
+        if self.method == "aps":
+            order = np.argsort(-probabilities, axis=1, kind="stable")
+            falling = np.take_along_axis(probabilities, order, axis=1).astype(np.float64)
+            before = np.zeros_like(probabilities, dtype=np.float64)
+            np.put_along_axis(before, order, np.cumsum(falling, axis=1) - falling, axis=1)
+            scores = before + draws[:, None] * probabilities
+        else:
+            scores = 1.0 - probabilities.astype(np.float64)
+        inside = np.asarray(scores <= self.limits)
+        inside[np.arange(len(inside)), probabilities.argmax(axis=1)] = True
+        return inside
+
+    @property
+    def unlimited(self) -> list[int]:
+        """Classes that are in every set, because too few validation images of them exist."""
+        return np.flatnonzero(np.isinf(self.limits)).tolist()
+
+
+def fewest_of_sets(coverage: float) -> int:
+    """The smallest number of validation images, or of their groups, with which sets are not all classes."""
+    return math.ceil(coverage / (1 - coverage) * (1 - 1e-9))  # 0.9 / (1 - 0.9) is a little above 9
+
+
+def _quantile(scores: npt.NDArray[np.floating], coverage: float, groups: npt.NDArray[np.int64] | None) -> float:
+    """The ceil((n + 1) coverage)-th smallest of n scores; infinite where n is too small.
+
+    With groups (n,), n is their number, and the images of a group share its place.
+    """
+    shares = np.ones(len(scores))
+    if groups is not None and len(groups):
+        _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        shares = 1 / sizes[numbers]
+    order = np.argsort(scores, kind="stable")
+    places = np.cumsum(shares[order]).round(9)
+    rank = round((float(shares.sum().round()) + 1) * coverage, 9)
+    found = int(np.searchsorted(places, rank))
+    return math.inf if found == len(scores) else float(scores[order[found]])
 
 
 @dataclass(frozen=True)
@@ -33,7 +121,7 @@ class AnswerRule:
             return f"no probability of a class is high enough; the most probable class is {label}"
         return f"the most probable class, {label}, has less than {self.reject_below:.4f}"
 
-    def groups(self, probabilities: npt.NDArray[np.float32]) -> list[str]:
+    def groups(self, probabilities: Probabilities) -> list[str]:
         """For probabilities (n, C) the most probable group of the deepest level where it is sure; "" for none."""
         found = [""] * len(probabilities)
         for level, least in self.levels:
@@ -42,7 +130,7 @@ class AnswerRule:
                 found[row] = found[row] or level.names[sums[row].argmax()]
         return found
 
-    def members(self, probabilities: npt.NDArray[np.float32], images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
+    def members(self, probabilities: Probabilities, images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
 
         Args:
@@ -54,27 +142,17 @@ class AnswerRule:
             return [()] * len(images)
         draws = np.zeros(len(images))
         if self.sets.method == "aps":  # the others use no draw, and a hash of all pixels takes time
-            draws = np.array([_draw(image) for image in images])
+            digests = [hashlib.sha256(image.tobytes()).digest() for image in images]
+            draws = np.array([float(uniform(1, int.from_bytes(digest[:7], "little"))[0]) for digest in digests])
         inside = self.sets.members(probabilities, draws)
         order = np.argsort(-probabilities, axis=1, kind="stable")
         return [tuple(row[chosen[row]].tolist()) for row, chosen in zip(order, inside, strict=True)]
 
 
-def _draw(image: npt.NDArray[np.uint8]) -> float:
-    """A number from 0 to 1 that belongs to the pixels of an image."""
-    digest = hashlib.sha256(image.tobytes()).digest()
-    return float(uniform(1, int.from_bytes(digest[:7], "little"))[0])
-
-
 def answer_rule(
-    scores: ValidationScores | None,
-    class_names: Sequence[str],
-    *,
-    reject_below: float | None = None,
-    target_accuracy: float | None = None,
-    coverage: float | None = None,
-    sets: SetMethod = "lac",
-) -> AnswerRule:
+    scores: ValidationScores | None, class_names: Sequence[str], *, reject_below: float | None = None,
+    target_accuracy: float | None = None, coverage: float | None = None, sets: SetMethod = "lac",
+) -> AnswerRule:  # fmt: skip
     """The rule for options of `vit predict`, fitted to the validation scores of a checkpoint.
 
     Args:
@@ -99,7 +177,15 @@ def answer_rule(
         )
     if target_accuracy is not None:
         reject_below, levels = _thresholds(scores, target_accuracy, class_names)
-    fitted = None if coverage is None else _fitted_sets(scores, sets, coverage, len(class_names))
+    fitted = None if coverage is None else PredictionSets.fit(scores, sets, coverage, len(class_names))
+    if coverage is not None and fitted is not None and len(fitted.unlimited) == len(class_names):
+        images = fitted_text(scores.split)
+        units = images if scores.groups is None else f"groups of {images}"
+        has = " of each class" if sets == "class_conditional" else f", and this model has {_count(scores)}"
+        raise UsageError(
+            f"--coverage {coverage:g} needs {fewest_of_sets(coverage):,} {units}{has}",
+            f"give a lower coverage, or {more_images(scores)}",
+        )
     return AnswerRule(reject_below or 0.0, fitted, levels=levels)
 
 
@@ -132,17 +218,3 @@ def _count(scores: ValidationScores) -> str:
     from vit.inference.scores.image_groups import count_text, number_of
 
     return count_text(len(scores), number_of(scores.groups), fitted_text(scores.split).removesuffix("s"))
-
-
-def _fitted_sets(scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> PredictionSets:
-    fitted = PredictionSets.fit(scores, method, coverage, num_classes)
-    if len(fitted.unlimited) == num_classes:
-        needed = fewest_images(coverage)
-        images = fitted_text(scores.split)
-        units = images if scores.groups is None else f"groups of {images}"
-        raise UsageError(
-            f"--coverage {coverage:g} needs {needed:,} {units}"
-            + (" of each class" if method == "class_conditional" else f", and this model has {_count(scores)}"),
-            f"give a lower coverage, or {more_images(scores)}",
-        )
-    return fitted

@@ -1,32 +1,34 @@
-"""Nearest neighbors in the features of a network, by cosine distance: a classifier without training"""
+"""Features of a network: nearest neighbors by cosine distance, and the images of a pool to label next"""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.cluster import kmeans_plusplus
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
-Features = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
 
 
 class NeighborClassifier:
-    """Labels images by their nearest neighbors, weighted by the inverse of their distance.
+    """Labels images by their nearest neighbors, weighted by the inverse of their distance: it needs no training.
 
     Args:
         features: features (n, D) of images with labels.
         count: number of neighbors; at most n count.
     """
 
-    def __init__(self, features: Features, labels: npt.NDArray[Any], count: int) -> None:
+    def __init__(self, features: Floats, labels: npt.NDArray[Any], count: int) -> None:
         fewer = min(count, len(features))
         self._fitted = KNeighborsClassifier(fewer, weights="distance", metric="cosine").fit(features, labels)
 
-    def accuracy(self, features: Features, labels: npt.NDArray[Any]) -> float:
+    def accuracy(self, features: Floats, labels: npt.NDArray[Any]) -> float:
         """The fraction of images with features (m, D) whose label is right."""
         return float((self._fitted.predict(features) == labels).mean())
 
 
-def nearest(features: Features, queries: Features, count: int) -> tuple[npt.NDArray[np.int64], Features]:
+def nearest(features: Floats, queries: Floats, count: int) -> tuple[Places, Floats]:
     """Rows (m, count) of the nearest features, the nearest first, and their cosine similarities (m, count).
 
     Args:
@@ -35,3 +37,36 @@ def nearest(features: Features, queries: Features, count: int) -> tuple[npt.NDAr
     """
     distances, rows = NearestNeighbors(n_neighbors=count, metric="cosine").fit(features).kneighbors(queries)
     return rows.astype(np.int64), (1 - distances).astype(np.float32)
+
+
+def doubts(probabilities: Floats) -> Floats:
+    """(n,) 1 - the margin between the two most probable classes, from probabilities (n, C): 1 is a tie."""
+    if probabilities.shape[1] < 2:
+        return np.zeros(len(probabilities), dtype=np.float32)
+    second, first = np.partition(probabilities, -2, axis=1)[:, -2:].T
+    found: Floats = 1 - (first - second)
+    return found
+
+
+def choose_doubtful(probabilities: Floats, vectors: Floats, count: int, seed: int) -> Places:
+    """Places (count,) of doubtful images that are unlike one another, in the order of their choice.
+
+    k-means++ draws each image with a chance of its doubt times the squared distance to the nearest image before it. As
+    BADGE (Ash et al. 2020, "Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds", arXiv 1906.03671),
+    whose gradients have a value for each class and feature: here the margin stands for their length.
+
+    Args:
+        probabilities: (n, C), n at least `count`.
+        vectors: (n, D) features of the network.
+    """
+    weights = doubts(probabilities).astype(np.float64)
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    if np.count_nonzero(weights > 0) <= count:  # k-means++ draws no image without a weight
+        return np.argsort(-weights, kind="stable")[:count]
+    places = kmeans_plusplus(unit, count, sample_weight=weights, random_state=seed)[1]
+    return places.astype(np.int64)
+
+
+def choose_random(num_images: int, count: int, seed: int) -> Places:
+    """Places (count,) of images that are drawn with equal chances."""
+    return np.random.default_rng(seed).permutation(num_images)[:count]

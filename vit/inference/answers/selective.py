@@ -30,56 +30,36 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """The lowest probability with an answer, fitted on validation images."""
-
-    value: float  # images whose largest probability is below this value get no answer
-    coverage: float  # fraction of the validation images that are kept
-    accuracy: float  # accuracy of the kept validation images
-    num_images: int  # number of validation images
-
-
-@dataclass(frozen=True)
 class RiskCoverage:
     """Risk against coverage: a point for each of m distinct confidences, highest first."""
 
-    coverage: npt.NDArray[np.float64]  # (m,) fraction of the images that are at least as confident
-    risk: npt.NDArray[np.float64]  # (m,) fraction of wrong predictions among them
-    low: npt.NDArray[np.float64]  # (m,) lower end of the 95 % interval of the risk
-    high: npt.NDArray[np.float64]  # (m,) upper end
+    coverage: Floats  # (m,) fraction of the images that are at least as confident
+    risk: Floats  # (m,) fraction of wrong predictions among them
+    low: Floats  # (m,) lower end of the 95 % interval of the risk
+    high: Floats  # (m,) upper end
     area: Metric  # area under the curve (AURC), which is the mean risk over all coverages, with its 95 % interval
 
 
-def threshold_for(
-    target: float, highest: Confidences, correct: Bools, groups: Labels | None = None
-) -> Threshold | None:
-    """The threshold that keeps most images while the accuracy of the kept ones is at least `target`.
+def threshold_for(target: float, highest: Confidences, correct: Bools, groups: Labels | None = None) -> float:
+    """The lowest probability with an answer, which keeps most images while the accuracy of these is at least `target`.
 
     With probability 95 % over the validation images, this holds for new images like them. Thresholds are tested from
     the highest one down, each with the exact binomial bound, until the first that fails: a fixed sequence needs no
     correction for the number of tests (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052, section 3.2).
     The first test is at the fewest images that can pass. docs/measurements.md compares the search of Geifman
-    and El-Yaniv.
+    and El-Yaniv. Infinity: no threshold has the guarantee.
 
     Args:
-        target: accuracy of the kept images.
         highest: (n,) largest probabilities of validation images.
         correct: (n,) whether their predictions are right.
         groups: (n,) as of `image_groups.numbered`. The promise is then about images of new groups, and all groups
             count alike: it is about one image of each. The kept validation images keep it as well.
-
-    Returns:
-        The threshold, or None where no threshold has the guarantee.
     """
     above = _Above.of(highest, correct, groups)
     first = int(np.searchsorted(above.units, fewest_images(target)))
     passes = _highest_risk(np.maximum(above.risk, above.unit_risk), above.units, CONFIDENCE)[first:] <= 1 - target
     passed = len(passes) if passes.all() else int(passes.argmin())
-    if passed == 0:
-        return None
-    last = first + passed - 1
-    coverage = float(above.images[last] / len(highest))
-    return Threshold(float(above.values[last]), coverage, float(1 - above.risk[last]), len(highest))
+    return float(above.values[first + passed - 1]) if passed else math.inf
 
 
 def level_thresholds(target: float, scores: ValidationScores) -> list[float]:
@@ -93,8 +73,7 @@ def level_thresholds(target: float, scores: ValidationScores) -> list[float]:
     for one in (scores, *scores.levels):
         here = left & (one.highest > 0)
         groups = None if scores.groups is None else scores.groups[here]
-        fitted = threshold_for(target, one.highest[here], one.correct[here], groups)
-        found.append(math.inf if fitted is None else fitted.value)
+        found.append(threshold_for(target, one.highest[here], one.correct[here], groups))
         left &= one.highest < found[-1]
     return found
 
@@ -128,11 +107,8 @@ class _Above:
         found = _within(wrong[order], groups[order])
         before = np.where(number > 1, (found - wrong[order]) / np.maximum(number - 1, 1), 0.0)
         placed = np.empty((3, len(order)))
-        placed[:, order] = (
-            number == 1,
-            found / number - before,
-            2 * number - 1,
-        )  # what an image adds to its group's part
+        # what an image adds to its group's part
+        placed[:, order] = number == 1, found / number - before, 2 * number - 1
         units, fractions, squares = map(above, placed)
         return cls(-values, *counts, units.round().astype(np.int64), fractions / units, images**2 / squares)
 
@@ -161,20 +137,12 @@ def fewest_images(target: float) -> int:
 
 
 def risk_coverage(confidences: Confidences, correct: Bools, groups: Labels | None = None) -> RiskCoverage:
-    """The curve of n images.
-
-    Args:
-        groups: (n,) as of `image_groups.numbered`.
-    """
+    """The curve of n images, perhaps with groups (n,) as of `image_groups.numbered`."""
     above = _Above.of(confidences, correct, groups)
-    low, high = _exact_interval(above.risk, above.equal_units)
-    coverage = above.images / len(correct)
-    return RiskCoverage(coverage, above.risk, low, high, _area(above, confidences, correct, groups))
-
-
-def _exact_interval(risk: Floats, units: Floats) -> tuple[Floats, Floats]:
-    """The 95 % intervals of Clopper and Pearson: the bounds of errors, and of right images."""
-    return 1 - _highest_risk(1 - risk, units, 0.975), _highest_risk(risk, units, 0.975)
+    low = 1 - _highest_risk(1 - above.risk, above.equal_units, 0.975)
+    high = _highest_risk(above.risk, above.equal_units, 0.975)
+    area = _area(above, confidences, correct, groups)
+    return RiskCoverage(above.images / len(correct), above.risk, low, high, area)
 
 
 def _area(above: _Above, confidences: Confidences, correct: Bools, groups: Labels | None) -> Metric:

@@ -11,14 +11,13 @@ from typing import Literal
 from vit.errors import UsageError, install
 
 NAME = "openvino"
+EngineName = Literal["auto", "torch", "openvino"]
+ONNX, OPENVINO = ".onnx", ".xml"  # endings of exported files that this program predicts with
+_OWN_ENGINE = {ONNX: ("an ONNX file", "onnxruntime"), OPENVINO: ("a graph of OpenVINO", "openvino")}
 
 
 def check_installed(what: str) -> None:
-    """Raise UsageError where the library is missing. It is not imported.
-
-    Args:
-        what: option or file that needs the library.
-    """
+    """Raise UsageError where the library is missing, which an option or file needs. It is not imported."""
     if find_spec(NAME) is None:
         raise UsageError(f"{what} needs openvino, which is not installed", install(NAME))
 
@@ -46,11 +45,6 @@ def without_telemetry() -> Iterator[None]:
             del os.environ["CI"]
         else:
             os.environ["CI"] = before
-
-
-EngineName = Literal["auto", "torch", "openvino"]
-ONNX, OPENVINO = ".onnx", ".xml"  # endings of exported files that this program predicts with
-_OWN_ENGINE = {ONNX: ("an ONNX file", "onnxruntime"), OPENVINO: ("a graph of OpenVINO", "openvino")}
 
 
 def check_engine(engine: EngineName, model: Path, device: str) -> None:

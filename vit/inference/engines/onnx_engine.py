@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.format import KEY, read_description
-from vit.errors import CheckpointError, UsageError, install
+from vit.errors import CheckpointError, UsageError, first_line, install
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, TensorProto
@@ -43,9 +43,7 @@ class OnnxEngine:
         content = _checked(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        options.add_session_config_entry(
-            "session.intra_op.allow_spinning", "0"
-        )  # decoding needs the cores between two batches
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # decoding needs the cores in between
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -54,16 +52,15 @@ class OnnxEngine:
             inputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_inputs()]
             outputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_outputs()]
         except Exception as error:  # onnxruntime has its own class for every failure
-            words = (str(error).splitlines() or [""])[0]
-            raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _FIX) from error
+            raise CheckpointError(
+                f"{path} cannot be used: {type(error).__name__}: {first_line(error)}", _FIX
+            ) from error
         self.description = read_description(plain, path, _FIX)
         self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
         self.rules = self.description.multilabel
         side, self._count = self.preprocess.image_size, len(self.description.class_names)
-        expected = (
-            [(INPUT, "tensor(uint8)", [self.preprocess.channels, side, side])],
-            [(OUTPUT, "tensor(float)", [self._count])],
-        )
+        image, row = [self.preprocess.channels, side, side], [self._count]
+        expected = [(INPUT, "tensor(uint8)", image)], [(OUTPUT, "tensor(float)", row)]
         if (inputs, outputs) != expected:
             raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _FIX)
         if told.get("precision") == "int8":

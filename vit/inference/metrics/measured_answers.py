@@ -10,11 +10,11 @@ import numpy as np
 from vit.checkpoints.novelty import is_unlike
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.core.samples import Labels
-from vit.inference.answers.prediction_sets import SET_METHODS, PredictionSets, SetMethod
+from vit.inference.answers.answers import SET_METHODS, PredictionSets, SetMethod
 from vit.inference.answers.selective import level_thresholds, risk_coverage
-from vit.inference.scores.image_groups import Bools, number_of
+from vit.inference.scores.image_groups import number_of
 from vit.inference.scores.intervals import Metric
-from vit.inference.scores.scored_images import Floats, ScoredImages
+from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 from vit.tasks.levels import levels_of
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)  # accuracies
@@ -86,40 +86,28 @@ class MeasuredAnswers:
     def from_dict(cls, plain: Mapping[str, Any]) -> "MeasuredAnswers":
         """The values that `to_dict` gave. KeyError or TypeError where they are others."""
 
-        def proportion(found: Mapping[str, float] | None) -> Metric | None:
-            return None if found is None else Metric(**found)
+        def metric_of(row: Mapping[str, Any], name: str) -> Metric | None:
+            return None if row.get(name) is None else Metric(**row[name])
 
-        novelty = plain["novelty"]
+        thresholds, novelty = plain["thresholds"], plain["novelty"]
         return cls(
             int(plain["num_validation"]),
             Metric(**plain["area"]),
-            [
-                MeasuredThreshold(**row | {name: proportion(row.get(name)) for name in _OF_THRESHOLD})
-                for row in plain["thresholds"]
-            ],
-            [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
+            [MeasuredThreshold(**row | {name: metric_of(row, name) for name in _OF_THRESHOLD}) for row in thresholds],
+            [MeasuredSets(**row | {"measured": metric_of(row, "measured")}) for row in plain["sets"]],
             None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
             plain["num_groups"],
         )
 
 
-def measure_answers(
-    scored: ScoredImages, scores: ValidationScores, class_names: Sequence[str], seed: int = 0
-) -> MeasuredAnswers:
-    """Fit thresholds and sets to validation scores, and measure them.
-
-    Args:
-        scored: labeled images that are not validation images.
-        scores: scores of the validation images.
-        class_names: names of the classes, which may have levels.
-        seed: seed of the random draws of "aps".
-    """
+def measure_answers(scored: ScoredImages, scores: ValidationScores, class_names: Sequence[str]) -> MeasuredAnswers:
+    """Fit thresholds and sets to validation scores, and measure them on labeled images of another split."""
     curve = risk_coverage(scored.confidences, scored.correct, scored.groups)
     return MeasuredAnswers(
         len(scores),
         curve.area,
         [_measured_threshold(target, scored, scores, class_names) for target in TARGETS],
-        [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
+        [_measured_sets(method, coverage, scored, scores) for coverage in COVERAGES for method in SET_METHODS],
         None if scored.novelty is None else MeasuredNovelty.of(scored.novelty, scored.groups),
         number_of(scores.groups),
     )
@@ -151,12 +139,10 @@ def _shares(kept: Bools, right: Bools, groups: Labels | None) -> tuple[Metric, M
     return Metric.share(kept, groups), Metric.share(right[kept], of_kept) if kept.any() else None
 
 
-def _measured_sets(
-    method: SetMethod, coverage: float, scored: ScoredImages, scores: ValidationScores, seed: int
-) -> MeasuredSets:
+def _measured_sets(method: SetMethod, coverage: float, scored: ScoredImages, scores: ValidationScores) -> MeasuredSets:
     count, num_classes = scored.probabilities.shape
     rule = PredictionSets.fit(scores, method, coverage, num_classes)
-    members = rule.members(scored.probabilities, np.random.default_rng(seed).random((count,)))
+    members = rule.members(scored.probabilities, np.random.default_rng(0).random((count,)))
     hits = members[np.arange(count), scored.labels]
     seen = np.bincount(scored.labels, minlength=num_classes)
     hit = np.bincount(scored.labels, hits, num_classes)

@@ -1,64 +1,102 @@
-"""Metrics of a classifier of one class for an image: with 95 % intervals, by class, and of its calibration"""
+"""Metrics of a classifier: with 95 % intervals, by class, and of its calibration
+
+`multilabel_metrics.py` has those of images with several labels.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.console import interval, percent
 from vit.data.core.samples import Labels
 from vit.inference.metrics.measured_answers import MeasuredAnswers, measure_answers
-from vit.inference.metrics.metric_set import (
-    Calibration,
-    CalibrationError,
-    MeasuredTable,
-    MetricSet,
-    calibration_error,
-    decimals,
-)
 from vit.inference.scores.image_groups import count_text, number_of
-from vit.inference.scores.intervals import Metric as Metric
-from vit.inference.scores.intervals import balanced_accuracy, macro_f1, mean_loss
-from vit.inference.scores.scored_images import ScoredImages
+from vit.inference.scores.intervals import Metric, balanced_accuracy, macro_f1, mean_loss
+from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 from vit.tasks.levels import levels_of
 
+CALIBRATION_BINS = 15
 MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
 
 
 @dataclass(frozen=True)
+class CalibrationError:
+    """Expected calibration error (ECE), without an interval.
+
+    With few images the value is too large (Kumar et al. 2019, arXiv 1909.10155), and in a bootstrap even larger.
+    """
+
+    value: float  # mean gap between confidence and accuracy over 15 bins, weighted by the images of a bin
+    chance: float  # expected value for a perfectly calibrated network with as many images of the same confidences
+
+
+class MetricSet:
+    """Metrics over all images; subclasses are dataclasses of metrics."""
+
+    TITLES: ClassVar[Mapping[str, str]]  # {name: name for people}, in the order of tables
+    nll: Metric  # mean negative log-probability of the true class, or of a known label, in nats
+    ece: CalibrationError  # expected calibration error; of several labels, that of all cells together
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """{name: {value, low, high}}, and for ece {value, chance}, as in result.json."""
+        plain: dict[str, dict[str, float] | None] = asdict(self)  # type: ignore[call-overload]
+        return {name: metric for name, metric in plain.items() if metric is not None}
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Every metric with its interval, for people."""
+        ece, nll = self.ece, self.nll
+        texts = {name: interval(**metric) for name, metric in self.to_dict().items() if name not in ("ece", "nll")}
+        texts["ece"] = f"{percent(ece.value)} ({percent(ece.chance)} by chance, were it calibrated)"
+        texts["nll"] = f"{nll.value:.4f} ({nll.low:.4f} to {nll.high:.4f})"
+        return [(title, texts[name]) for name, title in self.TITLES.items() if name in texts]
+
+
+@dataclass(frozen=True)
+class Calibration(MetricSet):
+    """The metrics that depend on the temperature."""
+
+    nll: Metric
+    ece: CalibrationError
+
+    def describe(self) -> str:
+        """Both values for people."""
+        return f"calibration error {percent(self.ece.value)}, log-loss {self.nll.value:.4f}"
+
+
+@dataclass(frozen=True)
 class Metrics(MetricSet):
-    """All metrics of a set of scored images.
+    """All metrics of images with one class each.
 
     The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
     classes are of `class_mean`, and that of nll is of `mean_loss`.
     """
 
     TITLES: ClassVar[Mapping[str, str]] = {
-        "acc1": "accuracy",
-        "acc5": "top-5 accuracy",
-        "balanced_accuracy": "balanced accuracy",
-        "macro_f1": "macro F1",
-        "ece": "calibration error",
-        "nll": "log-loss (nats)",
-    }
+        "acc1": "accuracy", "acc5": "top-5 accuracy", "balanced_accuracy": "balanced accuracy",
+        "macro_f1": "macro F1", "ece": "calibration error", "nll": "log-loss (nats)",
+    }  # fmt: skip
     acc1: Metric  # accuracy
     acc5: Metric | None  # top-5 accuracy; None for five classes or fewer
     balanced_accuracy: Metric  # mean recall of the classes that have images
     macro_f1: Metric  # mean F1 of the classes that have images or predictions
-    nll: Metric  # mean negative log-probability of the true class, in nats
-    ece: CalibrationError  # expected calibration error
+    nll: Metric
+    ece: CalibrationError
 
 
-class HasF1(Protocol):
-    """A row of one class."""
+@dataclass(frozen=True)
+class MeasuredTable:
+    """The classes or labels of a measurement for people."""
 
-    @property
-    def f1(self) -> float | None:
-        """F1 of the class; None without images."""
+    title: str  # which of them the table has, and in which order
+    columns: tuple[str, ...]
+    rows: list[tuple[str | int, ...]]
+    note: str  # how many have no images; "" where all have some
 
 
 @dataclass(frozen=True)
@@ -140,11 +178,10 @@ class Measurement:
     def table(self, most: int) -> MeasuredTable:
         """The classes with the lowest F1, at most so many."""
         measured = [row for row in self.per_class if row.num_images]
-        worst = sorted(measured, key=f1_order)[:most]
-        is_part = len(measured) > len(worst)
+        worst = sorted(measured, key=lambda row: f1_order(row.f1))[:most]
         title = f"the {len(worst)} classes with the lowest F1 of {len(measured)}"
         return MeasuredTable(
-            title if is_part else "by class, lowest F1 first",
+            title if len(measured) > len(worst) else "by class, lowest F1 first",
             ("class", "images", "precision", "recall", "F1"),
             [(row.class_name, row.num_images, *decimals(row.precision, row.recall, row.f1)) for row in worst],
             self._absent_text(),
@@ -163,13 +200,10 @@ class Measurement:
         return f"{text}; {predicted:,} of them {are} predicted here, and {count} as 0 in the macro F1"
 
 
-def measure(
-    scored: ScoredImages, class_names: Sequence[str], seed: int = 0, scores: ValidationScores | None = None
-) -> Measurement:
+def measure(scored: ScoredImages, class_names: Sequence[str], scores: ValidationScores | None = None) -> Measurement:
     """All metrics of a set of scored images.
 
     Args:
-        seed: seed of the random draws of prediction sets.
         scores: scores of the model's validation images, if these are not the images that are measured.
     """
     num_classes = len(class_names)
@@ -181,7 +215,7 @@ def measure(
         uncalibrated=uncalibrated(scored),
         per_class=per_class(scored.labels, scored.predictions, class_names),
         confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
-        answers=None if scores is None else measure_answers(scored, scores, class_names, seed),
+        answers=None if scores is None else measure_answers(scored, scores, class_names),
         num_groups=number_of(scored.groups),
         levels=by_level(scored, class_names),
     )
@@ -189,7 +223,7 @@ def measure(
 
 def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
     """The metrics over all images."""
-    labels, predictions, correct, groups = scored.labels, scored.predictions, scored.correct, scored.groups
+    labels, correct, groups = scored.labels, scored.correct, scored.groups
     top5 = None
     if num_classes > 5:
         largest = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
@@ -198,8 +232,8 @@ def with_intervals(scored: ScoredImages, num_classes: int) -> Metrics:
         acc1=Metric.share(correct, groups),
         acc5=top5,
         balanced_accuracy=balanced_accuracy(labels, correct, num_classes, groups),
-        macro_f1=macro_f1(labels, predictions, num_classes, groups),
-        nll=_log_loss(scored),
+        macro_f1=macro_f1(labels, scored.predictions, num_classes, groups),
+        nll=mean_loss(scored.losses, scored.losses_if_wrong, groups),
         ece=calibration_error(correct, scored.confidences),
     )
 
@@ -214,34 +248,47 @@ def by_level(scored: ScoredImages, class_names: Sequence[str]) -> list[LevelAccu
     return found
 
 
-def _log_loss(scored: ScoredImages) -> Metric:
-    return mean_loss(scored.losses, scored.losses_if_wrong, scored.groups)
-
-
 def uncalibrated(scored: ScoredImages) -> Calibration:
     """The metrics at temperature 1 that differ there. Accuracies do not depend on the temperature."""
     before = scored.at(1.0)
-    return Calibration(_log_loss(before), calibration_error(before.correct, before.confidences))
+    loss = mean_loss(before.losses, before.losses_if_wrong, before.groups)
+    return Calibration(loss, calibration_error(before.correct, before.confidences))
 
 
 def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[ClassMetrics]:
     """Metrics of each class, in the order of the class names."""
     numbers = list(range(len(class_names)))
-    precision, recall, f1, support = precision_recall_fscore_support(
-        labels, predictions, labels=numbers, zero_division=0.0
-    )
+    columns = precision_recall_fscore_support(labels, predictions, labels=numbers, zero_division=0.0)
     called = np.bincount(predictions, minlength=len(class_names))
     return [
         ClassMetrics(name, int(n), float(p) if calls else None, float(r) if n else None, float(f) if n else None)
-        for name, n, calls, p, r, f in zip(class_names, support, called, precision, recall, f1, strict=True)
+        for name, calls, p, r, f, n in zip(class_names, called, *columns, strict=True)
     ]
 
 
-def f1_order(row: HasF1) -> float:
+def f1_order(f1: float | None) -> float:
     """Key that sorts classes by F1, lowest first. Classes without images have no F1, and stand last."""
-    return math.inf if row.f1 is None else row.f1
+    return math.inf if f1 is None else f1
 
 
 def confusion(labels: Labels, predictions: Labels, num_classes: int) -> npt.NDArray[np.int64]:
     """Counts (C, C). Rows are true classes, columns are predicted classes."""
     return np.asarray(confusion_matrix(labels, predictions, labels=list(range(num_classes))))
+
+
+def calibration_error(correct: Bools, confidences: Floats) -> CalibrationError:
+    """The calibration error, and its expected value for a calibrated network.
+
+    The number of right images in a bin of confidences c is then nearly normal, with variance sum(c (1 - c)).
+    """
+    sure = confidences.astype(np.float64)
+    bins = np.minimum((confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, correct - sure, CALIBRATION_BINS)
+    variances = np.bincount(bins, np.maximum(sure * (1.0 - sure), 0.0), CALIBRATION_BINS)
+    value = np.abs(gaps).sum() / len(sure)
+    return CalibrationError(float(value), float(np.sqrt(2 / np.pi * variances).sum() / len(sure)))
+
+
+def decimals(*values: float | None) -> list[str]:
+    """Numbers with three decimals; "" for None."""
+    return ["" if value is None else f"{value:.3f}" for value in values]

@@ -7,6 +7,7 @@ of these samples and `class_mean`. That of the log-loss is of `mean_loss`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,8 @@ import numpy.typing as npt
 from vit.checkpoints.label_rules import threshold_text
 from vit.console import interval
 from vit.data.core.samples import Labels
-from vit.inference.metrics.metric_set import (
+from vit.errors import DataError
+from vit.inference.metrics.metrics import (
     Calibration,
     CalibrationError,
     MeasuredTable,
@@ -23,13 +25,13 @@ from vit.inference.metrics.metric_set import (
     calibration_error,
     decimals,
 )
-from vit.inference.metrics.multilabel_bootstrap import Resampled, resample
-from vit.inference.scores.image_groups import count_text, number_of
-from vit.inference.scores.intervals import Metric, class_mean, independent_units, mean_loss
-from vit.inference.scores.scored_labels import ScoredLabels, cell_losses
+from vit.inference.scores.image_groups import bootstrap, count_text, number_of
+from vit.inference.scores.intervals import Metric, independent_units, mean_loss, resampled_mean
+from vit.inference.scores.scored_images import Bools, Floats, PerLabel, ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT
 
-_Floats64 = npt.NDArray[np.float64]
+RESAMPLES = 1000
+_CELLS = 4_000_000  # of a block of samples: 16 MiB of counts, and as much for each cumulative sum
 _NOTHING = Metric(0.0, 0.0, 0.0)
 _NO_IMAGE = "no image has it"
 
@@ -39,21 +41,15 @@ class MultilabelMetrics(MetricSet):
     """All metrics of a set of images with several labels."""
 
     TITLES: ClassVar[Mapping[str, str]] = {
-        "map": "mAP",
-        "micro_f1": "micro F1",
-        "macro_f1": "macro F1",
-        "exact_match": "exact match",
-        "ece": "calibration error",
-        "nll": "log-loss (nats)",
-    }
+        "map": "mAP", "micro_f1": "micro F1", "macro_f1": "macro F1", "exact_match": "exact match",
+        "ece": "calibration error", "nll": "log-loss (nats)",
+    }  # fmt: skip
     map: Metric | None  # mean average precision of the labels that some image has; None without such a label
     micro_f1: Metric  # F1 of all cells together at the labels' thresholds
     macro_f1: Metric  # mean F1 of the labels that some image has or is given
-    # fraction of the images whose known labels are all right, with Wilson's interval; images without a known label do
-    # not count
-    exact_match: Metric
-    nll: Metric  # mean negative log-probability of a known label, in nats
-    ece: CalibrationError  # calibration error of all cells together
+    exact_match: Metric  # fraction of the images with a known label whose known labels are all right; Wilson's interval
+    nll: Metric
+    ece: CalibrationError
 
     def facts(self) -> list[tuple[str, str]]:
         """Every metric with its interval, for people."""
@@ -101,6 +97,8 @@ class MultilabelMeasurement:
     # number of groups of these images, which intervals take for independent; None: all images are
     num_groups: int | None = None
 
+    answers = None  # thresholds and sets are of classes that exclude each other
+
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
         return {
@@ -111,8 +109,6 @@ class MultilabelMeasurement:
             "uncalibrated": self.uncalibrated.to_dict(),
             "per_label": [row.to_dict() for row in self.per_label],
         }
-
-    answers = None  # thresholds and sets are of classes that exclude each other
 
     def describe_images(self) -> str:
         """How many images are measured, and how many labels each may have."""
@@ -127,15 +123,13 @@ class MultilabelMeasurement:
     def table(self, most: int) -> MeasuredTable:
         """The labels with the lowest average precision, at most so many; labels that no image has come first."""
         rows = sorted(self.per_label, key=lambda row: -1.0 if row.ap is None else row.ap.value)
-        num_absent = sum(row.num_positives == 0 for row in rows)
-        is_part, note = len(rows) > most, ""
+        num_absent, note = sum(row.num_positives == 0 for row in rows), ""
         if num_absent:
             what = "there is no mAP" if num_absent == len(rows) else "the mAP is the mean of the others"
             note = f"no image has {num_absent:,} of {len(rows):,} labels: {what}"
+        part = f"the {most} labels with the lowest average precision of {len(rows):,}"
         return MeasuredTable(
-            f"the {most} labels with the lowest average precision of {len(rows):,}"
-            if is_part
-            else "by label, lowest average precision first",
+            part if len(rows) > most else "by label, lowest average precision first",
             ("label", "images", "with it", "average precision", "threshold", "precision", "recall", "F1"),
             [row.cells() for row in rows[:most]],
             note,
@@ -143,19 +137,15 @@ class MultilabelMeasurement:
 
 
 def measure_labels(
-    scored: ScoredLabels, thresholds: Sequence[float], label_names: Sequence[str], seed: int = 0
+    scored: ScoredLabels, thresholds: Sequence[float], label_names: Sequence[str]
 ) -> MultilabelMeasurement:
-    """All metrics of a set of scored images.
+    """All metrics of a set of scored images. DataError where no label of any image is known.
 
     Args:
         thresholds: (K,) probability from which on an image gets a label.
         label_names: (K,) names of the labels.
-        seed: seed of the bootstrap.
-
-    Raises:
-        DataError: no label of any image is known.
     """
-    sums = resample(scored, thresholds, seed)
+    sums = resample(scored, thresholds)
     return MultilabelMeasurement(
         num_images=len(scored.paths),
         metrics=_metrics(scored, thresholds, sums),
@@ -166,9 +156,9 @@ def measure_labels(
     )
 
 
-def multilabel_metrics(scored: ScoredLabels, thresholds: Sequence[float], seed: int = 0) -> MultilabelMetrics:
+def multilabel_metrics(scored: ScoredLabels, thresholds: Sequence[float]) -> MultilabelMetrics:
     """The metrics over all images. DataError where no label of any image is known."""
-    return _metrics(scored, thresholds, resample(scored, thresholds, seed))
+    return _metrics(scored, thresholds, resample(scored, thresholds))
 
 
 def uncalibrated_labels(scored: ScoredLabels) -> Calibration:
@@ -177,51 +167,97 @@ def uncalibrated_labels(scored: ScoredLabels) -> Calibration:
     return Calibration(_log_loss(before), _calibration(before))
 
 
+@dataclass(frozen=True)
+class Resampled:
+    """Sums over all images in row 0, and over each sample of the bootstrap in the rows below."""
+
+    ap: PerLabel  # (1 + R, K) average precision; NaN where no image has the label
+    tp: PerLabel  # (1 + R, K) numbers of known cells that are rightly predicted
+    predicted: PerLabel  # (1 + R, K) numbers of known cells that are predicted
+    positive: PerLabel  # (1 + R, K) numbers of images that have the label
+
+
+def resample(scored: ScoredLabels, thresholds: Sequence[float]) -> Resampled:
+    """The sums of all samples. DataError where no label of any image is known."""
+    known, present = scored.known, scored.labels == PRESENT
+    if not known.any():
+        raise DataError("no label of any image is known", "give images with labels")
+    predicted = scored.predicted(thresholds) & known
+    columns = np.concatenate([predicted & present, predicted, present], axis=1).astype(np.float64)
+    labels = range(present.shape[1])
+    ranked = [RankedImages(known[:, k], present[:, k], scored.probabilities[:, k]) for k in labels]
+    num_images = len(scored.paths)
+    samples, size = bootstrap(num_images, scored.groups, seed=0), max(1, _CELLS // num_images)
+    every_once = np.ones((1, num_images), dtype=np.int32)
+    sizes = [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]
+    precisions, summed = [], []
+    # how often each image is in a sample, (R, n): first every image once, then blocks of samples
+    for counts in chain((every_once,), (np.stack(list(islice(samples, count))).astype(np.int32) for count in sizes)):
+        precisions.append(np.stack([images.average_precision(counts) for images in ranked], axis=1))
+        summed.append(counts.astype(np.float64) @ columns)
+    sums = np.concatenate(summed)
+    tp, guessed, positive = np.split(sums, 3, axis=1)
+    return Resampled(np.concatenate(precisions), tp, guessed, positive)
+
+
+class RankedImages:
+    """The images of one label, by falling probability, sorted once for all samples.
+
+    Average precision is the mean precision over the images that have the label, each at the threshold of its own
+    probability (sklearn.metrics.average_precision_score). Under any weights, precision is a quotient of cumulative
+    sums.
+
+    Args:
+        known: (n,) whether it is known if an image has the label; the others count nowhere.
+        present: (n,) whether an image has the label.
+        probabilities: (n,) probability of the label.
+    """
+
+    def __init__(self, known: Bools, present: Bools, probabilities: Floats) -> None:
+        rows = np.flatnonzero(known)
+        self._order = rows[np.argsort(-probabilities[rows], kind="stable")]
+        falling = -probabilities[self._order]
+        self._positives = np.flatnonzero(present[self._order])
+        # Images of equal probability are above the same thresholds, so precision is taken at the last of them.
+        self._ends = np.searchsorted(falling, falling[self._positives], side="right") - 1
+        self._last_hits = np.searchsorted(self._positives, self._ends, side="right") - 1
+
+    def average_precision(self, counts: npt.NDArray[np.integer]) -> PerLabel:
+        """(R,) average precision where images count so often (R, n); NaN where no image with the label counts."""
+        if not len(self._ends):
+            return np.full(len(counts), np.nan)
+        part = counts[:, self._order].astype(np.int32)
+        ours = part[:, self._positives]
+        seen = part.cumsum(axis=1, dtype=np.int32)[:, self._ends]
+        hits = ours.cumsum(axis=1, dtype=np.int32)[:, self._last_hits]
+        with np.errstate(invalid="ignore"):
+            return np.asarray((ours * (hits / np.maximum(seen, 1))).sum(axis=1) / ours.sum(axis=1))
+
+
 def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled) -> MultilabelMetrics:
     either = sums.predicted + sums.positive
     with np.errstate(invalid="ignore"):
         f1 = 2 * sums.tp / np.where(either > 0, either, np.nan)
         cells = either.sum(axis=1, keepdims=True)
         micro = 2 * sums.tp.sum(axis=1, keepdims=True) / np.where(cells > 0, cells, np.nan)
-    judged = scored.known.any(axis=1)
+    judged, groups = scored.known.any(axis=1), scored.groups
     predicted, present = scored.predicted(thresholds) & scored.known, scored.labels == PRESENT
-    units = _units(present, scored.groups)
+    units = _units(present, groups)
     # The cells of an image are not independent, so that an image with many labels counts once.
-    trials = np.minimum(_units((predicted | present).any(axis=1, keepdims=True), scored.groups), cells[0] / 2)
+    trials = np.minimum(_units((predicted | present).any(axis=1, keepdims=True), groups), cells[0] / 2)
     return MultilabelMetrics(
-        map=_mean(sums.ap, units),
-        micro_f1=_mean(micro, trials) or _NOTHING,
-        macro_f1=_mean(f1, (units + _units(predicted, scored.groups)) / 2) or _NOTHING,
-        exact_match=Metric.share(
-            scored.exact(thresholds)[judged], None if scored.groups is None else scored.groups[judged]
-        ),
+        map=resampled_mean(sums.ap, units),
+        micro_f1=resampled_mean(micro, trials) or _NOTHING,
+        macro_f1=resampled_mean(f1, (units + _units(predicted, groups)) / 2) or _NOTHING,
+        exact_match=Metric.share(scored.exact(thresholds)[judged], None if groups is None else groups[judged]),
         nll=_log_loss(scored),
         ece=_calibration(scored),
     )
 
 
 def _calibration(scored: ScoredLabels) -> CalibrationError:
-    """The calibration error of all known cells together."""
     known = scored.known
     return calibration_error(scored.labels[known] == PRESENT, scored.probabilities[known])
-
-
-def _mean(values: _Floats64, trials: _Floats64) -> Metric | None:
-    """The mean of the first row over labels, with its interval; None where it is NaN for every label.
-
-    A sample without images of a label has the label's own value, or its mean would be one over other labels.
-
-    Args:
-        values: (1 + R, K) of all images, and of the samples.
-        trials: (K,) number of independent images behind each value.
-    """
-    there = ~np.isnan(values[0])
-    if not there.any():
-        return None
-    known, samples, trials = values[0, there], values[1:, there], trials[there]
-    samples = np.where(np.isnan(samples), known, samples)
-    within = np.minimum(trials * samples.var(axis=0, ddof=1), known * (1 - known))
-    return class_mean(known, trials, float(samples.mean(axis=1).var(ddof=1)), within)
 
 
 def _log_loss(scored: ScoredLabels) -> Metric:
@@ -231,7 +267,7 @@ def _log_loss(scored: ScoredLabels) -> Metric:
     return mean_loss(scored.losses[judged], scored.losses_if_wrong[judged], groups, counts[judged])
 
 
-def _units(cells: npt.NDArray[np.bool_], groups: Labels | None) -> _Floats64:
+def _units(cells: Bools, groups: Labels | None) -> PerLabel:
     """(K,) number of marked cells of each label (n, K), or of groups with such cells."""
     images, labels = np.nonzero(cells)
     return independent_units(labels, cells.shape[1], None if groups is None else groups[images])
@@ -245,21 +281,19 @@ def _per_label(
     rows = []
     for k, name in enumerate(label_names):
         cells, tp, predicted, positive = known[:, k], sums.tp[0, k], sums.predicted[0, k], sums.positive[0, k]
-        is_known = bool(cells.any())
+        present, probabilities = scored.labels[cells, k] == PRESENT, scored.probabilities[cells, k]
         rows.append(
             LabelMetrics(
                 label=name,
                 num_known=int(cells.sum()),
                 num_positives=int(positive),
-                ap=_mean(sums.ap[:, [k]], units[[k]]),
+                ap=resampled_mean(sums.ap[:, [k]], units[[k]]),
                 threshold=float(thresholds[k]),
                 precision=float(tp / predicted) if predicted else None,
                 recall=float(tp / positive) if positive else None,
                 f1=float(2 * tp / (predicted + positive)) if positive else None,
-                nll=float(losses[cells, k].mean()) if is_known else None,
-                ece=calibration_error(scored.labels[cells, k] == PRESENT, scored.probabilities[cells, k])
-                if is_known
-                else None,
+                nll=float(losses[cells, k].mean()) if cells.any() else None,
+                ece=calibration_error(present, probabilities) if cells.any() else None,
             )
         )
     return rows

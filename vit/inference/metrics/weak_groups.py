@@ -21,7 +21,7 @@ from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_header import no_warnings, opened
 from vit.data.core.samples import Labels, Samples
 from vit.data.loading.threads import decode_threads
-from vit.inference.scores.scored_images import Floats, ScoredImages
+from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 
 ALPHA = 0.05
 FEWEST, MOST = 100, 20_000  # images: with fewer no group shows, and the headers of more take long
@@ -30,26 +30,19 @@ MOST_VALUES = 20  # of a column whose cells are no numbers
 CLUSTERS = 8
 _LAPLACE = torch.tensor([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]])[None, None]
 
-Bools = npt.NDArray[np.bool_]
 Group = tuple[str, Bools]  # its name, and which images belong to it (n,)
 
 
 @dataclass(frozen=True)
 class WeakGroup:
-    """A group with more errors than the other images, beyond chance.
-
-    Attributes:
-        error, other_error: fraction of its images, and of the other images, that are wrong.
-        p_adjusted: p value after the correction for all tested groups.
-        wrong: places of its wrong images among the scored ones.
-    """
+    """A group with more errors than the other images, beyond chance."""
 
     name: str
     num_images: int
-    error: float
-    other_error: float
-    p_adjusted: float
-    wrong: tuple[int, ...]
+    error: float  # fraction of its images that are wrong
+    other_error: float  # fraction of the other images that are wrong
+    p_adjusted: float  # p value after the correction for all tested groups
+    wrong: tuple[int, ...]  # places of its wrong images among the scored ones
 
     def describe(self) -> str:
         """The group in one line."""
@@ -85,18 +78,12 @@ def weak_groups(wrong: Bools, groups: Sequence[Group]) -> WeakGroups:
     total, num_wrong = len(wrong), int(wrong.sum())
     tested = [one for one in groups if FEWEST_OF_GROUP <= one[1].sum() <= total - FEWEST_OF_GROUP]
     p_values = [hypergeom.sf((wrong & own).sum() - 1, total, num_wrong, own.sum()) for _, own in tested]
-    found = [
-        WeakGroup(
-            name,
-            int(own.sum()),
-            float(wrong[own].mean()),
-            float(wrong[~own].mean()),
-            p,
-            tuple(np.flatnonzero(wrong & own).tolist()),
-        )
-        for (name, own), p in zip(tested, holm(p_values), strict=True)
-        if p < ALPHA
-    ]
+    found = []
+    for (name, own), p in zip(tested, holm(p_values), strict=True):
+        if p < ALPHA:
+            error, other_error = float(wrong[own].mean()), float(wrong[~own].mean())
+            places = tuple(np.flatnonzero(wrong & own).tolist())
+            found.append(WeakGroup(name, int(own.sum()), error, other_error, p, places))
     return WeakGroups(tuple(sorted(found, key=lambda one: one.other_error - one.error)), len(tested))
 
 
@@ -113,9 +100,7 @@ class ImageTraits:
     """Brightness, sharpness and features of images, gathered while they are scored."""
 
     def __init__(self) -> None:
-        self._brightness: list[Tensor] = []
-        self._sharpness: list[Tensor] = []
-        self._features: list[Tensor] = []
+        self._brightness, self._sharpness, self._features = list[Tensor](), list[Tensor](), list[Tensor]()
 
     @property
     def num_images(self) -> int:
@@ -141,12 +126,9 @@ class ImageTraits:
         return watched
 
     def find(
-        self,
-        scored: ScoredImages,
-        samples: Samples,
-        columns: Mapping[str, Mapping[str, str]],
+        self, scored: ScoredImages, samples: Samples, columns: Mapping[str, Mapping[str, str]],
         class_names: Sequence[str],
-    ) -> WeakGroups:
+    ) -> WeakGroups:  # fmt: skip
         """The weak groups of scored images. Of images that belong together, the first one counts.
 
         Args:
@@ -168,21 +150,17 @@ class ImageTraits:
         if scored.groups is None:
             return weak_groups(~scored.correct, groups)
         first = np.unique(scored.groups, return_index=True)[1]
-        found = weak_groups(~scored.correct[first], [(name, own[first]) for name, own in groups])
-        return replace(
-            found, found=tuple(replace(one, wrong=tuple(first[[*one.wrong]].tolist())) for one in found.found)
-        )
+        alone = weak_groups(~scored.correct[first], [(name, own[first]) for name, own in groups])
+        found = tuple(replace(one, wrong=tuple(first[[*one.wrong]].tolist())) for one in alone.found)
+        return replace(alone, found=found)
 
 
 def _fifths(low: str, high: str, trait: str, values: npt.NDArray[np.floating[Any]]) -> list[Group]:
     """The images with the lowest and with the highest fifth of a trait; none where many values are equal."""
     least, most = np.quantile(values, (0.2, 0.8))
     lowest, highest = np.asarray(values <= least), np.asarray(values >= most)
-    both = (
-        (f"{low} images ({trait} up to {least:.3g})", lowest),
-        (f"{high} images ({trait} from {most:.3g})", highest),
-    )
-    return [(name, own) for name, own in both if own.mean() <= 0.4]
+    names = f"{low} images ({trait} up to {least:.3g})", f"{high} images ({trait} from {most:.3g})"
+    return [(name, own) for name, own in zip(names, (lowest, highest), strict=True) if own.mean() <= 0.4]
 
 
 def _of_column(column: str, cells: Sequence[str]) -> list[Group]:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.data.core.samples import Labels, Samples
-from vit.inference.scores.scored_images import Scored
+from vit.inference.scores.scored_images import Bools, Scored
 
 OneScored = TypeVar("OneScored", bound=Scored)
-Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 NORMAL_QUANTILE = 1.959963984540054
@@ -60,10 +59,9 @@ def effective_number(groups: Labels | None) -> float | None:
 
     Kish 1965, "Survey Sampling", section 8.2.
     """
-    return None if groups is None else _effective(np.unique(groups, return_counts=True)[1])
-
-
-def _effective(sizes: Labels) -> float:
+    if groups is None:
+        return None
+    sizes = np.unique(groups, return_counts=True)[1]
     return float(sizes.sum() ** 2 / np.square(sizes).sum())
 
 
@@ -109,12 +107,9 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
 
 
 def _student_factor(sizes: Labels) -> float:
-    """Student's quantile divided by the normal one. Few groups with most images count as few groups.
-
-    Args:
-        sizes: number of images of each group.
-    """
-    return float(stdtrit(max(_effective(sizes) - 1, 1.0), 0.975)) / NORMAL_QUANTILE
+    """Student's quantile over the normal one, for groups of these sizes: few with most images count as few groups."""
+    effective = float(sizes.sum() ** 2 / np.square(sizes).sum())
+    return float(stdtrit(max(effective - 1, 1.0), 0.975)) / NORMAL_QUANTILE
 
 
 def _of_few(num_groups: int) -> float:
@@ -130,7 +125,6 @@ def gathered(flags: Bools, groups: Labels | None) -> Floats:
     to the normal one, which such an analysis uses. The values of two networks may be subtracted.
 
     Args:
-        flags: (n,) which images are right, or wrong.
         groups: (n,) as of `numbered`. One group has no scatter.
     """
     values = flags.astype(np.float64)

@@ -20,7 +20,8 @@ from scipy.special import gammaincinv
 from scipy.stats import binomtest, chi2
 
 from vit.data.core.samples import Labels
-from vit.inference.scores.image_groups import NORMAL_QUANTILE, Bools, Floats, effective_number, variance_of_sum
+from vit.inference.scores.image_groups import NORMAL_QUANTILE, Floats, effective_number, variance_of_sum
+from vit.inference.scores.scored_images import Bools
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,7 @@ class Metric(Interval):
 
 
 def recalls(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> list[Metric | None]:
-    """For each class the fraction of its images that are predicted right; None for a class without images.
-
-    Args:
-        labels: (n,) true class numbers.
-        correct: (n,) whether the prediction is right.
-        groups: (n,) as of `image_groups.numbered`.
-    """
+    """For each class the fraction of its images that are predicted right; None for a class without images."""
     order = np.argsort(labels, kind="stable")
     ends = np.cumsum(np.bincount(labels, minlength=num_classes))
     places = np.split(order, ends[:-1])
@@ -104,13 +99,7 @@ def wilson(share: float, count: float, quantile: float) -> Metric:
 
 
 def balanced_accuracy(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> Metric:
-    """The mean recall of the classes that have images.
-
-    Args:
-        labels: (n,) true class numbers.
-        correct: (n,) whether the prediction is right.
-        groups: (n,) as of `image_groups.numbered`.
-    """
+    """The mean recall of the classes that have images, for (n,) true class numbers and whether each image is right."""
     seen, hit = (np.bincount(labels, weights, num_classes) for weights in (None, correct))
     recall = hit / np.maximum(seen, 1)
     there = seen > 0
@@ -125,11 +114,6 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     Its variance is linearized. A class has half as many trials as it has images and predictions: the variance of F1 is
     at most F1 (1 - F1) divided by this number. A ratio of two counts is too low on average. With the second terms of
     the expansion and counts of independent images, F1 is too low by F1 (1 - F1) / (images + predictions).
-
-    Args:
-        labels: (n,) true class numbers.
-        predictions: (n,) predicted class numbers.
-        groups: (n,) as of `image_groups.numbered`.
     """
     correct = labels == predictions
     either = np.bincount(labels, minlength=num_classes) + np.bincount(predictions, minlength=num_classes)
@@ -165,13 +149,26 @@ def class_mean(
     return Metric(value, min(interval.low, value), max(interval.high, value))
 
 
-def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:
-    """(C,) number of images of each class, or of groups with such images.
+def resampled_mean(values: Floats, trials: Floats) -> Metric | None:
+    """The mean of the first row over labels, with its interval; None where it is NaN for every label.
+
+    A sample without images of a label has the label's own value, or its mean would be one over other labels.
 
     Args:
-        labels: (n,) class numbers.
-        groups: (n,) as of `image_groups.numbered`.
+        values: (1 + R, K) of all images, and of the samples.
+        trials: (K,) number of independent images behind each value.
     """
+    there = ~np.isnan(values[0])
+    if not there.any():
+        return None
+    known, samples, trials = values[0, there], values[1:, there], trials[there]
+    samples = np.where(np.isnan(samples), known, samples)
+    within = np.minimum(trials * samples.var(axis=0, ddof=1), known * (1 - known))
+    return class_mean(known, trials, float(samples.mean(axis=1).var(ddof=1)), within)
+
+
+def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:
+    """(C,) number of images of each class, or of groups (n,) with such images."""
     if groups is not None:
         labels = np.unique(np.stack([labels, groups]), axis=1)[0]
     return np.bincount(labels, minlength=num_classes).astype(np.float64)

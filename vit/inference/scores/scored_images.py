@@ -1,21 +1,37 @@
-"""Images of a split with their labels and the probabilities that a network gives them"""
+"""Images of a split with their labels and the probabilities that a network gives them, and predictions/SPLIT.csv"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.atomic_files import atomic_write
 from vit.checkpoints.label_rules import LabelRules
-from vit.csv_files import new_table
+from vit.csv_files import new_table, read_table
 from vit.data.core.samples import Labels
-from vit.inference.scores.scored_rows import ScoredRow
+from vit.errors import DataError
+from vit.tasks.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, label_text, parse_labels
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
+PerLabel = npt.NDArray[np.float64]
+PROBABILITY = "p_"  # before the name of a label, in the name of a column
+_LABEL_COLUMNS = ("path", "labels", "predicted", "loss")
+
+
+class ScoredRow(NamedTuple):
+    """An image of predictions/SPLIT.csv with one class."""
+
+    path: str
+    label: str
+    predicted: str
+    probability: float  # probability of the predicted label
+    loss: float  # negative log-probability of the true label, in nats
+    uncalibrated: float  # probability of the predicted label at temperature 1
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,7 @@ class ScoredImages(Scored):
         return np.asarray(self.probabilities.max(axis=1))
 
     @property
-    def correct(self) -> npt.NDArray[np.bool_]:
+    def correct(self) -> Bools:
         """(n,) whether the prediction is the label."""
         return np.asarray(self.predictions == self.labels)
 
@@ -64,20 +80,18 @@ class ScoredImages(Scored):
         return self.at(1.0).confidences
 
     @property
-    def losses(self) -> npt.NDArray[np.float64]:
+    def losses(self) -> PerLabel:
         """(n,) negative log-probabilities of the true classes, in nats."""
-        own = self.probabilities[np.arange(len(self.labels)), self.labels].astype(np.float64)
-        return -np.log(np.maximum(own, 1e-12))
+        return _in_nats(self.probabilities[np.arange(len(self.labels)), self.labels])
 
     @property
-    def losses_if_wrong(self) -> npt.NDArray[np.float64]:
+    def losses_if_wrong(self) -> PerLabel:
         """(n,) what the losses would be if the second most probable class were the true one."""
         at = -min(2, self.probabilities.shape[1])
-        second = np.partition(self.probabilities, at, axis=1)[:, at].astype(np.float64)
-        return -np.log(np.maximum(second, 1e-12))
+        return _in_nats(np.partition(self.probabilities, at, axis=1)[:, at])
 
     @property
-    def log_probabilities(self) -> npt.NDArray[np.float64]:
+    def log_probabilities(self) -> PerLabel:
         """(n, C) log-probabilities: the logits over the temperature, plus a constant for each image."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float32).smallest_subnormal).astype(np.float64))
 
@@ -101,3 +115,133 @@ class ScoredImages(Scored):
         with atomic_write(path) as partial, new_table(partial, ScoredRow._fields, digits=6) as table:
             for row in self.rows(class_names):
                 table.row(row)
+
+
+@dataclass(frozen=True)
+class ScoredLabels(Scored):
+    """Images with several labels. Probabilities of labels are independent, and do not add up to 1."""
+
+    temperatures: tuple[float, ...] = ()  # (K,) numbers that divided the logits before the sigmoid; () for 1 everywhere
+
+    @property
+    def known(self) -> Bools:
+        """(n, K) whether it is known if an image has a label."""
+        return np.asarray(self.labels != NOT_KNOWN)
+
+    def at(self, temperatures: npt.ArrayLike) -> "ScoredLabels":
+        """The same images at other temperatures (K,)."""
+        from scipy.special import expit  # not at the top: prediction imports this file, and needs no SciPy
+
+        wanted = np.asarray(temperatures, dtype=np.float64)
+        before = np.asarray(self.temperatures or np.ones(len(wanted)), dtype=np.float64)
+        if np.array_equal(before, wanted):
+            return self
+        changed = expit(log_odds(self.probabilities) * (before / wanted)).astype(np.float32)
+        return replace(self, probabilities=changed, temperatures=tuple(map(float, wanted)))
+
+    def predicted(self, thresholds: npt.ArrayLike) -> Bools:
+        """(n, K) whether an image is given a label: its probability is at least the label's threshold."""
+        return above(self.probabilities, thresholds)
+
+    def exact(self, thresholds: npt.ArrayLike) -> Bools:
+        """(n,) whether all known labels of an image are predicted right. True where none is known."""
+        return np.asarray(((self.predicted(thresholds) == (self.labels == PRESENT)) | ~self.known).all(axis=1))
+
+    @property
+    def losses(self) -> PerLabel:
+        """(n,) mean negative log-probability of an image's known labels, in nats; NaN where none is known."""
+        return self._mean_of_known(cell_losses(self.labels, self.probabilities))
+
+    @property
+    def losses_if_wrong(self) -> PerLabel:
+        """(n,) what the losses would be if all known labels of an image were wrong; NaN where none is known."""
+        less_likely = np.minimum(self.probabilities, 1.0 - self.probabilities.astype(np.float64))
+        return self._mean_of_known(_in_nats(less_likely))
+
+    def _mean_of_known(self, cells: PerLabel) -> PerLabel:
+        known = self.known
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.where(known, cells, 0.0).sum(axis=1) / known.sum(axis=1))
+
+    def write(self, path: Path, class_names: Sequence[str], rules: LabelRules | None) -> None:
+        """Write a row for every image: path, labels, predicted, loss, p_LABEL, ...
+
+        Labels are text as in splits.csv ("a|?b": a, and b is unknown). The loss is the mean over an image's known
+        labels, and empty where none is known. Probabilities have all digits of a float32.
+        """
+        assert rules is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        predicted = np.where(self.predicted(rules.thresholds), PRESENT, ABSENT).astype(np.int8)
+        with atomic_write(path) as partial, new_table(partial, _columns(class_names)) as table:
+            rows = zip(self.paths, self.labels, predicted, self.losses.tolist(), self.probabilities, strict=True)
+            for name, labels, guess, loss, probabilities in rows:
+                texts = (label_text(labels, class_names), label_text(guess, class_names))
+                table.row((name, *texts, None if np.isnan(loss) else loss, *(float(str(p)) for p in probabilities)))
+
+
+def read_scored(path: Path, count: int) -> list[ScoredRow]:
+    """Read the rows that `ScoredImages.write` wrote. DataError: other columns, or not `count` rows."""
+    try:
+        rows = _read(path, ScoredRow._fields, count)
+        return [ScoredRow(path, label, predicted, *map(float, numbers)) for path, label, predicted, *numbers in rows]
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}", "restore it, or train again") from error
+
+
+def read_scored_labels(
+    path: Path, label_names: Sequence[str], count: int, temperatures: Sequence[float] = ()
+) -> ScoredLabels:
+    """The images of a file that `ScoredLabels.write` wrote. DataError: other columns, or not `count` rows.
+
+    Args:
+        temperatures: (K,) temperatures of the model that wrote it; () for 1 everywhere.
+    """
+    try:
+        rows = _read(path, _columns(label_names), count)
+        labels = np.full((count, len(label_names)), ABSENT, dtype=np.int8)
+        numbers = {name: number for number, name in enumerate(label_names)}
+        for place, row in enumerate(rows):
+            for name, value in parse_labels(row[1]).items():
+                if name not in numbers:
+                    raise ValueError(f"it has the label {name!r}, which the model does not know")
+                labels[place, numbers[name]] = value
+        probabilities = np.array([row[len(_LABEL_COLUMNS) :] for row in rows], dtype=np.float32)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}", "restore it, or train again") from error
+    names = tuple(row[0] for row in rows)
+    return ScoredLabels(names, labels, probabilities.reshape(count, len(label_names)), temperatures=tuple(temperatures))
+
+
+def _columns(label_names: Sequence[str]) -> tuple[str, ...]:
+    return (*_LABEL_COLUMNS, *(PROBABILITY + name for name in label_names))
+
+
+def _read(path: Path, columns: tuple[str, ...], count: int) -> list[list[str]]:
+    """The rows of a CSV file. ValueError where it has other columns, or another number of rows."""
+    header, rows = read_table(path)
+    if tuple(header) != columns or len(rows) != count:
+        raise ValueError(f"it should have the columns {','.join(columns)} and {count:,} rows")
+    if any(len(row) != len(header) for row in rows):
+        raise ValueError("its rows are of different lengths")
+    return rows
+
+
+def above(probabilities: Floats, thresholds: npt.ArrayLike) -> Bools:
+    """(n, K) whether a probability is at least the threshold of its label: the one rule that turns them into labels."""
+    return np.asarray(probabilities >= np.asarray(thresholds, dtype=np.float64))
+
+
+def log_odds(probabilities: npt.NDArray[np.floating]) -> PerLabel:
+    """log(p / (1 - p)) of float32 probabilities. A float32 ends at 1 - 6e-8, so 1 counts as half a step below 1."""
+    exact = np.clip(probabilities.astype(np.float64), float(np.finfo(np.float32).smallest_subnormal), 1 - 2.0**-25)
+    return np.asarray(np.log(exact) - np.log1p(-exact))
+
+
+def cell_losses(labels: LabelRows, probabilities: Floats) -> PerLabel:
+    """(n, K) negative log-probabilities of labels, in nats. A cell of an unknown label has no meaning."""
+    return _in_nats(np.where(labels == PRESENT, probabilities, 1.0 - probabilities.astype(np.float64)))
+
+
+def _in_nats(probabilities: npt.NDArray[np.floating]) -> PerLabel:
+    """Negative logarithms, of 1e-12 at least."""
+    return np.asarray(-np.log(np.maximum(probabilities.astype(np.float64), 1e-12)))

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from vit.csv_files import records
-from vit.inference.metrics.metric_set import CALIBRATION_BINS
+from vit.inference.metrics.metrics import CALIBRATION_BINS
 from vit.inference.scores.scored_images import Floats
 from vit.report.page.style import plain
 from vit.report.page.style import save as save  # for callers that draw and save

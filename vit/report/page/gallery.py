@@ -3,10 +3,8 @@
 import heapq
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from markupsafe import Markup
@@ -24,24 +22,6 @@ THUMBNAIL = 144
 MAX_PICTURES = 2000
 MAX_FILTERS = 40  # labels that one can choose; the counts of further labels are only listed
 _LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at most 2
-
-
-@dataclass(frozen=True)
-class PictureCard:
-    """One file of the page."""
-
-    path: str  # path as predicted
-    link: str | None  # address of the file, seen from the page; None for images of shards
-    labels: tuple[str, ...]  # its labels; () without one
-    has_answer: bool  # whether the file is an image
-    # probability of the label; None without an image, and where an image may have several labels
-    probability: float | None
-    problem: str  # status, and the reason for a missing label; "" otherwise
-    picture: Markup | None  # source of its <img>; None where the file cannot be read
-
-    @property
-    def name(self) -> str:
-        return Path(self.path).name
 
 
 class Gallery:
@@ -72,7 +52,7 @@ class Gallery:
         self.labels: Counter[str] = Counter()
         self._num_bad = 0
         self._has_several = False
-        self._cards: list[tuple[float, int, PictureCard]] = []  # a heap: the first one is the first to go
+        self._cards: list[tuple[float, int, dict[str, object]]] = []  # a heap: the first one is the first to go
 
     def __enter__(self) -> Self:
         return self
@@ -89,9 +69,7 @@ class Gallery:
     ) -> None:
         """Add one file.
 
-        Args:
-            labels: labels of an image that may have several; None: it has one class, `label`.
-            distance: smallest distance of a probability to its threshold, for an image that may have several labels.
+        An image that may have several `labels` has a `distance`: the smallest one of a probability to its threshold.
         """
         self.num_files += 1
         has_answer = probability is not None or labels is not None
@@ -105,23 +83,20 @@ class Gallery:
         place = (-rank, -self.num_files)  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
-        picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
-        problem = "" if status == "ok" else f"{status}: {error}" if error else status
-        card = PictureCard(
-            path,
-            link_to(path, self.path) if self._reader is None or is_far(path) else None,
-            own,
-            has_answer,
-            probability,
-            problem,
-            picture,
-        )
+        card: dict[str, object] = {
+            "path": path,
+            "name": Path(path).name,
+            "link": link_to(path, self.path) if self._reader is None or is_far(path) else None,  # none into shards
+            "labels": own,
+            "has_answer": has_answer,
+            "probability": probability,
+            "problem": "" if status == "ok" else f"{status}: {error}" if error else status,
+            "picture": self._thumbnail(path) if has_answer else None,
+        }
         push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
         push(self._cards, (*place, card))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         counts = self.labels.most_common()
         content = {
             "model": self.model,
@@ -139,14 +114,13 @@ class Gallery:
         }
         write_page(self.path, "gallery.html", content)
 
-
-def _thumbnail(path: str, reader: ImageReader | None, preprocess: Preprocess | None) -> Markup | None:
-    """The center square of a file's picture, small."""
-    try:
-        pixels = read_image(path, (preprocess or Preprocess(THUMBNAIL)).decoding, reader)
-        picture = shown(resize_shorter(pixels, THUMBNAIL, "bilinear"))
-    except ImageError:
-        return None  # the file changed after its prediction
-    _, height, width = picture.shape
-    top, left = (height - THUMBNAIL) // 2, (width - THUMBNAIL) // 2
-    return encoded(picture[:, top : top + THUMBNAIL, left : left + THUMBNAIL])
+    def _thumbnail(self, path: str) -> Markup | None:
+        """The center square of a file's picture, small; None where the file changed after its prediction."""
+        try:
+            pixels = read_image(path, (self._preprocess or Preprocess(THUMBNAIL)).decoding, self._reader)
+            picture = shown(resize_shorter(pixels, THUMBNAIL, "bilinear"))
+        except ImageError:
+            return None
+        _, height, width = picture.shape
+        top, left = (height - THUMBNAIL) // 2, (width - THUMBNAIL) // 2
+        return encoded(picture[:, top : top + THUMBNAIL, left : left + THUMBNAIL])

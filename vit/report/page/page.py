@@ -14,6 +14,7 @@ from markupsafe import Markup
 from vit.atomic_files import atomic_write
 from vit.console import harmless
 from vit.data.core.dataset_names import is_far
+from vit.errors import ResourceError
 
 templates = Environment(
     loader=PackageLoader("vit.report"),
@@ -32,6 +33,15 @@ def write_page(path: Path, template: str, content: Mapping[str, object]) -> None
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
+def write_new_page(path: Path, template: str, content: Mapping[str, object]) -> None:
+    """Write the page that --page names, making its folder. ResourceError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_page(path, template, content)
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+
+
 def inline(content: bytes, kind: str) -> Markup:
     """The source of an <img> that needs no other file; `kind` is a media type."""
     return Markup("data:%s;base64,%s") % (kind, base64.b64encode(content).decode("ascii"))
@@ -45,8 +55,7 @@ def with_next_steps(lines: Sequence[str], steps: Sequence[str]) -> list[str]:
 def scripts(*names: str) -> dict[str, object]:
     """What a template needs for its scripts: their text, and its hash for the policy of the page.
 
-    Args:
-        names: names of files in `templates/`: "table.js" sorts and filters tables, "copy.js" copies a text.
+    "table.js" sorts and filters tables, "copy.js" copies a text.
     """
     folder = files("vit.report") / "templates"
     text = "".join((folder / name).read_text(encoding="utf-8") for name in names)

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,6 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from vit.report.page.page import inline
 
@@ -54,37 +53,6 @@ def size_axis(axes: Axes, sizes: Sequence[int], end: float) -> None:
     axes.set_xticks(shown, [f"{size:,}" for size in shown])
     axes.minorticks_off()
     axes.set(xlabel="training images (log scale)")
-
-
-def class_axis(axes: Axes, sizes: Sequence[int], words: str) -> None:
-    """The axis of a number of training images of each class: logarithmic if the numbers differ by a factor of two."""
-    axes.set(xlabel=words)
-    if sizes and max(sizes) >= 2 * min(sizes):
-        size_axis(axes, sorted(set(sizes)), max(sizes))
-        axes.set(xlabel=f"{words} (log scale)")
-    else:
-        if sizes:
-            low, high = axes.get_xlim()
-            axes.set_xlim(min(low, min(sizes) - 1), max(high, max(sizes) + 1))  # so that there are whole numbers
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-
-
-def log_axis(
-    axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
-) -> None:
-    """A logarithmic axis from low to high. Its labels come from the first ladder with three values in this range."""
-    for ladder in [*ladders, list(MaxNLocator(4).tick_values(low, high))]:
-        ticks = [value for value in ladder if low <= value <= high]
-        if len(ticks) >= 3:
-            break
-    axes.set(**{f"{which}scale": "log"})
-    axes.set(**{f"{which}lim": (low, high), f"{which}ticks": ticks, f"{which}ticklabels": [label(t) for t in ticks]})
-    axes.minorticks_off()
-
-
-def decades(steps: Sequence[float], first: int, last: int) -> list[float]:
-    """The steps times each power of ten from `first` to `last`; ascending if the steps are ascending and below ten."""
-    return [step * 10.0**power for power in range(first, last + 1) for step in steps]
 
 
 def rendered(figure: Figure, kind: Literal["png", "svg"], dpi: int = 120) -> bytes:

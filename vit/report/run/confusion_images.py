@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vit.inference.metrics.metrics import confusion
 from vit.report.run.run_pictures import Card, Cards
 from vit.report.tables.run_tables import Tested
 
@@ -21,81 +20,44 @@ _DARKEST = 45  # percent of color: text stays readable on it in light and in dar
 
 @dataclass(frozen=True)
 class CellImages:
-    """A cell of the confusion matrix and some of its images.
+    """A cell of the confusion matrix, with some of its images."""
 
-    Attributes:
-        label, predicted: numbers of the true and of the predicted class.
-        count: number of images of the cell.
-        total: number of images of the true class.
-        cards: the images with the largest loss; of a right prediction, the least certain.
-        is_open: whether its pictures are shown at once.
-    """
-
-    label: int
-    predicted: int
+    label: int  # number of the true class
+    predicted: int  # number of the predicted class
     label_name: str
     predicted_name: str
-    count: int
-    total: int
-    cards: list[Card]
-    is_open: bool
+    count: int  # number of images of the cell
+    total: int  # number of images of the true class
+    cards: list[Card]  # the largest losses; of a right prediction the least certain; [] where the page is full
+    is_open: bool  # whether its pictures are shown at once
 
     @property
     def anchor(self) -> str:
-        """The name of its place on the page."""
-        return anchor(self.label, self.predicted)
+        """The name of its place on the page; "" without pictures."""
+        return f"images-{self.label}-{self.predicted}" if self.cards else ""
 
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """A number of the matrix, how dark it is (percent), and its anchor; "" without pictures."""
-
-    count: int
-    shade: int
-    anchor: str
-
-
-@dataclass(frozen=True)
-class PairRow:
-    """A mistake of the table that stands for a large matrix."""
-
-    label: str
-    predicted: str
-    count: int
-    total: int
-    anchor: str
+    @property
+    def shade(self) -> int:
+        """How dark the cell is, in percent."""
+        return round(_DARKEST * math.sqrt(self.count / self.total))
 
 
 @dataclass(frozen=True)
 class ConfusionContent:
-    """What the template prints.
+    """What the template prints."""
 
-    Attributes:
-        matrix: (true class, number of its images, cells); empty for more than 30 classes.
-        pairs: mistakes, most frequent first; empty where there is a matrix.
-        num_pairs: number of all mistakes.
-        cells: cells with pictures; those that are shown at once come last.
-        missed, false_alarms: numbers of the classes whose missed images or false alarms can be opened.
-        predictions: name of the file with all predictions.
-    """
-
-    matrix: list[tuple[str, int, list[MatrixCell]]]
-    pairs: list[PairRow]
-    num_pairs: int
-    cells: list[CellImages]
-    missed: list[int]
-    false_alarms: list[int]
-    predictions: str
+    # (true class, number of its images, cells, None for empty ones); [] for more than 30 classes
+    matrix: list[tuple[str, int, list[CellImages | None]]]
+    pairs: list[CellImages]  # mistakes, most frequent first; [] where there is a matrix
+    num_pairs: int  # number of all mistakes
+    cells: list[CellImages]  # cells with pictures; those that are shown at once come last
+    missed: list[int]  # numbers of the classes whose missed images can be opened
+    false_alarms: list[int]  # numbers of the classes whose false alarms can be opened
+    predictions: str  # name of the file with all predictions
 
     @property
     def anchors(self) -> set[str]:
-        """Anchors of the cells with pictures."""
         return {cell.anchor for cell in self.cells}
-
-
-def anchor(label: int, predicted: int) -> str:
-    """The name of a cell's place on the page."""
-    return f"images-{label}-{predicted}"
 
 
 def confusion_content(
@@ -110,71 +72,37 @@ def confusion_content(
     found: dict[tuple[int, int], list[int]] = {}
     for index in tested.by_loss:
         found.setdefault((int(tested.labels[index]), int(tested.predictions[index])), []).append(index)
-    sizes = {pair: len(indices) for pair, indices in found.items()}
-    order = sorted(sizes, key=lambda pair: (pair[0] == pair[1], -sizes[pair], pair))
+    order = sorted(found, key=lambda pair: (pair[0] == pair[1], -len(found[pair]), pair))
     wrong = [pair for pair in order if pair[0] != pair[1]]
-    each = _pictures_each([sizes[pair] for pair in order])
-    ends = np.cumsum([min(sizes[pair], each) for pair in order])
+    lengths = np.array([len(found[pair]) for pair in order])
+    fitting = (each for each in range(PER_CELL, 2, -1) if np.minimum(lengths, each).sum() <= MOST_PICTURES)
+    each = next(fitting, 2)
+    ends = np.cumsum(np.minimum(lengths, each))
     shown = order[: int(np.searchsorted(ends, MOST_PICTURES, side="right"))]
     pictures.prepare([index for pair in shown for index in found[pair][:each]])
-    totals = np.bincount(tested.labels, minlength=len(class_names))
-    cells = [
-        CellImages(
-            label=label,
-            predicted=predicted,
-            label_name=class_names[label],
-            predicted_name=class_names[predicted],
-            count=sizes[label, predicted],
-            total=int(totals[label]),
-            cards=pictures.cards(found[label, predicted][:each]),
-            is_open=(label, predicted) in wrong[:OPEN],
+    totals = np.bincount(tested.labels, minlength=len(class_names)).tolist()
+    with_pictures, opened = set(shown), wrong[:OPEN]
+    cells = {
+        pair: CellImages(
+            *pair,
+            class_names[pair[0]],
+            class_names[pair[1]],
+            len(found[pair]),
+            totals[pair[0]],
+            pictures.cards(found[pair][:each]) if pair in with_pictures else [],
+            pair in opened,
         )
-        for label, predicted in sorted(shown, key=wrong[:OPEN].__contains__)  # those shown at once come last
-    ]
-    anchors = {cell.anchor for cell in cells}
-    pairs = [
-        PairRow(
-            class_names[label],
-            class_names[predicted],
-            sizes[label, predicted],
-            int(totals[label]),
-            anchor(label, predicted) if anchor(label, predicted) in anchors else "",
-        )
-        for label, predicted in wrong[:MOST_PAIRS]
-    ]
-    has_matrix = len(class_names) <= MOST_IN_MATRIX
-    opened = [pair for pair in shown if pair[0] != pair[1]]
+        for pair in order
+    }
+    numbers, has_matrix = range(len(class_names)), len(class_names) <= MOST_IN_MATRIX
+    missed, false_alarms = ({pair[place] for pair in shown if pair[0] != pair[1]} for place in (0, 1))
+    rows = [(one, [cells.get((one, other)) for other in numbers]) for one in numbers if has_matrix]
     return ConfusionContent(
-        matrix=_matrix(tested, class_names, anchors) if has_matrix else [],
-        pairs=[] if has_matrix else pairs,
+        matrix=[(class_names[one], totals[one], row) for one, row in rows],
+        pairs=[] if has_matrix else [cells[pair] for pair in wrong[:MOST_PAIRS]],
         num_pairs=len(wrong),
-        cells=cells,
-        missed=[number for number in classes if number in {pair[0] for pair in opened}][:MOST_LINKED],
-        false_alarms=[number for number in classes if number in {pair[1] for pair in opened}][:MOST_LINKED],
+        cells=[cells[pair] for pair in sorted(shown, key=opened.__contains__)],
+        missed=[number for number in classes if number in missed][:MOST_LINKED],
+        false_alarms=[number for number in classes if number in false_alarms][:MOST_LINKED],
         predictions=predictions,
     )
-
-
-def _pictures_each(sizes: Sequence[int]) -> int:
-    """The largest number of pictures of a cell, from 2 to PER_CELL, with which all cells fit on the page."""
-    for each in range(PER_CELL, 2, -1):
-        if sum(min(size, each) for size in sizes) <= MOST_PICTURES:
-            return each
-    return 2
-
-
-def _matrix(tested: Tested, class_names: Sequence[str], anchors: set[str]) -> list[tuple[str, int, list[MatrixCell]]]:
-    counts = confusion(tested.labels, tested.predictions, len(class_names))
-    rows = []
-    for label, row in enumerate(counts.tolist()):
-        total = sum(row)
-        cells = [
-            MatrixCell(
-                count,
-                round(_DARKEST * math.sqrt(count / total)) if total else 0,
-                anchor(label, predicted) if anchor(label, predicted) in anchors else "",
-            )
-            for predicted, count in enumerate(row)
-        ]
-        rows.append((class_names[label], total, cells))
-    return rows

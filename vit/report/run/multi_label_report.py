@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from sklearn.metrics import precision_recall_curve
 
@@ -24,19 +23,18 @@ from vit.inference.metrics.multilabel_metrics import (
     measure_labels,
 )
 from vit.inference.scores.image_groups import count_text, number_of, numbered
-from vit.inference.scores.scored_labels import ScoredLabels, read_scored_labels
+from vit.inference.scores.scored_images import ScoredLabels, read_scored_labels
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import reliability
 from vit.report.page.style import drawn, look, plain
 from vit.report.run.run_common import EXPLAINED, MOST_PICTURES, EvaluatedImages, MeasuredRun, pixels_of_scored
-from vit.report.run.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
+from vit.report.run.run_pictures import Cards, Pixels, RunImages, pixels_of
 from vit.report.tables.class_sizes import ClassSize, metric_by_size
 from vit.report.tables.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.tables.run_tables import cell_of, metric_rows
 from vit.tasks.label_text import PRESENT, label_text, parse_labels
 
 MOST_CURVES = 10  # more curves than colors tell nothing
-MOST_TOGETHER = 30  # labels of a table of pairs
 
 
 def average_precision_by_size(rows: Sequence[LabelMetrics], training_images: Labels) -> Figure:
@@ -76,31 +74,6 @@ def label_reliability(scored: ScoredLabels) -> Figure:
         before.probabilities[known],
         words=("Labels by probability", "probability of a label", "images with the label", "cells"),
     )
-
-
-def together(scored: ScoredLabels, thresholds: npt.ArrayLike, label_names: Sequence[str]) -> Figure | None:
-    """How many of the images with one label have another, in truth and in the predictions; None for many labels.
-
-    Only images whose two labels are known count.
-    """
-    if len(label_names) > MOST_TOGETHER:
-        return None
-    known = scored.known.astype(np.float64)
-    side = 1.6 + 0.32 * len(label_names)
-    figure = Figure(figsize=(2 * side + 1, side + 0.4), layout="constrained")
-    names = [plain(name) for name in label_names]
-    has = {"true": scored.labels == PRESENT, "predicted": scored.predicted(thresholds) & scored.known}
-    for axes, (title, cells) in zip(figure.subplots(1, 2, sharey=True), has.items(), strict=True):
-        own = cells.astype(np.float64)
-        share = (own.T @ own) / np.maximum(own.T @ known, 1.0)
-        axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-        for (row, column), value in np.ndenumerate(share):
-            color = "white" if value > 0.5 else "black"
-            axes.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=7, color=color)
-        axes.set(xticks=range(len(names)), yticks=range(len(names)), title=title)
-        axes.set_xticklabels(names, rotation=90)
-        axes.set_yticklabels(names)
-    return figure
 
 
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run_labels.html", "label_evaluation.html", ("table.js",)
@@ -143,8 +116,7 @@ def evaluation_content(
 ) -> dict[str, object]:
     assert images.rules is not None
     mistakes = label_mistakes(scored, images.rules.thresholds, images.class_names)
-    pixels, shown = pixels_of_scored(images, scored.paths), mistakes[:MOST_PICTURES]
-    cards = Cards(shown, lambda place: pixels(shown[place].index))
+    cards = _cards(mistakes[:MOST_PICTURES], pixels_of_scored(images, scored.paths))
     return {
         **_measured_content(scored, measurement, images.rules, mistakes, cards),
         "judged": _judged_text(scored),
@@ -158,14 +130,14 @@ def evaluation_content(
     }
 
 
-def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
+def run_content(measured: MeasuredRun) -> tuple[dict[str, object], RunImages | None]:
     run, result, label_names, listed = measured.run, measured.result, measured.class_names, measured.listed
     rules, split = _rules(result), result.measured_split
     temperatures = rules.temperatures.tolist()
     scored = read_scored_labels(run.scored_path(split), label_names, result.num_images[split], temperatures)
     scored = replace(scored, groups=numbered(groups_of(scored.paths, listed.get(split, ()))))
     measurement = measure_labels(scored, rules.thresholds.tolist(), label_names)
-    rows = _unfitted(measurement, result)
+    rows = _without_fitted(measurement.per_label, result)
     texts = [label_text(row, label_names) for row in scored.labels]
     pixels = pixels_of(run, measured.source, split, list(zip(scored.paths, texts, strict=True)), listed)
     counts = Counter(
@@ -174,15 +146,9 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
     sizes = np.array([counts[name] for name in label_names], dtype=np.int64)
     mistakes = label_mistakes(scored, rules.thresholds, label_names)
     sure = sure_labels(scored, rules.thresholds, label_names)
-
-    def pictures(noted: Sequence[NotedLabel]) -> Pictures:
-        return Pictures(run, noted, None if pixels is None else lambda place: pixels(noted[place].index))
-
-    def explained(noted: Sequence[NotedLabel]) -> list[ExplainedCard]:
-        return pictures(noted).explained(range(len(noted)), [one.label for one in noted])
-
+    shown = (("rightly given and sure", sure[:EXPLAINED]), ("wrong and sure", mistakes[:EXPLAINED]))
     content = {
-        **_measured_content(scored, measurement, rules, mistakes, pictures(mistakes[:MOST_PICTURES])),
+        **_measured_content(scored, measurement, rules, mistakes, _cards(mistakes[:MOST_PICTURES], pixels)),
         "split": split,
         "fitted_split": result.fitted_split,
         "is_fitted": _is_fitted(result),
@@ -192,11 +158,16 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
         "labels": _label_rows(rows, sizes, temperatures),
         "figures": {name: drawn(figure) for name, figure in _figures(scored, result, sizes, rows).items()},
         "explained": [
-            ("rightly given and sure", explained(sure[:EXPLAINED])),
-            ("wrong and sure", explained(mistakes[:EXPLAINED])),
+            (title, _cards(noted, pixels).explained(range(len(noted)), run, [one.label for one in noted]))
+            for title, noted in shown
         ],
     }
-    return content, num_changed(pixels)
+    return content, pixels
+
+
+def _cards(noted: Sequence[NotedLabel], pixels: Pixels | None) -> Cards:
+    """Cards of noted images; `pixels` finds an image by its place in the split."""
+    return Cards(noted, None if pixels is None else lambda place: pixels(noted[place].index))
 
 
 def _measured_content(
@@ -233,33 +204,26 @@ def _is_fitted(result: RunResult) -> bool:
     return result.measured_split == result.fitted_split
 
 
-def _unfitted(measurement: MultilabelMeasurement, result: RunResult) -> list[LabelMetrics]:
+def _rows_of_run(scored: ScoredLabels, result: RunResult, label_names: Sequence[str]) -> list[LabelMetrics]:
+    return _without_fitted(measure_labels(scored, _rules(result).thresholds.tolist(), label_names).per_label, result)
+
+
+def _without_fitted(rows: list[LabelMetrics], result: RunResult) -> list[LabelMetrics]:
     """Metrics of each label, without those that depend on rules that were fitted to these images."""
-    rows = measurement.per_label
     if not _is_fitted(result):
         return rows
     return [replace(row, precision=None, recall=None, f1=None, nll=None, ece=None) for row in rows]
 
 
-def _rows_of_run(scored: ScoredLabels, result: RunResult, label_names: Sequence[str]) -> list[LabelMetrics]:
-    return _unfitted(measure_labels(scored, _rules(result).thresholds.tolist(), label_names), result)
-
-
 def _figures(scored: ScoredLabels, result: RunResult, sizes: Labels, rows: Sequence[LabelMetrics]) -> dict[str, Figure]:
-    """Figures by their names, without those that depend on rules that were fitted to these images.
-
-    Args:
-        sizes: (K,) number of training images with each label.
-    """
+    """Figures by their names, without those that depend on rules that were fitted to these images."""
     found = {
         "precision_recall": precision_recall(scored, rows),
         "average_precision_by_size": average_precision_by_size(rows, sizes),
     }
     if _is_fitted(result):
         return found
-    found["reliability"] = label_reliability(scored)
-    pairs = together(scored, _rules(result).thresholds, [row.label for row in rows])
-    return found if pairs is None else {**found, "labels_together": pairs}
+    return {**found, "reliability": label_reliability(scored)}
 
 
 def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:
@@ -272,11 +236,7 @@ def _judged_text(scored: ScoredLabels, kind: str = "image") -> str:
 def _label_rows(
     rows: Sequence[LabelMetrics], sizes: Labels | None, temperatures: Sequence[float]
 ) -> list[dict[str, object]]:
-    """The values of each label, lowest average precision first; labels that no image has at the top.
-
-    Args:
-        sizes: (K,) number of training images with each label; None if not known.
-    """
+    """The values of each label, lowest average precision first; labels that no image has at the top."""
     order = sorted(range(len(rows)), key=lambda k: -1.0 if (ap := rows[k].ap) is None else ap.value)
     return [
         {

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
 from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import weights_name
-from vit.checkpoints.result import RunResult, rule_text
+from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.samples import Samples, Source
@@ -17,11 +16,8 @@ from vit.data.loading.dataset import image_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow
 from vit.inference.metrics.weak_groups import WeakGroups
-from vit.plain_files import parse_yaml, read_text
-from vit.report.page.figures import curves
-from vit.report.page.style import drawn
+from vit.plain_files import parse_yaml
 from vit.report.run.run_pictures import Pixels
-from vit.report.tables.run_tables import facts
 from vit.tasks.task import Task, task_with
 from vit.training.running.run_images import SeenImages
 
@@ -37,37 +33,28 @@ class LossText:
     def of(cls, config: str, task: Task) -> "LossText":
         """The losses of a run, from the text of its config.yaml."""
         options = parse_yaml(config)
-        is_asymmetric = _option(options, "optim", "multilabel_loss") == "asymmetric"
-        plain = task.plain_loss
-        others = []
-        if _option(options, "optim", "class_weights") not in (None, "none"):
-            others.append("weights of the classes")
-        if _option(options, "optim", "logit_adjustment"):
-            others.append("logits adjusted to the frequencies of the classes")
-        if _option(options, "distill", "teacher"):
-            others.append("the teacher's part")
-        own_loss = _option(options, "optim", "loss")
-        axis = "loss" if is_asymmetric or own_loss or others else f"{plain} (nats)"
-        included = [*others]
-        if _option(options, "model", "freeze") != "backbone":
-            smoothed = _option(options, "optim", "label_smoothing")
-            is_smoothed = bool(smoothed) and not own_loss
-            included = ["augmentation"] * _varies(options) + ["label smoothing"] * is_smoothed + others
+
+        def option(part: str, name: str) -> Any:
+            return (options.get(part) or {}).get(name)
+
+        plain, own_loss = task.plain_loss, option("optim", "loss")
+        is_asymmetric = option("optim", "multilabel_loss") == "asymmetric"
+        others = ["weights of the classes"] * (option("optim", "class_weights") not in (None, "none"))
+        others += ["logits adjusted to the frequencies of the classes"] * bool(option("optim", "logit_adjustment"))
+        others += ["the teacher's part"] * bool(option("distill", "teacher"))
+        included = others
+        if option("model", "freeze") != "backbone":
+            is_smoothed = bool(option("optim", "label_smoothing")) and not own_loss
+            augment = options.get("augment") or {}
+            kinds = [value for name, value in augment.items() if name not in ("name", "crop", "magnitude")]
+            varies = augment.get("crop", 1.0) != 1.0 or any(kinds)
+            included = ["augmentation"] * varies + ["label smoothing"] * is_smoothed + others
         kind = own_loss or ("asymmetric loss" if is_asymmetric else plain)
         with_what = f" with {' and '.join(included)}" if included else ""
-        what = f"The training loss is the {kind}{with_what}."
-        return cls(axis, f"{what} The validation loss is the {plain} of the labels alone.")
-
-
-def _varies(options: Any) -> bool:
-    """Whether the training varied its images."""
-    augment = options.get("augment") or {}
-    kinds = {name: value for name, value in augment.items() if name not in ("name", "crop", "magnitude")}
-    return augment.get("crop", 1.0) != 1.0 or any(kinds.values())
-
-
-def _option(options: Any, part: str, name: str) -> Any:
-    return (options.get(part) or {}).get(name)
+        return cls(
+            "loss" if is_asymmetric or own_loss or others else f"{plain} (nats)",
+            f"The training loss is the {kind}{with_what}. The validation loss is the {plain} of the labels alone.",
+        )
 
 
 MOST_CLASSES = 1000  # rows of a table of classes
@@ -76,36 +63,26 @@ EXPLAINED = 6  # right and wrong images with a map each
 
 
 @dataclass(frozen=True)
-class CommonContent:
-    """What the templates of both pages print."""
-
-    network: str
-    data: str
-    folder: str
-    first_weights: str
-    # sentences about measured images that the network knew already, and about classes without test images, without a
-    # full stop
-    warnings: list[str]
-    curves: Markup
-    loss_text: str
-    validation_name: str
-    best_epoch: int
-    best_rule: str
-    facts: list[tuple[str, str]]
-    config_name: str
-    config: list[str]
-
-
-@dataclass(frozen=True)
 class MeasuredRun:
     """A finished run whose page is made."""
 
     run: RunDirectory
     result: RunResult
-    common: CommonContent
+    config: str  # text of its config.yaml
     class_names: Sequence[str]
     listed: Mapping[str, Sequence[SplitRow]]  # the rows of the run's `splits.csv`
     source: Source | None  # the run's images; see `write_run_report`
+
+    @property
+    def first_weights(self) -> str:
+        return first_weights(self.config)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on measured images that the network knew, and on classes without test images, without full stop."""
+        tested = self.result.tested_text
+        about = [f"{tested}; accuracy and macro figures are about these"] if tested else []
+        return [*(self.result.seen_before or ()), *about]
 
 
 @dataclass(frozen=True)
@@ -145,30 +122,6 @@ def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
             return None  # the file changed after the measurement
 
     return pixels
-
-
-def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
-    """The common parts of the page of a finished run."""
-    config = read_text(run.config_path)
-    losses = LossText.of(config, result.task)
-    return CommonContent(
-        network=result.spec.name,
-        data=result.data,
-        folder=run.path.resolve().name,
-        first_weights=first_weights(config),
-        warnings=[
-            *(result.seen_before or ()),
-            *([f"{result.tested_text}; accuracy and macro figures are about these"] if result.tested_text else ()),
-        ],
-        curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
-        loss_text=losses.caption,
-        validation_name=result.validation_name,
-        best_epoch=result.best_epoch + 1,
-        best_rule=rule_text(result.best_metric),
-        facts=facts(result),
-        config_name=run.config_path.name,
-        config=config.splitlines(),
-    )
 
 
 def first_weights(config: str) -> str:

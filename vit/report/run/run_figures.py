@@ -3,7 +3,6 @@
 from dataclasses import astuple, fields
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from vit.atomic_files import write_json
@@ -13,7 +12,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.loading.sampler import Key
 from vit.plain_files import read_text
 from vit.report.page.figures import curves, save
-from vit.report.page.image_grid import displayable, image_grid
+from vit.report.page.image_figures import displayable, image_grid
 from vit.report.run.run_common import LossText
 from vit.report.run.run_page import report_of
 from vit.training.planning.plan import Plan
@@ -22,17 +21,14 @@ from vit.training.tracking.tracker import Tracker
 
 MOST_WORST = 24
 MOST_SAMPLES = 24
-SHOWING_IMAGES = {"augmented", "worst"}
 
 
 def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, ...]) -> None:
     """Write metrics of every class or label, of the test images or else of the validation images."""
     split = _measured_split(fitted)
     if split is not None:
-        result = fitted.result
-        write_json(
-            run.per_class_path(split), report_of(result.task).class_table(fitted.scored[split], result, class_names)
-        )
+        table = report_of(fitted.result.task).class_table(fitted.scored[split], fitted.result, class_names)
+        write_json(run.per_class_path(split), table)
 
 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
@@ -57,10 +53,9 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
         images = [dataset.__getitems__([Key(-1, indices[row.path])]).image[0] for row in worst]
         figures["worst"] = image_grid(images, [row.text for row in worst], report.WORST_TITLE)
     for name, figure in figures.items():
-        path = run.figure_path(name)
-        save(figure, path)
-        show = tracker.media if name in SHOWING_IMAGES else tracker.figure
-        show(f"figures/{name}", path)
+        save(figure, run.figure_path(name))
+        show = tracker.media if name in ("augmented", "worst") else tracker.figure  # which show images
+        show(f"figures/{name}", run.figure_path(name))
     if worst:
         columns = [field.name for field in fields(worst[0])]
         tracker.image_table("validation/worst", columns, [astuple(row) for row in worst])
@@ -86,15 +81,11 @@ def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> Non
 
 
 def _augmented(plan: Plan, fitted: FitResult) -> Figure:
-    """The first training images as the network sees them in the first epoch."""
+    """The first training images as the network sees them in the first epoch, with the classes that were mixed."""
     class_names, data = plan.source.class_names, fitted.data
     count = min(MOST_SAMPLES, len(plan.source.splits["train"]))
     batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
-    images = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
-    labels = [" + ".join(class_names[number] for number in mixed) for mixed in _mixed(batch.label.numpy())]
-    return image_grid(list(images), labels, "Training images as the network sees them")
-
-
-def _mixed(labels: npt.NDArray[np.float32] | npt.NDArray[np.int64]) -> list[list[int]]:
-    """The classes of each image: one, those that were mixed, or the labels that it has (-1 is unknown)."""
-    return [[int(row)] if labels.ndim == 1 else np.flatnonzero(row > 0).tolist() for row in labels]
+    images, labels = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std), batch.label.numpy()
+    mixed = [[int(row)] if labels.ndim == 1 else np.flatnonzero(row > 0) for row in labels]  # -1 is an unknown label
+    captions = [" + ".join(class_names[number] for number in numbers) for numbers in mixed]
+    return image_grid(list(images), captions, "Training images as the network sees them")

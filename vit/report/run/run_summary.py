@@ -15,28 +15,17 @@ _MIN_IMAGES = 10  # of a class that is named
 
 
 def result_lines(title: str, found: Metric, num_right: int, images: str, cells: Sequence[CellImages]) -> list[str]:
-    """Title, accuracy with its interval, and the most frequent mistake.
-
-    Args:
-        images: how many images there are, and of what.
-        cells: cells of the confusion matrix with pictures.
-    """
+    """Title, accuracy with its interval, and the most frequent mistake among the cells of the confusion matrix."""
     around = f"95 % interval {100 * found.low:.2f} to {100 * found.high:.2f}"
     lines = [title, f"Accuracy: {100 * found.value:.2f} % ({around}), {num_right:,} of {images}"]
-    worst = next((cell for cell in cells if cell.is_open), None)
-    if worst is not None:
+    for worst in [cell for cell in cells if cell.is_open][:1]:
         where = f"{worst.label_name} taken for {worst.predicted_name}"
         lines.append(f"Most frequent mistake: {where}, {worst.count:,} of {worst.total:,} images")
     return lines
 
 
 def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -> list[str]:
-    """What to do next, as far as the accuracy and the measured images say.
-
-    Args:
-        classes: rows of the classes.
-        num_groups: number of groups of the measured images; None: all are independent.
-    """
+    """What to do next, as far as the accuracy and the measured images say."""
     steps = []
     named = [row for row in classes if row.num_images >= _MIN_IMAGES]
     lowest = min(named, key=lambda row: float(row.recall[0]), default=None)
@@ -76,9 +65,10 @@ def without_test(result: RunResult) -> list[str]:
     """A sentence where there are no test images, and the validation images chose the checkpoint."""
     if result.measured_split == "test" or not (result.validation and result.is_chosen):
         return []
+    headline = result.task.headline
     return [
-        f"The validation images chose the checkpoint, so their {result.task.headline} is too high on average: "
-        "--data.test 0.1 sets test images aside."
+        f"The validation images chose the checkpoint, so their {headline} is too high on average: --data.test 0.1 sets "
+        "test images aside."
     ]
 
 
@@ -88,8 +78,7 @@ def last_is_better(result: RunResult) -> list[str]:
         return []
     name = f"val/{result.accuracy_metric}"
     last, best = (f"{100 * values[name]:.2f} %" for values in (result.last_validation, result.validation))
-    rule = rule_text(result.best_metric)
     return [
-        f"Of the validation images the last weights have {last} right, and best.ckpt ({rule}) has {best}: "
-        "--optim.best_metric last keeps the last weights."
+        f"Of the validation images the last weights have {last} right, and best.ckpt ({rule_text(result.best_metric)}) "
+        f"has {best}: --optim.best_metric last keeps the last weights."
     ]

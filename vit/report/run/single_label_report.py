@@ -18,11 +18,9 @@ from vit.data.splits.split import groups_of
 from vit.inference.metrics import metrics
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import MOST_IN_CONFUSION, Measurement, Metrics, confusion, per_class
-from vit.inference.metrics.weak_groups import WeakGroups
 from vit.inference.scores.image_groups import count_text, number_of, numbered
 from vit.inference.scores.intervals import Metric
-from vit.inference.scores.scored_images import ScoredImages
-from vit.inference.scores.scored_rows import read_scored
+from vit.inference.scores.scored_images import ScoredImages, read_scored
 from vit.layout import EvaluationLayout
 from vit.report.page.figures import confusion_matrix, reliability
 from vit.report.page.page import with_next_steps
@@ -36,11 +34,10 @@ from vit.report.run.run_common import (
     MeasuredRun,
     pixels_of_scored,
 )
-from vit.report.run.run_pictures import Cards, ExplainedCard, Pictures, num_changed, pixels_of
+from vit.report.run.run_pictures import Cards, RunImages, pixels_of
 from vit.report.run.run_summary import advice, result_lines, training_advice, training_lines
-from vit.report.tables.answer_tables import unsure_content
 from vit.report.tables.class_sizes import are_unequal, class_sizes, recall_by_size
-from vit.report.tables.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows
+from vit.report.tables.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows, unsure_content
 
 MOST_OF_GROUP = 12  # pictures of a weak group
 RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run.html", "evaluation.html", ("table.js", "copy.js")
@@ -59,7 +56,6 @@ class WorstImage:
 
     @property
     def text(self) -> str:
-        """True and predicted class, and the probability of the predicted one."""
         return f"{self.label} → {self.predicted}, {self.probability:.0%}"
 
 
@@ -116,14 +112,11 @@ def evaluation_content(
     shown = [row for row in classes if row.num_images or row.false_alarms][:MOST_CLASSES]
     content = _measured_content(tested, pictures, class_names, shown, predictions, measurement.answers)
     kind = "image" if images.split == "all" else f"{images.split} image"
-    lines = result_lines(
-        f"{images.network} on {images.data}",
-        accuracy,
-        int(tested.correct.sum()),
-        count_text(measurement.num_images, num_groups, kind),
-        content["confusions"].cells,
-    )
-    warnings = [f"Warning: {images.seen.warning}"] if images.seen.warning else []
+    measured = count_text(measurement.num_images, num_groups, kind)
+    title, num_right = f"{images.network} on {images.data}", int(tested.correct.sum())
+    lines = result_lines(title, accuracy, num_right, measured, content["confusions"].cells)
+    lines += [f"Warning: {images.seen.warning}"] if images.seen.warning else []
+    weak_text = images.weak.describe() if images.weak else ""
     return {
         **content,
         "left_out": {name: count for name, count in images.seen.left_out.items() if count},
@@ -135,24 +128,22 @@ def evaluation_content(
         "has_temperatures": measurement.temperature != 1,
         "fitted_on": images.fitted_on,
         "absent": [row.name for row in classes if not row.num_images],
-        "weak": None if images.weak is None else _weak_content(images.weak, pictures),
+        "weak": weak_text[:1].upper() + weak_text[1:],
+        "weak_groups": [
+            (one.describe(), pictures.cards(one.wrong[:MOST_OF_GROUP]))
+            for one in (images.weak.found if images.weak else ())
+        ],
         "unreadable": list(scored.left_out.items()),
-        "summary": with_next_steps([*lines, *warnings], advice(accuracy, shown, num_groups)),
+        "summary": with_next_steps(lines, advice(accuracy, shown, num_groups)),
     }
 
 
-def _weak_content(weak: WeakGroups, pictures: Cards) -> dict[str, object]:
-    text = weak.describe()
-    shown = [(one.describe(), pictures.cards(one.wrong[:MOST_OF_GROUP])) for one in weak.found]
-    return {"text": text[:1].upper() + text[1:], "groups": shown}
-
-
-def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
+def run_content(measured: MeasuredRun) -> tuple[dict[str, object], RunImages | None]:
     run, result, class_names, listed = measured.run, measured.result, measured.class_names, measured.listed
-    split, common = result.measured_split, measured.common
+    split, first_weights = result.measured_split, measured.first_weights
     rows = read_scored(run.scored_path(split), result.num_images[split])
     pixels = pixels_of(run, measured.source, split, [(row.path, row.label) for row in rows], listed)
-    pictures = Pictures(run, rows, pixels)
+    pictures = Cards(rows, pixels)
     tested = Tested.of(rows, class_names, numbered(groups_of([row.path for row in rows], listed.get(split, ()))))
     counts = Counter(row.label for row in listed["train"])
     sizes = np.array([counts[name] for name in class_names], dtype=np.int64)
@@ -167,11 +158,13 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
     content = _measured_content(tested, pictures, class_names, classes, file_name, answers)
     levels = [metrics.LevelAccuracy(**{**row, "accuracy": Metric(**row["accuracy"])}) for row in result.levels or ()]
     by_size = class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups)
-    num_right = int(tested.correct.sum())
-    lines = result_lines(f"{common.network} on {common.data}", accuracy, num_right, images, content["confusions"].cells)
-    lines += [f"Warning: {sentence}" for sentence in common.warnings]
-    lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
-    steps = [*training_advice(result, common.first_weights), *advice(accuracy, classes, groups)]
+    title, num_right = f"{result.spec.name} on {result.data}", int(tested.correct.sum())
+    lines = result_lines(title, accuracy, num_right, images, content["confusions"].cells)
+    lines += [f"Warning: {sentence}" for sentence in measured.warnings]
+    lines += [*training_lines(result, first_weights), f"Run {run.path.resolve().name}"]
+    steps = [*training_advice(result, first_weights), *advice(accuracy, classes, groups)]
+    right = [index for index in tested.by_confidence(descending=True) if tested.correct[index]][:EXPLAINED]
+    wrong = [index for index in tested.by_loss if not tested.correct[index]][:EXPLAINED]
     more = {
         "split": split,
         "images": images,
@@ -183,9 +176,12 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], int]:
         "fitted_on": result.fitted_on,
         "recall_by_size": drawn(recall_by_size(by_size)) if are_unequal(by_size) else None,
         "summary": with_next_steps(lines, steps),
-        "explained": _explained(tested, pictures, class_names),
+        "explained": [
+            (title, pictures.explained(own, run, [class_names[tested.predictions[index]] for index in own]))
+            for title, own in (("right and confident", right), ("wrong and confident", wrong))
+        ],
     }
-    return {**content, **more}, num_changed(pixels)
+    return {**content, **more}, pixels
 
 
 def _measured_content(
@@ -211,12 +207,3 @@ def _measured_content(
         "reliability": drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
         "unsure": None if answers is None else unsure_content(answers, tested, class_names),
     }
-
-
-def _explained(tested: Tested, pictures: Pictures, class_names: Sequence[str]) -> list[tuple[str, list[ExplainedCard]]]:
-    right = [index for index in tested.by_confidence(descending=True) if tested.correct[index]][:EXPLAINED]
-    wrong = [index for index in tested.by_loss if not tested.correct[index]][:EXPLAINED]
-    return [
-        (title, pictures.explained(own, [class_names[tested.predictions[index]] for index in own]))
-        for title, own in (("right and confident", right), ("wrong and confident", wrong))
-    ]

@@ -1,7 +1,7 @@
 """Figures of a study: learning curves, all series at one size, paired gaps, and accuracy against training time"""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +9,16 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
-from vit.report.page.style import decades, log_axis, look, plain, size_axis
+from vit.report.page.style import look, plain, size_axis
 from vit.study.answer.answer_warnings import num_choosing
 from vit.study.answer.wording import describe_budget, two_digits
-from vit.study.findings import Comparison, Findings, Forecast, Interval, Series
+from vit.study.findings import Comparison, Findings, Interval, Series
 
 NAME = 40  # letters of a series' name on a figure
-PERCENTS = tuple(decades(steps, -3, 2) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)))
+_STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
+PERCENTS = tuple([step * 10.0**power for power in range(-3, 3) for step in steps] for steps in _STEPS)
 _LONG_NAME = 60  # beside its row
 _SECONDS = {
     **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
@@ -35,15 +37,17 @@ def learning_curves(findings: Findings) -> Figure:
     forecasts = [series.forecast for series in findings.series if series.forecast is not None and series.forecast.sizes]
     end = max([sizes[-1], *(one.sizes[-1] for one in forecasts)])
     size_axis(axes, sizes, end)
-    if forecasts:
-        _label_end(axes, end)
+    if forecasts:  # a gray label at the end of all estimates
+        labels = [tick.get_text() for tick in axes.get_xticklabels()]
+        axes.set_xticks([*axes.get_xticks(), end], [*labels, f"{end:,.0f}"])
+        axes.get_xticklabels()[-1].set_color("gray")
     shown: list[float] = []
     for index, series in enumerate(findings.series):
         # side by side, because one interval would hide another
         width = end / sizes[0]
         shift = width ** (0.007 * (index - (len(findings.series) - 1) / 2))
         shown += _curve(axes, series, look(index), (shift, shift * width**0.011), least)
-    log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    _log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
     for index, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
         _crossing(axes, comparison, index, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
@@ -78,7 +82,7 @@ def variants(findings: Findings) -> Figure:
         axes.plot(errors, [row + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
         axes.errorbar([mean.value], [row], xerr=bars(mean), fmt=marker, color=color, capsize=2.5)
         shown += [*errors, mean.value, max(ends(mean))]
-    log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    _log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
     axes.set_yticks(range(count), [plain(series.name, _LONG_NAME) for series in findings.series])
     axes.set_ylim(count - 0.5, -0.5)
     axes.grid(axis="x", color="0.92")
@@ -96,32 +100,30 @@ def gaps(findings: Findings) -> Figure:
     figure = Figure(figsize=(9, 3.1 * len(compared)), layout="constrained")
     colors = {series.name: look(index)[0] for index, series in enumerate(findings.series)}
     for (axes,), pair in zip(figure.subplots(len(compared), 1, squeeze=False), compared, strict=True):
-        _gaps_of_pair(axes, pair, colors[pair.first], colors[pair.second])
+        first, second = (plain(name, NAME) for name in (pair.first, pair.second))
+        shown = [scaled(difference.gap, 100) for difference in pair.differences]
+        for difference, gap in zip(pair.differences, shown, strict=True):
+            color = colors[pair.first if gap.value < 0 else pair.second]
+            fill = color if difference.is_significant else "white"
+            at = ([difference.num_images], [gap.value], bars(gap))
+            axes.errorbar(*at, fmt="o", color=color, markerfacecolor=fill, capsize=2.5)
+        # the interval of two seeds can be far wider than the gaps, so it may leave the frame
+        widest = 5 * max([0.2, *(abs(gap.value) for gap in shown)])
+        low = max(min([0, *(end for gap in shown for end in ends(gap))]), -widest)
+        high = min(max([0, *(end for gap in shown for end in ends(gap))]), widest)
+        margin = 0.22 * (high - low or 1.0)  # for the words
+        axes.set_ylim(low - margin, high + margin)
+        axes.axhline(0, color="0.4", linewidth=0.9, zorder=0)
+        for name, color, y, side in (
+            (second, colors[pair.second], 0.98, "top"),
+            (first, colors[pair.first], 0.02, "bottom"),
+        ):
+            axes.text(0.99, y, f"{name} is ahead", transform=axes.transAxes, ha="right", va=side, color=color)
+        sizes = sorted(difference.num_images for difference in pair.differences)
+        size_axis(axes, sizes, max(sizes))
+        axes.set(ylabel="gap (points of error)")
+        axes.set_title(f"Error of {first} minus error of {second}", loc="left", fontsize=9)
     return figure
-
-
-def _gaps_of_pair(axes: Axes, comparison: Comparison, first: str, second: str) -> None:
-    """The gap of two series at each size, in the color `first` or `second` of the one that is ahead."""
-    sizes = [difference.num_images for difference in comparison.differences]
-    shown = [scaled(difference.gap, 100) for difference in comparison.differences]
-    for difference, gap in zip(comparison.differences, shown, strict=True):
-        color = first if gap.value < 0 else second
-        fill = color if difference.is_significant else "white"
-        at = ([difference.num_images], [gap.value], bars(gap))
-        axes.errorbar(*at, fmt="o", color=color, markerfacecolor=fill, capsize=2.5)
-    # the interval of two seeds can be far wider than the gaps, so it may leave the frame
-    widest = 5 * max([0.2, *(abs(gap.value) for gap in shown)])
-    low = max(min([0, *(end for gap in shown for end in ends(gap))]), -widest)
-    high = min(max([0, *(end for gap in shown for end in ends(gap))]), widest)
-    margin = 0.22 * (high - low or 1.0)  # for the words
-    axes.set_ylim(low - margin, high + margin)
-    axes.axhline(0, color="0.4", linewidth=0.9, zorder=0)
-    for name, color, y, side in ((comparison.second, second, 0.98, "top"), (comparison.first, first, 0.02, "bottom")):
-        axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=color)
-    size_axis(axes, sorted(sizes), max(sizes))
-    axes.set(ylabel="gap (points of error)")
-    title = f"Error of {plain(comparison.first, NAME)} minus error of {plain(comparison.second, NAME)}"
-    axes.set_title(title, loc="left", fontsize=9)
 
 
 def price(findings: Findings) -> Figure:
@@ -147,12 +149,25 @@ def price(findings: Findings) -> Figure:
                 color=color,
                 fontsize=7.5,
             )
-    log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
+    _log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
     axes.margins(y=0.12)
     axes.grid(axis="y", color="0.92")
     axes.set(xlabel="training time (log scale); the number at a point: training images", ylabel="test accuracy (%)")
     _legend(figure, *axes.get_legend_handles_labels())
     return figure
+
+
+def _log_axis(
+    axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
+) -> None:
+    """A logarithmic axis from low to high. Its labels come from the first ladder with three values in this range."""
+    for ladder in [*ladders, list(MaxNLocator(4).tick_values(low, high))]:
+        ticks = [value for value in ladder if low <= value <= high]
+        if len(ticks) >= 3:
+            break
+    axes.set(**{f"{which}scale": "log"})
+    axes.set(**{f"{which}lim": (low, high), f"{which}ticks": ticks, f"{which}ticklabels": [label(t) for t in ticks]})
+    axes.minorticks_off()
 
 
 def _legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
@@ -162,22 +177,10 @@ def _legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) ->
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
 
 
-def _label_end(axes: Axes, end: float) -> None:
-    """A gray label at the end of all estimates."""
-    labels = [tick.get_text() for tick in axes.get_xticklabels()]
-    axes.set_xticks([*axes.get_xticks(), end], [*labels, f"{end:,.0f}"])
-    axes.get_xticklabels()[-1].set_color("gray")
-
-
 def _curve(
     axes: Axes, series: Series, style: tuple[str, str], shifts: tuple[float, float], least: float
 ) -> list[float]:
-    """Draw one series; returns the percentages that the axis must show.
-
-    Args:
-        shifts: factors of the number of images at which means and seeds are drawn.
-        least: smallest error that the axis can show.
-    """
+    """Draw one series, means and seeds at `shifts` times their sizes; returns percentages that the axis must show."""
     color, marker = style
     points = sorted(series.points, key=lambda point: point.num_images)
     shown = []
@@ -194,17 +197,13 @@ def _curve(
     reach = np.hstack([bars(interval) for interval in around])
     axes.errorbar(sizes, means, reach, fmt=marker, color=color, markersize=5, capsize=2.5, label=label(series.name))
     axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
-    if series.forecast is not None and series.forecast.sizes:
-        shown += _forecast(axes, series.forecast, color, least)
+    if series.forecast is not None and series.forecast.sizes:  # a wide band may leave the frame
+        forecast = series.forecast
+        mean, low, high = (100 * np.maximum(values, least) for values in (forecast.mean, forecast.low, forecast.high))
+        axes.plot(forecast.sizes, mean, color=color, linewidth=1.3, linestyle="--")
+        axes.fill_between(forecast.sizes, low, high, color=color, alpha=0.12, linewidth=0)
+        shown += [float(mean.min()), float(mean.max()), float(max(low.min(), mean.min() / 2))]
     return shown + means
-
-
-def _forecast(axes: Axes, forecast: Forecast, color: str, least: float) -> list[float]:
-    """Draw a forecast beyond the largest size: a dashed line and its 95 % band. A wide band may leave the frame."""
-    mean, low, high = (100 * np.maximum(values, least) for values in (forecast.mean, forecast.low, forecast.high))
-    axes.plot(forecast.sizes, mean, color=color, linewidth=1.3, linestyle="--")
-    axes.fill_between(forecast.sizes, low, high, color=color, alpha=0.12, linewidth=0)
-    return [float(mean.min()), float(mean.max()), float(max(low.min(), mean.min() / 2))]
 
 
 def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[int], named: bool) -> None:

@@ -1,14 +1,13 @@
 """A study as one self-contained HTML page"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from vit.atomic_files import atomic_write, write_json
 from vit.checkpoints.model_path import weights_name
-from vit.console import p_value
+from vit.console import count_of, p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
 from vit.plain_files import read_json
@@ -38,24 +37,10 @@ from vit.study.statistics.forecast import TIMES
 _MOST_WEIGHTS = 3  # files that are named
 
 
-@dataclass(frozen=True)
-class DifferenceRow:
-    """A difference as the page prints it."""
-
-    num_images: int
-    num_seeds: int
-    gap: Cell
-    ratio: Cell
-    p: str
-    p_adjusted: str
-
-
 def report_study(folder: Path, target: float | None, margin: float | None = None) -> Findings:
     """Summarize the finished cells, and write results.csv, summary.json, curve.png and report.html into the folder.
 
-    Raises:
-        UsageError: the folder is not a study.
-        DataError: no cell is finished.
+    UsageError where the folder is not a study, DataError where no cell is finished.
     """
     study = StudyDirectory(folder)
     results, protocol, failed = collect(folder)
@@ -80,26 +65,28 @@ def write_study_report(findings: Findings, folder: Path) -> None:
 
 
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
-    """Everything that the template prints."""
-    protocol, sizes = findings.protocol, findings.sizes
-    points = {series.name: {point.num_images: point for point in series.points} for series in findings.series}
+    protocol, sizes, series = findings.protocol, findings.sizes, findings.series
+    points = {one.name: {point.num_images: point for point in one.points} for one in series}
+    all_points = [point for one in series for point in one.points]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
+    beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
+    variants = [(one.name, _error(one.points[0]), beside.get(one.name)) for one in series]
+    seeds_agree = [
+        (one.name, [point.seed_correlation for point in one.points if point.seed_correlation is not None])
+        for one in series
+    ]
     return {
+        **vars(findings),
         "data": value_text(protocol.get("data")) or "images",
-        "answer": findings.answer,
-        "trend": findings.trend,
         "lines": further_lines(findings),
-        "warnings": findings.warnings,
-        "next_steps": findings.next_steps,
         "summary": _summary(findings),
-        "networks": _networks(findings.series),
+        "networks": _networks(series),
         "weights": _weights(protocol.get("weights")),
         "budget": describe_budget(protocol),
         "tuning": value_text(protocol.get("tuning")),
         "curves": drawn(curves),
         "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
         "price": drawn(price(findings)),
-        "series": findings.series,
         "sizes": sizes,
         "test_images": findings.test_images,
         "has_groups": "test_groups" in protocol,
@@ -107,20 +94,20 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "shares_training": SHARED in value_text(protocol.get("subsets", SHARED)),
         "left_out": value_text(protocol.get("left_out")),
         "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
-        "variants": [] if len(sizes) > 1 else _variants(findings),
+        "variants": variants if len(sizes) == 1 else [],
         "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
         "has_crossing": any(pair.crossing for pair in several),
         "table": _table(findings),
         "forecasts": [
-            (series.name, [percents(row.interval) for row in series.forecast.expected], series.forecast.why)
-            for series in findings.series
-            if series.forecast is not None
+            (one.name, [percents(row.interval) for row in one.forecast.expected], one.forecast.why)
+            for one in series
+            if one.forecast is not None
         ],
         "forecast_sizes": [f"{times:g} times" for times in TIMES],
         "backtests": [describe_backtest(row) for row in findings.backtest],
         "margin": f"{100 * findings.margin:g}",
         "pool": pool_size(protocol),
-        "prices": [(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
+        "prices": [(one, [points[one.name].get(size) for size in sizes]) for one in series],
         "failed": [(cell, RunLayout(Path(cell.folder)).log_path.as_posix()) for cell in findings.failed],
         "backbones": [one.cells() for one in backbones],
         "backbone_titles": TITLES,
@@ -130,8 +117,8 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "protocol": [
             (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
         ],
-        "correlations": [(series.name, values) for series in findings.series if (values := _correlations(series))],
-        "least_seeds": min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
+        "correlations": [(name, ", ".join(f"{one:.2f}" for one in found)) for name, found in seeds_agree if found],
+        "least_seeds": min((len(point.seeds) for point in all_points), default=0),
     }
 
 
@@ -155,9 +142,8 @@ def _networks(series: Sequence[Series]) -> str:
     """The names of the series, behind the network where all share one that the names do not tell."""
     names = "; ".join(one.name for one in series)
     shared = {one.network for one in series}
-    if len(shared) > 1 or any(one.name in shared for one in series):
-        return names
-    return f"{shared.pop()}: {names}"
+    is_told = len(shared) > 1 or any(one.name in shared for one in series)
+    return names if is_told else f"{shared.pop()}: {names}"
 
 
 def _weights(hashes: JsonValue) -> str:
@@ -191,36 +177,23 @@ def _summary(findings: Findings) -> list[str]:
     return with_next_steps(lines, findings.next_steps)
 
 
-def _variants(findings: Findings) -> list[tuple[str, Cell, DifferenceRow | None]]:
-    """At one size, a row for every series: its error, and its difference from the first."""
-    beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
-    return [(series.name, _error(series.points[0]), beside.get(series.name)) for series in findings.series]
-
-
 def _error(point: Point | None) -> Cell:
     if point is None:
         return "", ""
-    count = len(point.seeds)
     value, around = percents(point.mean)
-    seeds = f"{count} seed{'s' * (count != 1)}"
+    seeds = count_of(len(point.seeds), "seed")
     return value, f"{around}; {seeds}" if around else seeds
 
 
-def _difference(row: Difference) -> DifferenceRow:
-    ratio = (_three_digits(row.ratio.value), ends(row.ratio, _three_digits))
-    gap = (_signed(row.gap.value), ends(row.gap, _signed))
-    p, p_adjusted = (p_value(row.p), p_value(row.p_adjusted)) if row.is_tested else ("", "")
-    return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, p, p_adjusted)
-
-
-def _correlations(series: Series) -> str:
-    """Correlations of two seeds' errors, at each size: '0.42, 0.51'."""
-    found = [point.seed_correlation for point in series.points if point.seed_correlation is not None]
-    return ", ".join(f"{value:.2f}" for value in found)
-
-
-def _price(point: Point | None) -> Cell:
-    return ("", "") if point is None else (f"{point.seconds:,.0f} s", f"{point.images_per_second:,.0f} images/s")
+def _difference(row: Difference) -> dict[str, object]:
+    return {
+        "num_images": row.num_images,
+        "num_seeds": len(row.seeds),
+        "gap": (_signed(row.gap.value), ends(row.gap, _signed)),
+        "ratio": (_three_digits(row.ratio.value), ends(row.ratio, _three_digits)),
+        "p": p_value(row.p) if row.is_tested else "",
+        "p_adjusted": p_value(row.p_adjusted) if row.is_tested else "",
+    }
 
 
 def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from vit.data.core.samples import Labels
 from vit.inference.scores.intervals import Metric, recalls
-from vit.report.page.style import class_axis, look, plain
+from vit.report.page.style import look, plain, size_axis
 
 _SIZE = 7  # of the letters; this and all below in points
 _LETTER, _LINE = 0.6 * _SIZE, 1.25 * _SIZE  # width of a letter, and height of a line
@@ -18,12 +19,9 @@ _BESIDE, _ABOVE, _INDENT = 4.0, 4.0, 6.0  # from a point to its name, and furthe
 
 
 def name_points(axes: Axes, names: Sequence[str], places: Sequence[tuple[float, float]]) -> None:
-    """Write a name beside each point, lower or higher where other names are in its way, then with a line to its point.
+    """Write a name beside each point (x, y), lower or higher where other names are in its way, then with a line to it.
 
     Call it when the axes have their scales and limits.
-
-    Args:
-        places: (x, y) of each point.
     """
     if not names:
         return
@@ -42,13 +40,7 @@ def name_points(axes: Axes, names: Sequence[str], places: Sequence[tuple[float, 
 
 
 def _moves(points: npt.NDArray[np.float64], widths: npt.NDArray[np.float64], way: int) -> npt.NDArray[np.float64]:
-    """How far each name moves from its place, (n,), so that it is apart from the names before it.
-
-    Args:
-        points: (n, 2) where the points are.
-        widths: (n,) of the names.
-        way: 1 upwards, beginning with the lowest point, or -1 downwards, beginning with the highest.
-    """
+    """How far each name (n,) moves from its point (n, 2) to be apart from those before: up (`way` 1), or down (-1)."""
     moves = np.zeros(len(points))
     done: list[int] = []
     for number in np.lexsort((points[:, 0], way * points[:, 1])).tolist():
@@ -86,9 +78,7 @@ def class_sizes(
 
     Args:
         training_images: (C,) number of training images of each class.
-        labels: (n,) true class numbers of the measured images.
-        correct: (n,) whether the prediction is right.
-        groups: (n,) as of `image_groups.numbered`.
+        labels, correct, groups: (n,) of the measured images; groups as of `image_groups.numbered`.
     """
     measured = recalls(labels, correct, len(class_names), groups)
     return [
@@ -104,13 +94,7 @@ def are_unequal(classes: Sequence[ClassSize]) -> bool:
 
 
 def metric_by_size(classes: Sequence[ClassSize], metric: str, images: str) -> Figure:
-    """A metric with its interval against the number of training images.
-
-    Args:
-        classes: classes or labels, rarest first.
-        metric: name of the metric.
-        images: what is counted, such as "training images of the class".
-    """
+    """A metric with its interval against the number of `images`, such as "training images of the class"."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     color, marker = look(0)
@@ -121,7 +105,16 @@ def metric_by_size(classes: Sequence[ClassSize], metric: str, images: str) -> Fi
         errors = 100 * np.clip([values - lows, highs - values], 0.0, None)
         faint = f"{color}{'90' if len(shown) <= MOST_NAMED else '30'}"  # with an opacity: many intervals overlap
         axes.errorbar(sizes, 100 * values, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
-    class_axis(axes, [one.training_images for one in shown], images)
+    counts = [one.training_images for one in shown]
+    if counts and max(counts) >= 2 * min(counts):
+        size_axis(axes, sorted(set(counts)), max(counts))
+        axes.set(xlabel=f"{images} (log scale)")
+    else:
+        if counts:
+            low, high = axes.get_xlim()
+            axes.set_xlim(min(low, min(counts) - 1), max(high, max(counts) + 1))  # so that there are whole numbers
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.set(xlabel=images)
     axes.set(ylabel=f"{metric} (%)", ylim=(-3, 103))
     named = shown if len(shown) <= MOST_NAMED else [*shown[:_ENDS], *shown[-_ENDS:]]
     name_points(axes, [one.name for one in named], [(one.training_images, 100 * one.metric.value) for one in named])

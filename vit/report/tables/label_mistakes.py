@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.console import percent
-from vit.inference.scores.scored_labels import ScoredLabels, cell_losses
+from vit.inference.scores.scored_images import ScoredLabels, cell_losses
 from vit.tasks.label_text import PRESENT, label_text
 
 
@@ -34,33 +34,36 @@ class NotedLabel:
 
 def label_mistakes(scored: ScoredLabels, thresholds: npt.ArrayLike, label_names: Sequence[str]) -> list[NotedLabel]:
     """Every image with a wrong label, largest loss of a wrong label first."""
-    predicted = scored.predicted(thresholds)
-    wrong = (predicted != (scored.labels == PRESENT)) & scored.known
-    losses = np.where(wrong, cell_losses(scored.labels, scored.probabilities), -1.0)
-    order = np.argsort(-losses.max(axis=1), kind="stable")
-    chosen = [(int(index), int(losses[index].argmax())) for index in order if wrong[index].any()]
-    return [_noted(scored, predicted, label_names, *cell) for cell in chosen]
+    wrong = (scored.predicted(thresholds) != (scored.labels == PRESENT)) & scored.known
+    return _noted(scored, thresholds, label_names, wrong, cell_losses(scored.labels, scored.probabilities))
 
 
 def sure_labels(scored: ScoredLabels, thresholds: npt.ArrayLike, label_names: Sequence[str]) -> list[NotedLabel]:
     """Every image with a label that it rightly got, largest probability first."""
-    predicted = scored.predicted(thresholds)
-    right = predicted & (scored.labels == PRESENT)
-    found = np.where(right, scored.probabilities, -1.0)
-    order = np.argsort(-found.max(axis=1), kind="stable")
-    chosen = [(int(index), int(found[index].argmax())) for index in order if right[index].any()]
-    return [_noted(scored, predicted, label_names, *cell) for cell in chosen]
+    right = scored.predicted(thresholds) & (scored.labels == PRESENT)
+    return _noted(scored, thresholds, label_names, right, scored.probabilities)
 
 
 def _noted(
-    scored: ScoredLabels, predicted: npt.NDArray[np.bool_], label_names: Sequence[str], index: int, number: int
-) -> NotedLabel:
-    return NotedLabel(
-        index,
-        scored.paths[index],
-        label_names[number],
-        bool(scored.labels[index, number] == PRESENT),
-        bool(predicted[index, number]),
-        float(scored.probabilities[index, number]),
-        label_text(scored.labels[index], label_names),
-    )
+    scored: ScoredLabels,
+    thresholds: npt.ArrayLike,
+    label_names: Sequence[str],
+    wanted: npt.NDArray[np.bool_],
+    ranks: npt.NDArray[np.floating],
+) -> list[NotedLabel]:
+    """The wanted label (n, K) of the highest rank (n, K) of each image that has one, highest rank first."""
+    predicted, found = scored.predicted(thresholds), np.where(wanted, ranks, -1.0)
+    order, numbers = np.argsort(-found.max(axis=1), kind="stable").tolist(), found.argmax(axis=1).tolist()
+    return [
+        NotedLabel(
+            index,
+            scored.paths[index],
+            label_names[numbers[index]],
+            bool(scored.labels[index, numbers[index]] == PRESENT),
+            bool(predicted[index, numbers[index]]),
+            float(scored.probabilities[index, numbers[index]]),
+            label_text(scored.labels[index], label_names),
+        )
+        for index in order
+        if wanted[index].any()
+    ]

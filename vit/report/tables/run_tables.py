@@ -1,27 +1,32 @@
-"""Tables of a run's page: metrics, classes, frequent mistakes, and how the run was made"""
+"""Tables of a run's page: metrics, classes, frequent mistakes, unsure images, and how the run was made"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure
 
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.data.core.samples import Labels
+from vit.inference.answers.selective import RiskCoverage, risk_coverage
+from vit.inference.metrics.measured_answers import MeasuredAnswers, MeasuredNovelty, MeasuredSets
 from vit.inference.metrics.metrics import f1_order, per_class
 from vit.inference.scores.intervals import Metric, recalls
-from vit.inference.scores.scored_images import Floats
-from vit.inference.scores.scored_rows import ScoredRow
+from vit.inference.scores.scored_images import Floats, ScoredRow
+from vit.report.page.style import drawn
 from vit.study.answer.wording import Cell
 from vit.weights.license import license_text
 
 Metrics = Mapping[str, Mapping[str, float]]
 
 MOST_LEFT_OUT = 20
+MOST_SET_CLASSES = 60  # rows of the table of prediction sets by class
+METHODS = {"lac": "smallest (lac)", "aps": "adaptive (aps)", "class_conditional": "by class (class_conditional)"}
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,6 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class MetricRow:
-    """A metric, and its value without temperature scaling if that differs."""
-
-    name: str
-    value: Cell
-    uncalibrated: Cell
-
-
-@dataclass(frozen=True)
 class ClassRow:
     """A class: how many of its images were found, and with which other classes it was confused."""
 
@@ -98,21 +94,17 @@ def cell_of(found: Metric | None) -> Cell:
     return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
-def metric_rows(titles: Mapping[str, str], after: Metrics, before: Metrics) -> list[MetricRow]:
-    """The metrics in the order of their titles, from {name: {value, low, high}} with and without temperatures."""
+def metric_rows(titles: Mapping[str, str], after: Metrics, before: Metrics) -> list[tuple[str, Cell, Cell]]:
+    """(title, value, value without temperatures) in the order of titles, from {name: {value, low, high}} of both."""
     return [
-        MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
+        (title, _metric(name, after[name]), _metric(name, before.get(name)))
         for name, title in titles.items()
         if name in after
     ]
 
 
 def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels | None = None) -> list[ClassRow]:
-    """A row for each class, lowest F1 first, and classes without images last.
-
-    Args:
-        training_images: (C,) number of training images of each class; None if not known.
-    """
+    """A row for each class, lowest F1 first, and classes without images last; `training_images` has shape (C,)."""
     taken_for: list[Counter[int]] = [Counter() for _ in class_names]
     for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
         taken_for[label][predicted] += 1
@@ -125,7 +117,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
         rows.append(
             ClassRow(
                 number=number,
-                name=class_names[number],
+                name=measured.class_name,
                 training_images=None if training_images is None else int(training_images[number]),
                 num_images=right + wrong.total(),
                 recall=cell_of(found[number]),
@@ -136,7 +128,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
                 taken_for=[(class_names[other], other, count) for other, count in wrong.most_common(2)],
             )
         )
-    return sorted(rows, key=f1_order)
+    return sorted(rows, key=lambda row: f1_order(row.f1))
 
 
 def facts(result: RunResult) -> list[tuple[str, str]]:
@@ -147,6 +139,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
     training = f"{count_of(result.steps, 'step')} of {count_of(result.batch_size, 'image')} ({epochs})"
     if result.validation_name == "penalty":
         training = f"a linear probe: {result.steps:,} steps of L-BFGS on all images, over {result.rounds} penalties"
+    left_out = [f"{split}: {path}: {why}" for split, some in result.left_out.items() for path, why in some.items()]
     return [
         ("network", f"{result.spec.name}: {network}"),
         ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
@@ -160,7 +153,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("device", f"{result.device}, {result.precision}"),
         *([("license of the first weights", license_text(result.license))] if result.license else []),
         *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
-        *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
+        *(("unreadable image", line) for line in left_out[:MOST_LEFT_OUT]),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
         ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
     ]
@@ -177,6 +170,74 @@ def _metric(name: str, metric: Mapping[str, float] | None) -> Cell:
     return value + " %" * (name != "nll"), f"{low} to {high}"
 
 
-def _left_out(left_out: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
-    """(split, name, reason) of images that could not be read and were not measured."""
-    return [(split, path, reason) for split, some in left_out.items() for path, reason in some.items()][:MOST_LEFT_OUT]
+def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequence[str]) -> dict[str, Any]:
+    """The part of a page about images that the network is not sure of, from answers and the measured images."""
+    curve = risk_coverage(tested.confidences, tested.correct, groups=tested.groups)
+    shown = [row for row in answers.sets if row.coverage == answers.sets[0].coverage]
+    rows = [
+        (name, [value for row in shown if (value := row.by_class[number]) is not None])
+        for number, name in enumerate(class_names)
+    ]
+    by_class = sorted((row for row in rows if row[1]), key=lambda row: min(row[1]))  # lowest coverage first
+    novelty = answers.novelty
+    return {
+        "num_validation": answers.num_validation,
+        "area": _percents(answers.area),
+        "curve": drawn(risk_figure(curve)),
+        "thresholds": [
+            {
+                "target": f"{100 * row.target:g}",
+                "threshold": "cannot be guaranteed" if row.threshold is None else f"{row.threshold:.4f}",
+                "kept": cell_of(row.kept),
+                "accuracy": ("no image is labeled", "") if row.keeps_none else cell_of(row.accuracy),
+            }
+            for row in answers.thresholds
+        ],
+        "sets": [_set_row(row, class_names) for row in answers.sets],
+        "set_classes": [(name, [f"{100 * one:.1f}" for one in values]) for name, values in by_class[:MOST_SET_CLASSES]],
+        "set_columns": [METHODS[row.method] for row in shown],
+        "unlike": "" if novelty is None else _percents(novelty.unlike),
+        "novelty": None if novelty is None else drawn(novelty_figure(novelty)),
+    }
+
+
+def novelty_figure(novelty: MeasuredNovelty) -> Figure:
+    """Number of images in each twentieth of the novelty; all are equally high for images like those of the fit."""
+    figure = Figure(figsize=(5.6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    count, total = len(novelty.counts), sum(novelty.counts)
+    shares = [100 * one / total for one in novelty.counts]
+    axes.bar([(place + 0.5) / count for place in range(count)], shares, width=0.9 / count)
+    axes.axhline(100 / count, linestyle=":", color="black")
+    axes.set(xlabel="novelty", ylabel="images (%)", xlim=(0, 1), title="Images by novelty")
+    return figure
+
+
+def risk_figure(curve: RiskCoverage) -> Figure:
+    """Error of the labeled images against their fraction, with the 95 % interval at each point."""
+    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+    axes = figure.subplots()
+    coverage = 100 * curve.coverage
+    axes.fill_between(coverage, 100 * curve.low, 100 * curve.high, alpha=0.2, linewidth=0, step="post")
+    axes.step(coverage, 100 * curve.risk, where="post")
+    highest = 100 * max(curve.risk.max(), curve.high[-1])
+    axes.set(xlabel="images with a label (%)", ylabel="errors among them (%)", xlim=(0, 100), ylim=(0, 1.15 * highest))
+    axes.set_title("Error when only the most confident images get a label")
+    return figure
+
+
+def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> dict[str, Any]:
+    known = [(value, name) for value, name in zip(row.by_class, class_names, strict=True) if value is not None]
+    lowest, name = min(known)
+    return {
+        "method": METHODS[row.method],
+        "coverage": f"{100 * row.coverage:g}",
+        "measured": cell_of(row.measured),
+        "mean_size": f"{row.mean_size:.2f}" + f" ({row.unlimited} classes in every set)" * bool(row.unlimited),
+        "lowest": f"{100 * lowest:.1f} ({name})",
+    }
+
+
+def _percents(found: Metric) -> str:
+    value, around = cell_of(found)
+    return f"{value} % (95 % interval {around})"

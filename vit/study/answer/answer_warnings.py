@@ -29,9 +29,9 @@ def chance_error(protocol: Protocol) -> float | None:
     return 1 - max(1 / classes, most_common)
 
 
-def guesses(point: Point, chance: float) -> bool:
+def guesses(point: Point, chance: float | None) -> bool:
     """Whether the interval of an error reaches that of guessing."""
-    return (point.mean.value if point.mean.high is None else point.mean.high) >= chance
+    return chance is not None and (point.mean.value if point.mean.high is None else point.mean.high) >= chance
 
 
 def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
@@ -41,17 +41,16 @@ def at_chance(series: Sequence[Series], protocol: Protocol) -> list[str]:
         f"{one.name} is not shown to be better than guessing with {one.points[-1].num_images:,} images: its error is "
         f"{percent_text(one.points[-1].mean)}, and that of always guessing the most common class {100 * chance:.3g} %."
         for one in series
-        if chance is not None and guesses(one.points[-1], chance)
+        if guesses(one.points[-1], chance)
     ]
 
 
 def unequal_start(protocol: Protocol) -> str:
     """A warning where a network that starts from weights is compared with one that starts from random weights."""
     start = protocol.get("start")
-    if not isinstance(start, Mapping):
-        return ""
-    random = [name for name, words in start.items() if words == RANDOM_WEIGHTS]
-    trained = [name for name in start if name not in random]
+    starts = start if isinstance(start, Mapping) else {}
+    random = [name for name, words in starts.items() if words == RANDOM_WEIGHTS]
+    trained = [name for name in starts if name not in random]
     if not random or not trained:
         return ""
     return (
@@ -66,14 +65,10 @@ def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[
     names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
     planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
-    missing = [
-        f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
-    ]
+    lacks = {name: len(planned - own) for name, own in cells.items()}
+    missing = [f"{name} lacks {count} of {len(planned)} runs" for name, count in lacks.items() if count]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
-    reference = names[0] if names else ""
-    missing += [
-        f"{name}{', the reference,' if name == reference else ''} has no run" for name in others if name not in cells
-    ]
+    missing += [f"{name}{', the reference,' * (name in names[:1])} has no run" for name in others if name not in cells]
     return f"Runs are missing: {', '.join(missing)}." if missing else ""
 
 
@@ -96,11 +91,10 @@ def more_steps(results: Sequence[CellResult]) -> str:
         least, most = max(by_size[small]), min(by_size[large])
         if least < most and not _is_power(by_size):
             longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
-    if not longer:
+    words = [at if own == [*steps] else f"{' and '.join(own)}: {at}" for at, own in longer.items()]
+    if not words:
         return ""
-    is_of_all = len(longer) == 1 and [*steps] in longer.values()
-    words = next(iter(longer)) if is_of_all else "; ".join(f"{' and '.join(own)}: {at}" for at, own in longer.items())
-    return f"Larger sizes also trained for more steps ({words}), so images alone do not explain their gain."
+    return f"Larger sizes also trained for more steps ({'; '.join(words)}), so images alone do not explain their gain."
 
 
 def _is_power(by_size: Mapping[int, Sequence[int]]) -> bool:
@@ -124,13 +118,6 @@ def few_passes(results: Sequence[CellResult]) -> str:
     )
 
 
-def last_weights(results: Sequence[CellResult]) -> str:
-    """What `last_weights_warning` says, for the runs of a study."""
-    count = sum(one.last_is_better for one in results)
-    remedy = "was measured: --set optim.best_metric=last measures the last weights."
-    return last_weights_warning(count, len(results), "runs", remedy)
-
-
 def num_choosing(protocol: Protocol) -> int:
     """The number of validation images that choose the tested weights beside the training images."""
     images, checkpoints = protocol.get("images"), str(protocol.get("checkpoints", LAST_WEIGHTS))
@@ -140,7 +127,7 @@ def num_choosing(protocol: Protocol) -> int:
 
 
 def late_gain(metrics: Path) -> float | None:
-    """The fraction by which the validation loss of a run fell over the last fifth of the steps; None: not known."""
+    """Fraction by which the validation loss of a run fell over the last fifth of the steps; None: not known."""
     try:
         losses = [float(row["val/loss"]) for row in records(metrics) if row["val/loss"]]
     except (OSError, ValueError, LookupError):
@@ -156,11 +143,10 @@ def at_the_end(results: Sequence[CellResult]) -> str:
     for one in results:
         if one.num_images == largest and one.late_gain is not None:
             gains.setdefault(one.series, []).append(one.late_gain)
-    if not gains:
-        return ""
     falling = {name: float(np.mean(own)) for name, own in gains.items() if np.mean(own) > STILL_FALLING}
     if not falling:
-        return f"At {largest:,} images the validation loss no longer fell in the last fifth of the steps."
+        ended = f"At {largest:,} images the validation loss no longer fell in the last fifth of the steps."
+        return ended if gains else ""
     words = " and ".join(f"of {name} by {100 * gain:.0f} %" for name, gain in falling.items())
     return (
         f"At {largest:,} images the validation loss {words} still fell in the last fifth of the steps: "
@@ -169,30 +155,20 @@ def at_the_end(results: Sequence[CellResult]) -> str:
 
 
 def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
-    """A warning where checkpoints were chosen long before a network was as accurate as it became; else an empty text.
-
-    Args:
-        unit: what a training is called, in the plural.
-        remedy: end of the sentence: what the checkpoint was used for, and the option that uses the last weights.
-    """
-    if not count:
-        return ""
-    return (
-        f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
-        f"the checkpoint that {remedy}"
-    )
+    """A warning where checkpoints were chosen too early; `remedy` names their use, and an option for the last ones."""
+    what = "the last weights are clearly more accurate on the validation images than the checkpoint that"
+    return f"In {count:,} of {total:,} {unit} {what} {remedy}" if count else ""
 
 
 def other_aim_warning(protocol: Protocol) -> str:
     """A warning where checkpoints follow a metric that counts classes alike, as errors do not; else an empty text."""
     checkpoints = value_text(protocol.get("checkpoints"))
     aims = " and ".join(words for name, words in _CLASSES_ALIKE.items() if name in checkpoints)
-    if not aims:
-        return ""
-    return (
+    words = (
         f"Errors count all test images alike. The checkpoints follow {aims}, which this study does not compare: "
         "'vit report RUN' shows it for each run, with an interval."
     )
+    return words if aims else ""
 
 
 def end_of_tuning_warning(protocol: Protocol) -> str:
@@ -212,10 +188,9 @@ def end_of_tuning_warning(protocol: Protocol) -> str:
             if len(values) > 2 and taken in ({values[0]}, {values[-1]}):  # of all seeds
                 end = "lowest" if taken == {values[0]} else "highest"
                 found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
-    if not found:
-        return ""
     words = "; ".join(f"{took} ({', '.join(sizes)})" for took, sizes in found.items())
-    return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
+    outside = "The best value may lie outside those that were tried"
+    return f"{outside}: {words}. Give --tune more values." if found else ""
 
 
 def _numbers(settings: JsonValue) -> dict[str, set[float]]:

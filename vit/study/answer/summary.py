@@ -14,11 +14,11 @@ from vit.study.answer.answer_warnings import items
 from vit.study.answer.verdict import MARGIN, verdict
 from vit.study.answer.wording import LINEAR_PROBE, describe_comparison
 from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import FILE_KEYS, Findings, Gain, Interval, JsonValue, Point, Protocol, Series
+from vit.study.findings import FILE_KEYS, Findings, Interval, JsonValue, Point, Protocol, Series
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import forecast
 from vit.study.statistics.paired import gains
-from vit.study.statistics.variance_components import Answers, MeanSquares, mean_errors
+from vit.study.statistics.variance_components import Answers, Bools, Floats, MeanSquares, mean_errors
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups", "late_gain"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
@@ -33,12 +33,7 @@ def summarize(
 ) -> Findings:
     """Findings of the finished runs; series as the protocol lists them, each compared with the first.
 
-    Args:
-        results: runs of one study, all measured on the same test images.
-        protocol: as in `Findings`; the verdict names `protocol["budget"]`.
-
-    Raises:
-        ValueError: the runs were measured on different numbers of test images, or two runs are the same cell.
+    ValueError where runs were measured on different numbers of test images, or two runs are the same cell.
     """
     if len({len(result.correct) for result in results}) > 1:
         raise ValueError("the runs of a study must share their test images")
@@ -49,11 +44,14 @@ def summarize(
     is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
     groups = effective_number(results[0].groups) if results else None
     steps, means = gains(answers, groups, has_folds), mean_errors(answers, groups, has_folds)
-    lengths = {name: {} if is_probe else steps_of(own) for name, own in cells.items()}
-    series = [
-        _series(name, cells[name], wrong, means[name], lengths[name], steps[name], target, has_folds)
-        for name, wrong in answers.items()
-    ]
+    series = []
+    for name, (first, *_) in cells.items():
+        points = [
+            _point([one for one in cells[name] if one.num_images == size], wrong, means[name][size], has_folds)
+            for size, wrong in answers[name].items()
+        ]
+        expected = forecast(name, answers[name], points, {} if is_probe else steps_of(cells[name]), target)
+        series.append(Series(name, first.network, first.parameters, first.flops, points, steps[name], expected))
     looks = protocol.get("looks", 1)
     compared = compare_with_first(answers, groups, int(str(looks)), has_folds) if answers else []
     comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
@@ -113,33 +111,19 @@ def steps_of(cells: Sequence[CellResult]) -> dict[int, int]:
     return {size: max(round(float(np.median(steps))), 1) for size, steps in found.items()}
 
 
-def _series(
-    name: str,
-    cells: Sequence[CellResult],
-    wrong: Answers,
-    means: Mapping[int, Interval],
-    steps: Mapping[int, int],
-    found: list[Gain],
-    target: float | None,
-    has_folds: bool,
-) -> Series:
-    points = []
-    for num_images, by_seed in wrong.items():
-        here = [cell for cell in cells if cell.num_images == num_images]
-        seeds = sorted(by_seed)
-        table = np.stack([by_seed[seed] for seed in seeds]).astype(np.float64)
-        several = len(seeds) > 1
-        points.append(
-            Point(
-                num_images=num_images,
-                seeds=seeds,
-                errors=[float(row.mean()) for row in table],
-                mean=means[num_images],
-                seed_correlation=MeanSquares.of(table[None]).correlation() if several and not has_folds else None,
-                seconds=sum(cell.seconds for cell in here) / len(here),
-                images_per_second=sum(cell.images_per_second for cell in here) / len(here),
-            )
-        )
-    first = cells[0]
-    expected = forecast(name, wrong, points, steps, target)
-    return Series(name, first.network, first.parameters, first.flops, points, found, expected)
+def _point(
+    cells: Sequence[CellResult], wrong: Mapping[int, Floats] | Mapping[int, Bools], mean: Interval, has_folds: bool
+) -> Point:
+    """The cells of a series at one size, with the wrong answers of each seed."""
+    seeds = sorted(wrong)
+    table = np.stack([wrong[seed] for seed in seeds]).astype(np.float64)
+    has_correlation = len(seeds) > 1 and not has_folds
+    return Point(
+        num_images=cells[0].num_images,
+        seeds=seeds,
+        errors=[float(row.mean()) for row in table],
+        mean=mean,
+        seed_correlation=MeanSquares.of(table[None]).correlation() if has_correlation else None,
+        seconds=sum(cell.seconds for cell in cells) / len(cells),
+        images_per_second=sum(cell.images_per_second for cell in cells) / len(cells),
+    )

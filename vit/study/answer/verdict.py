@@ -12,7 +12,7 @@ from vit.study.answer.answer_warnings import (
     few_passes,
     guesses,
     items,
-    last_weights,
+    last_weights_warning,
     missing_runs,
     more_steps,
     num_choosing,
@@ -32,7 +32,7 @@ from vit.study.answer.wording import (
     trend,
 )
 from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import ALPHA, Comparison, Gain, Interval, Point, Protocol, Series, VerdictText
+from vit.study.findings import ALPHA, Comparison, Gain, Interval, Protocol, Series, VerdictText
 
 MOST_WORDS = 25  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
@@ -50,11 +50,7 @@ def verdict(
     target: float | None = None,
     margin: float = MARGIN,
 ) -> VerdictText:
-    """The answer at the largest size that two networks share, the effect of more images, and the rest of the head.
-
-    Args:
-        margin: errors that differ by less count as equal.
-    """
+    """The answer at the largest size that two networks share, the effect of more images, and the rest of the head."""
     if not series:
         nothing = f"No run has finished; {len(failed)} failed."
         return VerdictText(answer=[nothing, "Without a result nothing is known of more images."])
@@ -63,6 +59,8 @@ def verdict(
     best = _best(series, lead)
     pair = [best] if lead is None else [one for one in series if one.name in (lead.first, lead.second)]
     is_probe = protocol.get("budget") == LINEAR_PROBE
+    remedy = "was measured: --set optim.best_metric=last measures the last weights."
+    num_early = sum(one.last_is_better for one in results)
     warnings = [
         *at_chance(series, protocol),
         unequal_start(protocol),
@@ -70,7 +68,8 @@ def verdict(
         missing_runs(series, protocol, failed),
     ]
     notes = [
-        *(() if is_probe else (few_passes(results), more_steps(results), last_weights(results))),
+        *(() if is_probe else (few_passes(results), more_steps(results))),
+        "" if is_probe else last_weights_warning(num_early, len(results), "runs", remedy),
         other_aim_warning(protocol) if "right" not in protocol else "",
         end_of_tuning_warning(protocol),
     ]
@@ -128,23 +127,27 @@ def _which(
     protocol: Protocol,
     choosing: str = "",
 ) -> str:
-    """Which network to use at the largest size, or that either will do, with an interval that has a direction.
-
-    Args:
-        choosing: what follows the number of training images.
-    """
+    """Which network to use at the largest size, or that either will do, with an interval that has a direction."""
     if lead is None:
-        points = "; ".join(f"{one.name} {short_percents(one.points[-1].mean)}" for one in series)
+        wrong = "; ".join(f"{one.name} {short_percents(one.points[-1].mean)}" for one in series)
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
-        return f"{why}: {points} of the test images are wrong with {series[0].points[-1].num_images:,} images."
+        return f"{why}: {wrong} of the test images are wrong with {series[0].points[-1].num_images:,} images."
     first, second, one = lead.first, lead.second, lead.differences[-1]
     at = f"with {one.num_images:,} images{choosing}"
-    errors = [_mean_error(series, name, one.num_images, one.seeds) for name in (first, second)]
+    points = {each.name: point for each in series for point in each.points if point.num_images == one.num_images}
     chance = chance_error(protocol)
-    if chance is not None and all(guesses(_point(series, name, one.num_images), chance) for name in (first, second)):
+    if all(guesses(points[name], chance) for name in (first, second)):
         return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
     if one.gap.low is None or one.gap.high is None:
-        return f"Not tested, from one seed: {at} the error is {errors[0]} for {first} and {errors[1]} for {second}."
+        # the mean over the seeds that both series have, so that the two errors differ by the gap
+        shared = {
+            name: [
+                error for seed, error in zip(points[name].seeds, points[name].errors, strict=True) if seed in one.seeds
+            ]
+            for name in (first, second)
+        }
+        words = " and ".join(f"{100 * sum(errors) / len(errors):.2f} % for {name}" for name, errors in shared.items())
+        return f"Not tested, from one seed: {at} the error is {words}."
     if _is_decided(lead):
         best, other = (first, second) if one.gap.value < 0 else (second, first)
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
@@ -164,36 +167,17 @@ def _which(
     sentence = f"{start}: {difference}"
     if len(rivals) > 1:
         return f"{sentence}; {others}."
-    longer = sentence + _flops_text(series, lead)
-    return f"{longer if len(longer.split()) <= MOST_WORDS else sentence}."
+    # times of trainings say less: trainings share the cores of a machine
+    flops = {one.name: one.flops for one in series if one.name in (first, second)}
+    fast, slow = sorted(flops, key=lambda name: flops[name])
+    times = flops[slow] / max(flops[fast], 1)
+    longer = f"{sentence}; {fast} needs {times:.1f} times fewer FLOPs"
+    return f"{longer if times > _UNLIKE_FLOPS and len(longer.split()) <= MOST_WORDS else sentence}."
 
 
 def _farthest(gap: Interval) -> float:
     """The largest difference, of either sign, that an interval holds."""
     return 1.0 if gap.low is None or gap.high is None else max(-gap.low, gap.high)
-
-
-def _flops_text(series: Sequence[Series], lead: Comparison) -> str:
-    """How much less one of two networks computes for an image; empty where there is little in it.
-
-    Times of trainings say less: trainings share the cores of a machine.
-    """
-    flops = {one.name: one.flops for one in series if one.name in (lead.first, lead.second)}
-    fast, slow = sorted(flops, key=lambda name: flops[name])
-    times = flops[slow] / max(flops[fast], 1)
-    return f"; {fast} needs {times:.1f} times fewer FLOPs" if times > _UNLIKE_FLOPS else ""
-
-
-def _point(series: Sequence[Series], name: str, num_images: int) -> Point:
-    own = next(one for one in series if one.name == name)
-    return next(point for point in own.points if point.num_images == num_images)
-
-
-def _mean_error(series: Sequence[Series], name: str, num_images: int, seeds: Sequence[int]) -> str:
-    """The mean over the seeds that both series have, so that the two errors differ by the gap."""
-    point = _point(series, name, num_images)
-    errors = [error for seed, error in zip(point.seeds, point.errors, strict=True) if seed in seeds]
-    return f"{100 * sum(errors) / len(errors):.2f} %"
 
 
 def _more_images(one: Series) -> str:

@@ -5,17 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit.study.findings import (
-    ALPHA,
-    Backtest,
-    Comparison,
-    Difference,
-    Findings,
-    Forecast,
-    Interval,
-    JsonValue,
-    Protocol,
-)
+from vit.study.findings import ALPHA, Backtest, Comparison, Findings, Forecast, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
@@ -58,10 +48,7 @@ def all_images(protocol: Protocol, sizes: Sequence[int]) -> int | None:
 
 
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
-    """The size at which all seeds of a study of linear probes are equal: all training images. None without this size.
-
-    A probe draws nothing but its training images. With all of them, every seed fits the same head.
-    """
+    """The size at which all seeds of linear probes fit the same head: all training images. None without this size."""
     return all_images(protocol, sizes) if protocol.get("budget") == LINEAR_PROBE else None
 
 
@@ -109,10 +96,9 @@ def points_text(share: float) -> str:
 
 
 def describe_gap(comparison: Comparison, gap: Interval) -> str:
-    """The interval of a difference, of the network that is more likely ahead.
+    """'CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more'; with the network that is more likely ahead.
 
-    'CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more', or, where the interval leaves out 0,
-    'CNN makes 0.65 to 6.2 points fewer errors than ViT (uncorrected)'.
+    Where the interval leaves out 0: 'CNN makes 0.65 to 6.2 points fewer errors than ViT (uncorrected)'.
     """
     low, high = gap.low or 0.0, gap.high or 0.0
     ahead, other = (comparison.second, comparison.first) if high >= -low else (comparison.first, comparison.second)
@@ -124,11 +110,7 @@ def describe_gap(comparison: Comparison, gap: Interval) -> str:
 
 
 def describe_ends(low: float, high: float, than: str = "") -> str:
-    """An interval around 0 of errors that are saved, the larger end first: '3.5 points fewer errors, or 0.41 more'.
-
-    Args:
-        than: what follows the word errors.
-    """
+    """An interval around 0 of errors that are saved, the larger end first: '3.5 points fewer errors, or 0.41 more'."""
     ends = [(high, "fewer"), (-low, "more")]
     (first, side), (second, other) = ends if high >= -low else ends[::-1]
     return f"{points_text(first)} points {side} errors{than}, or {points_text(second)} {other}"
@@ -140,11 +122,9 @@ def describe_target(forecast: Forecast, target: float, name: str) -> str:
     if forecast.for_target is None:
         return f"{start}{forecast.refusal}."
     low, high = forecast.for_target
-    between = (
-        f"{two_digits(low)} images or more"
-        if high is None
-        else f"between {two_digits(low)} and {two_digits(high)} images"
-    )
+    between = f"{two_digits(low)} images or more"
+    if high is not None:
+        between = f"between {two_digits(low)} and {two_digits(high)} images"
     return f"{start}{between}; label {two_digits(max(low - forecast.largest, 1))} more, then run again."
 
 
@@ -184,14 +164,17 @@ def describe_comparison(comparison: Comparison) -> str:
 def outcome(comparison: Comparison) -> str:
     """Which series is better at which sizes, in one sentence."""
     first, second, found = comparison.first, comparison.second, comparison.differences
+    untested = [one.num_images for one in found if not one.is_tested]
+    ending = f" With {listed(untested)} images they have one seed in common, too few for a test." if untested else ""
     if sum(one.is_tested for one in found) < 2:
         return f"{first} and {second} share too few sizes with two seeds or more to say what changes with size."
     if comparison.verdict == "crossing" and comparison.crossing is not None:
-        return _crossing(comparison, comparison.crossing)
+        return _crossing(comparison, comparison.crossing) + ending
     if comparison.verdict in ("first ahead", "second ahead"):
         ahead, behind = (first, second) if comparison.verdict == "first ahead" else (second, first)
+        size = "size that both have" if comparison.unshared else "measured size"
         return (
-            f"{ahead} makes fewer errors than {behind} at every {shared_size(comparison)} "
+            f"{ahead} makes fewer errors than {behind} at every {size} "
             f"({found[0].num_images:,} to {found[-1].num_images:,} images)."
         )
     parts = []
@@ -202,18 +185,7 @@ def outcome(comparison: Comparison) -> str:
     open_sizes = [one.num_images for one in found if one.is_tested and not one.is_significant]
     if open_sizes:
         parts.append(f"{first} and {second} cannot be told apart with {listed(open_sizes)} images")
-    return "; ".join(parts) + "." + _untested(found)
-
-
-def shared_size(comparison: Comparison) -> str:
-    """What the sizes of a comparison are called: one of its series may have been measured at others, too."""
-    return "size that both have" if comparison.unshared else "measured size"
-
-
-def _untested(found: Sequence[Difference]) -> str:
-    """A sentence on the sizes whose only common seed decides nothing; empty without such a size."""
-    sizes = [one.num_images for one in found if not one.is_tested]
-    return f" With {listed(sizes)} images they have one seed in common, too few for a test." if sizes else ""
+    return "; ".join(parts) + "." + ending
 
 
 def _crossing(comparison: Comparison, crossing: Interval) -> str:
@@ -224,13 +196,11 @@ def _crossing(comparison: Comparison, crossing: Interval) -> str:
     below, above = names if significant[0].side < 0 else names[::-1]
     outer = [one.num_images for one in found if one.is_tested and not low <= one.num_images <= high]
     bounds = [two_digits(crossing.low or found[0].num_images), two_digits(crossing.high or found[-1].num_images)]
-    parts = [
+    between = f"; with {listed(outer)} images they cannot be told apart" if outer else ""
+    return (
         f"Below about {two_digits(crossing.value)} images (95 % interval {bounds[0]} to {bounds[1]}) {below} is better,"
-        f" above it {above}"
-    ]
-    if outer:
-        parts.append(f"with {listed(outer)} images they cannot be told apart")
-    return "; ".join(parts) + "." + _untested(found)
+        f" above it {above}{between}."
+    )
 
 
 def trend(comparison: Comparison) -> str:
@@ -243,11 +213,9 @@ def trend(comparison: Comparison) -> str:
         return f"Neither is shown to gain more from more images: {ratio} does not change measurably."
     value, low, high = (f"{np.exp(end):.2f}" for end in (slope.value, slope.low, slope.high))
     gains = comparison.second if slope.value > 0 else comparison.first
-    words = (
-        f"More images help {gains} more: with ten times as many, {ratio} is {value} times as large "
-        f"(95 % interval {low} to {high})"
-    )
     is_closing = slope.value * sum(math.log(one.ratio.value) for one in comparison.differences) < 0
-    if is_closing and comparison.verdict != "crossing":
-        words += "; a shrinking gap alone is not evidence of a crossover"
-    return words + "."
+    caution = "; a shrinking gap alone is not evidence of a crossover"
+    return (
+        f"More images help {gains} more: with ten times as many, {ratio} is {value} times as large "
+        f"(95 % interval {low} to {high}){caution * (is_closing and comparison.verdict != 'crossing')}."
+    )

@@ -27,14 +27,10 @@ class Backbone:
     num_images: int
     num_seeds: int
     equal_seeds: bool  # whether the seeds have the same training images, because the size is that of all images
-    # test accuracy of the linear probes; the interval covers other test images, and other training images unless
-    # `equal_seeds`
-    accuracy: Interval
-    # error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one, and None without a
-    # common seed
+    accuracy: Interval  # of the linear probes; covers other test images, and training images unless `equal_seeds`
+    # error beyond that of the most accurate backbone, on the same seeds and images; None without a common seed
     behind: Interval | None
-    # p value of the test that `behind` is zero, corrected for all pairs of backbones; 1 without a test
-    p_adjusted: float
+    p_adjusted: float  # p that `behind` is zero, corrected for all pairs of backbones; 1 without a test
     neighbors: float  # test accuracy of nearest neighbors in its features, mean over the seeds
     seconds_per_image: float  # time of reading an image and computing its features, on the threads of one cell
     parameters: int
@@ -47,11 +43,14 @@ class Backbone:
 
     def cells(self) -> tuple[str, ...]:
         """The row of a table with the columns `TITLES`."""
-        value, around = percents(self.accuracy)
+        gap = self.behind
+        behind = f"{100 * gap.value:z.2f}" if gap and (gap.value or gap.low is not None) else ""
+        if gap and gap.low is not None and gap.high is not None:
+            behind += f" ({100 * gap.low:z.2f} to {100 * gap.high:z.2f})"
         return (
             self.name,
-            f"{value} ({around})" if around else value,
-            _points(self.behind),
+            _percent_cell(self.accuracy),
+            behind,
             f"{100 * self.neighbors:.2f}",
             f"{1000 * self.seconds_per_image:.1f}",
             f"{self.parameters / 1e6:.1f} M",
@@ -62,10 +61,9 @@ class Backbone:
         """The row of backbones.csv: each interval has three columns."""
         plain: dict[str, str | float | None] = {}
         for name, value in vars(self).items():
-            if isinstance(value, Interval):
-                plain |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
-            elif value is None:
-                plain |= dict.fromkeys((name, f"{name}_low", f"{name}_high"))
+            if name in ("accuracy", "behind"):
+                ends = vars(value).values() if value else (None, None, None)
+                plain |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
             else:
                 plain[name] = int(value) if isinstance(value, bool) else value
         return plain
@@ -78,16 +76,13 @@ class Backbone:
             low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
             return Interval(float(row[name]), float(low) if low else None, float(high) if high else None)
 
+        texts = {name: row[name] for name in ("name", "source", "license")}
+        counts = {name: int(row[name]) for name in ("num_images", "num_seeds", "parameters")}
+        numbers = {name: float(row[name]) for name in ("p_adjusted", "neighbors", "seconds_per_image")}
         return cls(
-            name=row["name"],
-            source=row["source"],
-            license=row["license"],
-            num_images=int(row["num_images"]),
-            num_seeds=int(row["num_seeds"]),
-            parameters=int(row["parameters"]),
-            p_adjusted=float(row["p_adjusted"]),
-            neighbors=float(row["neighbors"]),
-            seconds_per_image=float(row["seconds_per_image"]),
+            **texts,
+            **counts,
+            **numbers,
             equal_seeds=bool(int(row["equal_seeds"])),
             accuracy=interval("accuracy"),
             behind=interval("behind") if row["behind"] else None,
@@ -95,28 +90,22 @@ class Backbone:
 
 
 def verdict(found: Sequence[Backbone], missing: Sequence[str] = ()) -> str:
-    """The answer in a few sentences.
-
-    Args:
-        missing: names of backbones that have no finished probe at their size.
-    """
-    at = f"at {found[0].num_images:,} images"
-    lacks = f"Not compared, because no probe of theirs {at} is finished: {', '.join(missing)}." if missing else ""
-    return " ".join(filter(None, (_compared(found, bool(missing)), lacks)))
-
-
-def _compared(found: Sequence[Backbone], is_part: bool) -> str:
-    best = found[0]
-    if len(found) == 1:
-        return f"{best.name} is the only {'finished ' * is_part}backbone."
+    """The answer in a few sentences; `missing` backbones have no finished probe at their size."""
+    best, at = found[0], f"at {found[0].num_images:,} images"
     tested = [one for one in found[1:] if one.is_tested]
     untested = [one.name for one in found[1:] if not one.is_tested]
-    if not tested:
+    if len(found) == 1:
+        words = [f"{best.name} is the only {'finished ' * bool(missing)}backbone."]
+    elif not tested:
         order = ", ".join([best.name, *untested])
         since = "from one seed" if all(one.num_seeds == 1 for one in found) else "with fewer than two common seeds"
-        return f"In the order of accuracy at {best.num_images:,} images, {since} and without a test: {order}."
-    words = _tested(best, tested)
-    return f"{words} Not tested, with fewer than two common seeds: {', '.join(untested)}." if untested else words
+        words = [f"In the order of accuracy {at}, {since} and without a test: {order}."]
+    else:
+        words = [_tested(best, tested)]
+        words += [f"Not tested, with fewer than two common seeds: {', '.join(untested)}."] if untested else []
+    if missing:
+        words.append(f"Not compared, because no probe of theirs {at} is finished: {', '.join(missing)}.")
+    return " ".join(words)
 
 
 def _tested(best: Backbone, others: Sequence[Backbone]) -> str:
@@ -137,7 +126,10 @@ def _tested(best: Backbone, others: Sequence[Backbone]) -> str:
 def accuracies(findings: Findings, sizes: Sequence[int], names: Sequence[str]) -> list[tuple[str, ...]]:
     """A row for each backbone: its name, and the test accuracy of its linear probes at every size, in %."""
     points = {series.name: {point.num_images: point.mean for point in series.points} for series in findings.series}
-    return [(name, *(_accuracy(points[name].get(size)) for size in sizes)) for name in names]
+    return [
+        (name, *(_percent_cell(complement(points[name][size])) if size in points[name] else "-" for size in sizes))
+        for name in names
+    ]
 
 
 def conditions(found: Sequence[Backbone]) -> str:
@@ -164,11 +156,7 @@ def write_backbones(found: Sequence[Backbone], path: Path) -> None:
 
 
 def read_backbones(path: Path) -> list[Backbone]:
-    """The backbones that `write_backbones` wrote; none where the study has no such file.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """The backbones that `write_backbones` wrote; none without a file. DataError where it is damaged."""
     if not path.is_file():
         return []
     try:
@@ -177,17 +165,12 @@ def read_backbones(path: Path) -> list[Backbone]:
         raise DataError(f"{path} is damaged: {error!r}", "give its 'vit probe' command again") from error
 
 
-def _accuracy(error: Interval | None) -> str:
-    if error is None:
-        return "-"
-    low, high = (None if end is None else 1 - end for end in (error.high, error.low))
-    value, around = percents(Interval(1 - error.value, low, high))
+def complement(fraction: Interval) -> Interval:
+    """An accuracy from an error, or an error from an accuracy."""
+    low, high = (None if end is None else 1 - end for end in (fraction.high, fraction.low))
+    return Interval(1 - fraction.value, low, high)
+
+
+def _percent_cell(fraction: Interval) -> str:
+    value, around = percents(fraction)
     return f"{value} ({around})" if around else value
-
-
-def _points(gap: Interval | None) -> str:
-    if gap is None:
-        return ""
-    if gap.low is None or gap.high is None:
-        return f"{100 * gap.value:z.2f}" if gap.value else ""
-    return f"{100 * gap.value:z.2f} ({100 * gap.low:z.2f} to {100 * gap.high:z.2f})"

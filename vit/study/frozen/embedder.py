@@ -15,8 +15,7 @@ from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.embeddings import Embedding, EmbeddingModel, Vectors
 from vit.inference.engine import Engine
-from vit.inference.pipeline import rows_of
-from vit.inference.prediction import read_hashed, status_of
+from vit.inference.prediction import read_hashed, rows_of, status_of
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
@@ -26,20 +25,9 @@ _Read = tuple[str, str, Tensor | ImageError]  # path, content hash, and the inpu
 
 
 class Embedder:
-    """The network of a run, a checkpoint or published weights, for the vectors that its last layer reads.
+    """The network of a run, a checkpoint or published weights, for the vectors (D,) that its last layer reads.
 
-    Args:
-        source: as for `init_from`.
-        device: as for `vit.load`.
-
-    Attributes:
-        model: what is written beside the vectors.
-        width: length of a vector, D.
-        warning: what the weights lack, as of `PretrainedWeights`.
-
-    Raises:
-        CheckpointError: the weights cannot be used.
-        UsageError: the last layer of the network is not known.
+    CheckpointError where the weights cannot be used, UsageError where the last layer of the network is not known.
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:

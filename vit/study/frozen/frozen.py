@@ -20,9 +20,16 @@ from vit.inference.scores.image_groups import numbered
 from vit.study.cells import CellResult
 from vit.study.statistics.variance_components import Bools
 from vit.training.class_balance import class_balance
-from vit.training.network.features import SharedFeatures, computed
+from vit.training.network.features import (
+    FrozenBackbone,
+    HeadFit,
+    Labeled,
+    SharedFeatures,
+    computed,
+    labeled,
+    probe_loss,
+)
 from vit.training.network.initial_network import initial_network
-from vit.training.network.linear_head import FrozenBackbone, HeadFit, Labeled, labeled, probe_loss
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import Recipe
@@ -45,14 +52,12 @@ def frozen_results(
 ) -> list[CellResult]:
     """Linear probes of one network: a result for each size and seed, without a run folder.
 
-    With all images every seed has the same ones, so that one fit stands for all.
+    With all images every seed has the same ones, so that one fit stands for all. UsageError where the network does not
+    end in one linear layer.
 
     Args:
         recipe: recipe of its fine-tuning, which names weights to start from.
         hashes: {path: content hash} of all images.
-
-    Raises:
-        UsageError: the network does not end in one linear layer.
     """
     model = replace(recipe.model, freeze="backbone", init_head="random", lora=None)
     alone = replace(recipe, model=model, optim=replace(recipe.optim, best_metric="loss"))
@@ -81,14 +86,34 @@ def frozen_results(
             of_test = features(test)
             known = [labeled(some, features(some)) for some in (part, source.splits["validation"])]
             val_loss, correct = _probed(replace(plan, source=source), part, known[0], known[1], labeled(test, of_test))
-            groups, seconds = numbered(test.select(of_test[1]).groups), time.perf_counter() - began
-            found.append(_result(name, plan, (size, seed), val_loss, correct.cpu().numpy(), groups, seconds))
+            found.append(
+                CellResult(
+                    series=name,
+                    network=plan.spec.name,
+                    num_images=size,
+                    seed=seed,
+                    accuracy=float(correct.mean()),
+                    validation_loss=val_loss,
+                    steps=0,
+                    batch_size=size,
+                    epochs=0.0,
+                    best_round=0,
+                    parameters=plan.cost.parameters,
+                    flops=plan.cost.flops,
+                    seconds=time.perf_counter() - began,
+                    images_per_second=0.0,
+                    last_is_better=False,
+                    run="",
+                    correct=correct,
+                    groups=numbered(test.select(of_test[1]).groups),
+                )
+            )
             fitted[size, id(source)] = found[-1]
     least = min(len(one.correct) for one in found)  # folds can differ by an image
     return [replace(one, correct=one.correct[:least]) if one.groups is None else one for one in found]
 
 
-def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Tensor]:
+def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Bools]:
     """(validation loss, whether each test image (T,) is right) of the head with the best penalty."""
     balance = class_balance(plan.recipe, replace(plan.source, splits={**plan.source.splits, "train": part}))
     loss = probe_loss(part, balance, plan.recipe.optim.multilabel_loss)
@@ -100,30 +125,4 @@ def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test
             lowest = val_loss
             fit.put_into(best)
     with torch.inference_mode():
-        return lowest, best(test[0]).argmax(dim=1) == test[1]
-
-
-def _result(
-    name: str, plan: Plan, cell: tuple[int, int], val_loss: float, correct: Bools, groups: Labels | None, seconds: float
-) -> CellResult:
-    num_images, seed = cell
-    return CellResult(
-        series=name,
-        network=plan.spec.name,
-        num_images=num_images,
-        seed=seed,
-        accuracy=float(correct.mean()),
-        validation_loss=val_loss,
-        steps=0,
-        batch_size=num_images,
-        epochs=0.0,
-        best_round=0,
-        parameters=plan.cost.parameters,
-        flops=plan.cost.flops,
-        seconds=seconds,
-        images_per_second=0.0,
-        last_is_better=False,
-        run="",
-        correct=correct,
-        groups=groups,
-    )
+        return lowest, (best(test[0]).argmax(dim=1) == test[1]).cpu().numpy()

@@ -24,7 +24,7 @@ from vit.study.answer.wording import equal_seeds
 from vit.study.cells import CellResult
 from vit.study.findings import Difference, Interval
 from vit.study.folder import collect
-from vit.study.frozen.backbones import Backbone
+from vit.study.frozen.backbones import Backbone, complement
 from vit.study.grid import Cell
 from vit.study.statistics.paired import difference, hochberg, pairs
 from vit.study.statistics.variance_components import Floats, mean_error
@@ -37,22 +37,22 @@ NEIGHBORS = (1, 5, 20)  # numbers of neighbors, of which validation images choos
 
 
 def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str, str]) -> list[Backbone]:
-    """The backbones of a finished study at the largest size that all have, the most accurate first.
+    """The backbones of a finished study at the largest size that all, or most, have; the most accurate first.
 
-    A backbone without a finished probe does not count. Where no size is common, it is the one that most of them have.
-    Differences are paired by seed and test image, and tested with a correction (`behind_the_first`).
+    A backbone without a finished probe does not count. Differences are paired by seed and test image, and tested with a
+    correction (`behind_the_first`). DataError where no cell is finished.
 
     Args:
         sources: {series: weights}.
-
-    Raises:
-        DataError: no cell is finished.
     """
     results, protocol, failed = collect(study)
     if not results:
         why = failed[0].error if failed else "none was tried"
         raise DataError(f"none of the probes in {study} is finished: {why}", "see log.txt in their folders")
-    size = _common_size(results)
+    having: dict[int, set[str]] = {}
+    for one in results:
+        having.setdefault(one.num_images, set()).add(one.series)
+    size = max(having, key=lambda size: (len(having[size]), size))
     here = {name: [one for one in results if one.series == name and one.num_images == size] for name in sources}
     here = {name: found for name, found in here.items() if found}
     equal = equal_seeds(protocol, [size]) is not None
@@ -66,17 +66,16 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
     found = []
     for name in order:
-        runs, error, gap = here[name], errors[name], gaps.get(name)
+        runs, gap = here[name], gaps.get(name)
         stored = stored_features(study, recipes[name])
-        source = sources[name]
         found.append(
             Backbone(
                 name=name,
-                source=source,
+                source=sources[name],
                 num_images=size,
                 num_seeds=len(runs),
                 equal_seeds=equal,
-                accuracy=Interval(1 - error.value, _one_minus(error.high), _one_minus(error.low)),
+                accuracy=complement(errors[name]),
                 behind=gap.gap if gap else Interval(0.0, None, None) if name == order[0] else None,
                 p_adjusted=1.0 if gap is None else gap.p_adjusted,
                 neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
@@ -111,11 +110,7 @@ def behind_the_first(
 
 
 def stored_features(study: Path, recipe: Recipe) -> list[StoredFeatures]:
-    """The features of a recipe's backbone, one item for each kind of machine that has computed some of them.
-
-    Raises:
-        DataError: the files are gone.
-    """
+    """The features of a recipe's backbone by the kind of machine that computed them; DataError where they are gone."""
     folder = study / FEATURES
     files = SharedFeatures(folder, {}).all_files(make_plan(recipe))
     if not files:
@@ -133,32 +128,17 @@ def write_random(network: str, path: Path) -> None:
     write_checkpoint(checkpoint_content(Description(("a", "b"), spec, preprocess), weights), path)
 
 
-def _common_size(results: Sequence[CellResult]) -> int:
-    """The largest size that all backbones have, or else the largest of those that most of them have."""
-    having: dict[int, set[str]] = {}
-    for one in results:
-        having.setdefault(one.num_images, set()).add(one.series)
-    return max(having, key=lambda size: (len(having[size]), size))
-
-
 def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Floats]:
     """{seed: (T,) which test images are wrong}. Of seeds that are all equal, one tells what each other one would."""
     found = {one.seed: gathered(~one.correct, one.groups) for one in results}
     return dict.fromkeys(equal, found[min(found)]) | found
 
 
-def _one_minus(value: float | None) -> float | None:
-    return None if value is None else 1 - value
-
-
 def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
-    """Accuracy of nearest neighbors by cosine distance on the test images of a run.
+    """Accuracy of nearest training images by cosine distance on the test images of a run.
 
-    The neighbors are training images, weighted by the inverse of their distance. Of several numbers of neighbors the
-    one with the highest validation accuracy counts.
-
-    Args:
-        stored: features by the kinds of machines that computed them. The run has read all its features from one item.
+    Of several numbers of neighbors the one with the highest validation accuracy counts. The run has read all its
+    features from one item of `stored`.
     """
     splits = read_splits(RunDirectory(run).splits_path)
     names = {row.content_hash for rows in splits.values() for row in rows}

@@ -14,7 +14,7 @@ import torch
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import known_contents, read_contents
-from vit.data.splits.folds import read_fold
+from vit.data.splits.split import read_fold
 from vit.errors import StoppedError, VitError
 from vit.inference.scores.scored_images import ScoredImages
 from vit.launch import forget_launcher
@@ -22,15 +22,14 @@ from vit.layout import CELLS
 from vit.own_code import trust
 from vit.plain_files import read_text
 from vit.study.fold_table import FoldPredictions
-from vit.training.distillation.teacher_logits import TeacherLogits
+from vit.training.distillation import TeacherLogits
 from vit.training.fit import TrackedRows, check_unchanged, finish, fit, write_beginning
 from vit.training.network.features import SharedFeatures
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import plain
 from vit.training.running.oom_retry import as_begun
-from vit.training.running.run_images import check_readable
-from vit.training.running.seen_before import seen_before
+from vit.training.running.run_images import check_readable, seen_before
 from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, tracked
 
@@ -56,12 +55,9 @@ def run_cell(
         group: name of the study at trackers.
         digests: {path: digest} of the images, which the study has read already.
     """
-    _begin(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     run = RunDirectory(folder)
-    _redirect_output(run.log_path)
-    _see_one_gpu(gpu)
-    torch.set_num_threads(threads)
+    _begin(recipe, run.log_path, threads, gpu)
     with run.held(wait=True):
         run.failure_path.unlink(missing_ok=True)
         try:
@@ -78,9 +74,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     if run.result_path.is_file():
         return  # another shard, or an earlier start of the study, has trained this cell
     plan = make_plan(recipe)
-    begun = None
-    if run.can_resume and run.config_path.is_file():
-        begun = as_begun(plan, read_text(run.config_path))
+    has_begun = run.can_resume and run.config_path.is_file()
+    begun = as_begun(plan, read_text(run.config_path)) if has_begun else None
     plan, resume = begun or plan, begun is not None
     contents = known_contents(plan.source, digests) or read_contents(plan.source)
     check_readable(plan.source, contents)
@@ -93,7 +88,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
     name = recipe.name or run.path.name
-    settings = Tracking(run.path, _of_cells(run.path), name, group, plain(plan.recipe), NUMBERS_ALONE)
+    study = next((parent.parent for parent in run.path.parents if parent.name == CELLS), run.path)
+    settings = Tracking(run.path, study, name, group, plain(plan.recipe), NUMBERS_ALONE)
     tracker = open_trackers(plan.recipe, settings, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
@@ -101,28 +97,16 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
     if recipe.data.fold is not None:
-        test, names, (number, _) = (
-            fitted.data.source.splits["test"],
-            plan.source.class_names,
-            read_fold(recipe.data.fold),
-        )
-        scored = fitted.scored["test"]
+        scored, test = fitted.scored["test"], fitted.data.source.splits["test"]
         assert isinstance(scored, ScoredImages)  # folds of several labels are refused
-        FoldPredictions.of_fold(scored, test, names, number).write(run.fold_path)
+        number, _ = read_fold(recipe.data.fold)
+        FoldPredictions.of_fold(scored, test, plan.source.class_names, number).write(run.fold_path)
     finish(run, fitted, tracker, lambda: tracker.summary(values), plan.recipe.trainer.keep_state)
-
-
-def _of_cells(folder: Path) -> Path:
-    """The folder of the study or the cross-validation that a cell belongs to."""
-    return next((parent.parent for parent in folder.parents if parent.name == CELLS), folder)
 
 
 def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.Connection) -> None:
     """Send the seconds of a training step and of scoring an image through a pipe; the words of an error instead."""
-    _begin(recipe)
-    _redirect_output(Path(os.devnull))
-    _see_one_gpu(gpu)
-    torch.set_num_threads(threads)
+    _begin(recipe, Path(os.devnull), threads, gpu)
     try:
         answer.send(_timed(make_plan(recipe)))
     except Exception as error:  # noqa: BLE001  the study names the reason, whatever it is
@@ -177,30 +161,21 @@ def _timed(plan: Plan) -> tuple[float, float]:
     return step, min(scoring) / len(batch.label)
 
 
-def _see_one_gpu(gpu: int | None) -> None:
-    """Hide all visible GPUs but one, before anything uses CUDA.
-
-    A scheduler or a user may have chosen GPUs of the machine by number or by name: "2,3", "GPU-8932f937,MIG-...".
-
-    Args:
-        gpu: index among the visible GPUs.
-    """
-    if gpu is not None:
+def _begin(recipe: Recipe, log: Path, threads: int, gpu: int | None) -> None:
+    """Prepare this process for a cell, before anything uses CUDA: of the visible GPUs it sees one."""
+    _end_with_parent()
+    forget_launcher()
+    for path in own_code(recipe):  # which the user has named in the options of the study
+        trust(path)
+    _redirect_output(log)
+    if gpu is not None:  # a scheduler or a user may have chosen GPUs by number or by name: "2,3", "GPU-89,MIG-..."
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         names = [name.strip() for name in visible.split(",")] if visible.strip() else []
         os.environ["CUDA_VISIBLE_DEVICES"] = names[gpu] if names else str(gpu)
-
-
-def _begin(recipe: Recipe) -> None:
-    """Prepare this process for a cell. The user has named code of a recipe in the options of the study."""
-    _end_with_parent()
-    forget_launcher()
-    for path in own_code(recipe):
-        trust(path)
+    torch.set_num_threads(threads)
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as its parent is gone."""
     parent = parent_process()
     assert parent is not None
     sentinel = parent.sentinel
@@ -213,7 +188,6 @@ def _end_with_parent() -> None:
 
 
 def _redirect_output(path: Path) -> None:
-    """Append all further output of this process to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -1,7 +1,7 @@
-"""Cells as tasks of a cluster: what a task asks for, what it does, and its progress read from files
+"""Where cells run: on this machine, or as tasks of SLURM or a Ray cluster, whose progress is read from files
 
-Whatever cluster runs the tasks, the cells keep their folders and keys, and results come from the files that cells
-write. So a study may begin on one machine and go on on a cluster, or the other way round.
+Wherever cells run, they keep their folders and keys, and results come from the files that they write. So a study may
+begin on one machine and go on on a cluster, or the other way round.
 """
 
 import multiprocessing
@@ -9,47 +9,41 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vit.atomic_files import write_json
 from vit.checkpoints.locking import is_held
-from vit.errors import UsageError, nearest
+from vit.errors import ResourceError, UsageError, nearest
 from vit.layout import CellsLayout, RunLayout
 from vit.plain_files import read_json
+from vit.registry import EXECUTORS
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
-    from vit.study.running.runner import Event
+    from vit.study.running.runner import Event, MachineShare
 
 _POLL = 1.0  # seconds between two looks at the files
 _GRACE = 20.0  # seconds in which the last files of a task may still appear on a shared file system
 _PATIENCE = 60.0  # seconds in which a cell saves its state when its task ends
+Executor = Literal["local", "slurm", "ray"]
+Alive = Callable[[Collection[str]], Collection[str]]  # names of tasks -> those that wait or run
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What a task of a cluster asks for, and how many cells it runs.
+    """What a task of a cluster asks for, and how many cells it runs."""
 
-    Attributes:
-        time: longest time of a task; its unfinished cells then continue in the same task, queued once more.
-        cpus: number of CPU cores of a task.
-        gpus: number of GPUs of a task.
-        memory: memory of a task in GB; 0: the cluster's default.
-        partition: partition of SLURM; empty: the cluster's default.
-        cells_per_task: number of cells that a task runs one after another, for short cells; 0: one, or all linear
-            probes of one backbone, because they share its features.
-        sbatch: further options of sbatch, as "account=lab qos=long".
-    """
-
-    time: str = "4h"
+    time: str = "4h"  # longest time of a task; its unfinished cells then continue in the same task, queued once more
     cpus: int = 2
     gpus: int = 0
-    memory: float = 0
-    partition: str = ""
+    memory: float = 0  # in GB; 0: the cluster's default
+    partition: str = ""  # of SLURM; empty: the cluster's default
+    # cells that a task runs one after another; 0: one, or all linear probes of one backbone, which share its features
     cells_per_task: int = 0
-    sbatch: str = ""
+    sbatch: str = ""  # further options of sbatch, as "account=lab qos=long"
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ClusterOptions":
@@ -80,27 +74,42 @@ class ClusterTask(Protocol):
         """End the work, of which nothing is lost, and give what is left to do."""
 
 
+class Cluster(Protocol):
+    """Runs tasks on other machines; see `vit.registry.EXECUTORS`."""
+
+    title: str  # its name for people
+
+    def check(self, options: ClusterOptions) -> None:
+        """Raise UsageError where this machine cannot give tasks to the cluster, or the options do not fit it."""
+
+    def run_cells(
+        self,
+        folder: Path,
+        cells: "Sequence[Cell]",
+        options: ClusterOptions,
+        jobs: int | None,
+        digests: Mapping[str, str],
+        notify: "Callable[[Cell, Event], None]",
+    ) -> None:
+        """Run every cell without a result, and wait for all of them; arguments and errors as of `run_cells_on`."""
+
+    def started(
+        self, folder: Path, tasks: Sequence[ClusterTask], options: ClusterOptions
+    ) -> AbstractContextManager[tuple[list[str], Alive]]:
+        """Start tasks; while entered: their names, and which of them wait or run. Their logs go to `folder`."""
+
+
 @dataclass(frozen=True)
 class CellBatch:
-    """A task that trains cells one after another.
+    """A task that trains cells one after another."""
 
-    Attributes:
-        study: folder of the study, or of the cross-validation.
-        home: working folder of the command, from which the paths of recipes begin.
-        cells: cells of this task.
-        threads: number of CPU threads of a cell.
-        gpus: number of GPUs of a cell.
-        group: group at Weights & Biases.
-        digests: file with {path: digest} of the images.
-    """
-
-    study: Path
-    home: Path
+    study: Path  # folder of the study, or of the cross-validation
+    home: Path  # working folder of the command, from which the paths of recipes begin
     cells: "tuple[Cell, ...]"
-    threads: int
-    gpus: int
-    group: str
-    digests: Path
+    threads: int  # CPU threads of a cell
+    gpus: int  # GPUs of a cell
+    group: str  # group at Weights & Biases
+    digests: Path  # file with {path: digest} of the images
 
     def __call__(self) -> None:
         """Train the cells without a result. Cells that began before continue."""
@@ -126,11 +135,7 @@ def without_result(study: Path, cells: "Sequence[Cell]") -> "list[Cell]":
 def batches(
     study: Path, cells: "Sequence[Cell]", options: ClusterOptions, group: str, digests: Mapping[str, str]
 ) -> list[CellBatch]:
-    """The tasks for some cells, with the files that they need. Failures of an earlier start are forgotten.
-
-    Args:
-        digests: {path: digest} of the images, written once for all tasks.
-    """
+    """The tasks for some cells, with the files that they need. Failures of an earlier start are forgotten."""
     files, home = CellsLayout(study.absolute()), Path.cwd()
     files.jobs_dir.mkdir(parents=True, exist_ok=True)
     write_json(files.digests_path, dict(digests))
@@ -166,11 +171,8 @@ def follow(
     """Wait until every cell of some tasks has ended, and tell each start and end.
 
     Args:
-        study: folder of the study.
         tasks: {name of a task: its cells}.
-        alive: function that gets names of tasks, and gives those that wait or run.
         problem: function that says what is known of a task that has ended without a result of a cell.
-        notify: function that gets a cell and its event.
     """
     waiting = {name: list(cells) for name, cells in tasks.items() if cells}
     started: set[str] = set()
@@ -197,6 +199,68 @@ def follow(
                 del waiting[name]
         if waiting:
             time.sleep(_POLL)
+
+
+def cluster_of(executor: Executor) -> Cluster:
+    """The cluster of an executor."""
+    made: Cluster = EXECUTORS[executor].load()()
+    return made
+
+
+def check_executor(executor: Executor, options: ClusterOptions) -> None:
+    """Raise UsageError where this machine cannot give tasks to the executor, or the options do not fit it."""
+    if executor != "local":
+        cluster_of(executor).check(options)
+
+
+def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "MachineShare":
+    """The share of a machine that each cell gets; `jobs` is the number of cells at a time, None for all that fit."""
+    from vit.study.running.runner import MachineShare, machine
+
+    return machine(jobs) if executor == "local" else MachineShare(jobs or 1, options.cpus, options.gpus)
+
+
+def describe_share(executor: Executor, share: "MachineShare") -> str:
+    """Where cells run, and what each of them gets."""
+    where = f"{share.jobs} at a time" if executor == "local" else f"tasks of {cluster_of(executor).title}"
+    gpus = f", {share.gpus} GPUs" if share.gpus else ""
+    return f"{where}, {share.threads} thread{'s' * (share.threads != 1)} each{gpus}"
+
+
+def run_cells_on(
+    executor: Executor,
+    folder: Path,
+    cells: "Sequence[Cell]",
+    options: ClusterOptions,
+    jobs: int | None,
+    digests: Mapping[str, str],
+    notify: "Callable[[Cell, Event], None]",
+    may_start: "Callable[[Cell], bool]" = lambda _: True,
+) -> None:
+    """Run every cell without a result, and clear up after cells with one. A failed cell does not stop the others.
+
+    Args:
+        folder: folder of the study or cross-validation. Its name is that of the group at Weights & Biases.
+        jobs: number of cells at a time; None: as many as there is room for.
+        digests, notify, may_start: as for `run_cells`; on a cluster all cells start.
+
+    Raises:
+        UsageError: the executor is missing, or refuses the tasks.
+        StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
+    """
+    from vit.checkpoints.run import RunDirectory
+
+    for cell in cells:  # one that was killed after its result keeps its lock and the checkpoint to resume from
+        run = RunDirectory(folder / cell.folder)
+        if run.result_path.is_file() and run.lock_path.is_file():
+            with suppress(ResourceError), run.held():  # another start of the study may be about to do the same
+                run.last_path.unlink(missing_ok=True)
+    if executor == "local":
+        from vit.study.running.runner import run_cells
+
+        run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify, may_start)
+    else:
+        cluster_of(executor).run_cells(folder, cells, options, jobs, digests, notify)
 
 
 def _print(cell: "Cell", event: "Event") -> None:

@@ -68,7 +68,6 @@ def run_cells(
 
     Args:
         digests: {path: digest} of the images.
-        notify: function that gets a cell and its event.
         may_start: whether a cell may start now; else it is left out.
     """
     context = _context()
@@ -81,24 +80,30 @@ def run_cells(
                 cell = waiting.popleft()
                 if not may_start(cell):
                     continue
-                slot = free.pop()
-                places = (study / cell.folder, study / FEATURES)
+                slot, places = free.pop(), (study / cell.folder, study / FEATURES)
                 about = (cell.recipe, *places, share.threads, share.gpu(slot), group, digests)
-                process = context.Process(target=run_cell, args=about)
+                process: BaseProcess = context.Process(target=run_cell, args=about)
                 _start(process)
                 running[process.sentinel] = (process, cell, slot)
                 notify(cell, "started")
             ready = connection.wait(list(running))
             for sentinel in [one for one in running if one in ready]:
-                ended_process, cell, slot = running.pop(sentinel)
-                ended_process.join()
-                _check_guarded(ended_process.exitcode)
-                if ended_process.exitcode == _LOST:
-                    _wait_for_orphan(RunDirectory(study / cell.folder))
+                process, cell, slot = running.pop(sentinel)
+                process.join()
+                _check_guarded(process.exitcode)
+                run = RunDirectory(study / cell.folder)
+                if process.exitcode == _LOST:
+                    _wait_for_orphan(run)
                 free.append(slot)
-                notify(cell, _outcome(RunDirectory(study / cell.folder), ended_process.exitcode))
+                notify(cell, _outcome(run, process.exitcode))
     finally:
-        _end([process for process, _, _ in running.values()])
+        for process, *_ in running.values():
+            process.terminate()
+        for process, *_ in running.values():
+            process.join(_PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
 
 
 def time_network(recipe: Recipe, share: MachineShare) -> tuple[float, float]:
@@ -175,13 +180,3 @@ def _outcome(run: RunDirectory, code: int | None) -> Event:
         run.path.mkdir(parents=True, exist_ok=True)
         run.failure_path.write_text(f"{killed}\n", encoding="utf-8")
     return "failed"
-
-
-def _end(processes: Sequence[BaseProcess]) -> None:
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(_PATIENCE)
-        if process.is_alive():
-            process.kill()
-            process.join()

@@ -76,7 +76,6 @@ def _corrected(p_values: Sequence[float | None], is_largest: Sequence[bool]) -> 
 
 
 def _outcome(found: list[Difference]) -> Outcome:
-    """The outcome of the tests at all sizes."""
     if sum(one.is_tested for one in found) < 2:
         return "not resolved"
     sides = [one.side for one in found if one.is_significant]
@@ -89,8 +88,7 @@ def _outcome(found: list[Difference]) -> Outcome:
 def _bracket(found: list[Difference], shared: list[Pair]) -> tuple[list[Pair], int]:
     """The sizes between which the lead changes, and the side that is ahead at the first of them.
 
-    The first is the last size at which one series is significantly ahead. The last is the first size at which the
-    other series is.
+    They are the last size at which one series is significantly ahead, and the first at which the other is.
     """
     significant = [one for one in found if one.is_significant]
     side = significant[0].side

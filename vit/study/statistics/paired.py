@@ -85,12 +85,7 @@ class Pair:
 
 
 def pairs(first: Answers, second: Answers, groups: float | None = None, has_folds: bool = False) -> list[Pair]:
-    """The two networks at every size at which they share a seed, sizes ascending.
-
-    Args:
-        groups: as in `Pair`.
-        has_folds: as in `Pair`.
-    """
+    """The two networks at every size at which they share a seed, sizes ascending; groups and folds as in `Pair`."""
     found = []
     for size in sorted(first.keys() & second.keys()):
         seeds = sorted(first[size].keys() & second[size].keys())
@@ -119,9 +114,8 @@ def _spreads(shared: Sequence[Pair], num_largest: int) -> list[tuple[Spread | No
     gaps = [spread_of(pair.gaps(), pair.has_folds) for pair in tested]
     logs = [spread_of(pair.log_ratios(), pair.has_folds) for pair in tested]
     if len(tested) >= LEAST_SHARED and not tested[0].has_folds:
-        gaps = with_shared_scatter(
-            gaps, [float(pair.first.mean() + pair.second.mean()) for pair in tested], num_largest
-        )
+        scales = [float(pair.first.mean() + pair.second.mean()) for pair in tested]
+        gaps = with_shared_scatter(gaps, scales, num_largest)
         logs = with_shared_scatter(logs, [1.0] * len(logs), num_largest)
     of_tested = zip(gaps, logs, strict=True)
     return [next(of_tested) if len(pair.seeds) > 1 else (None, None) for pair in shared]
@@ -142,7 +136,7 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
     spread = of_gap.at_least(1 / pair.num_units)
     reach = float(spread.reach())
     log_reach = min(float(of_log.at_least(pair.least_log_error).reach()), MOST_LOG_REACH)
-    p = float(spread.p_value(gap))
+    p, larger = float(spread.p_value(gap)), (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
     return Difference(
         num_images=pair.num_images,
         seeds=pair.seeds,
@@ -150,12 +144,7 @@ def _difference(pair: Pair, of_gap: Spread | None, of_log: Spread | None) -> Dif
         ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
         p=p,
         p_adjusted=p,
-        margin_of_error=MarginOfError(
-            *(
-                min(float(one.reach()), 1.0)
-                for one in (spread, spread.with_twice_the_seeds(), spread.with_twice_the_images())
-            )
-        ),
+        margin_of_error=MarginOfError(*(min(float(one.reach()), 1.0) for one in larger)),
     )
 
 
@@ -168,7 +157,6 @@ def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: 
 
     Args:
         wrong: {series: which test images are wrong}.
-        groups, has_folds: as in `Pair`.
     """
 
     def steps(of_size: Answers, sizes: Iterable[tuple[int, int]]) -> list[tuple[int, Pair]]:

@@ -164,14 +164,10 @@ class MeanSquares:
 
 
 def spread_of(values: Floats, has_folds: bool = False) -> Spread:
-    """The spread of the mean of values (k, T) of seeds and test images.
+    """The spread of the mean of values (k, T) of seeds and test images; with folds, each seed has images of its own.
 
     Folds have no image in common, so that no effect of an image is common to the seeds. The variance of a fold's mean
     is at least that of its images, which hundreds of images tell well: a prior for the scatter of few folds.
-
-    Args:
-        values: (k, T).
-        has_folds: whether each seed has test images of its own.
     """
     found = MeanSquares.of(values[None]).spread()
     if not has_folds:
@@ -187,9 +183,7 @@ def with_shared_scatter(
 ) -> list[Spread]:
     """Spreads, each with a share of the variance that the seeds of all have in units of `scales`.
 
-    Args:
-        num_largest: how many of the last spreads are of the largest sizes.
-        prior: degrees of freedom of the share.
+    The last `num_largest` spreads are of the largest sizes; `prior` has the degrees of freedom of the share.
     """
     units = np.square(scales)
     if units.min() == 0:
@@ -211,7 +205,6 @@ def mean_error(
     Args:
         wrong: (k, T) wrong answers as 0 and 1, or as `image_groups.gathered` returns them.
         num_units: number of independent images or equally large groups; None: T.
-        has_folds: as for `spread_of`.
         spread: the spread of the mean, where other sizes share in it; None: that of `wrong` alone.
     """
     num_seeds, num_images = wrong.shape
@@ -241,7 +234,6 @@ def mean_errors(
     Args:
         wrong: {series: which test images are wrong}.
         groups: number of independent images or equally large groups; None: all images are independent.
-        has_folds: as for `spread_of`.
     """
     tables = {
         (size, name): np.stack(list(by_seed.values())).astype(np.float64)

@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import EMAWeightAveraging
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from vit.training.callbacks.non_finite import NonFinite
+from vit.training.callbacks.checks import NonFinite
 
 
 class Averaging(EMAWeightAveraging):
@@ -21,7 +21,6 @@ class Averaging(EMAWeightAveraging):
 
     @property
     def state_key(self) -> str:
-        """The key of the state in checkpoints. The key does not depend on the name of this class."""
         return EMAWeightAveraging.__qualname__
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -30,7 +29,6 @@ class Averaging(EMAWeightAveraging):
             self._average_model = _Average(pl_module, trainer.strategy.root_device, self._decay)
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        """Whether this step changed the weights."""
         return super().should_update(step_idx, epoch_idx) and step_idx != self._non_finite.skipped_step
 
 
@@ -38,9 +36,6 @@ class _Average(AveragedModel):
     """PyTorch's average in a few operations for all weights together, none of which waits for a GPU.
 
     PyTorch reads its count of steps from the device twice at every step, and averages the weights one by one.
-
-    Attributes:
-        n_averaged: number of steps, on the CPU.
     """
 
     def __init__(self, module: nn.Module, device: torch.device, decay: float) -> None:

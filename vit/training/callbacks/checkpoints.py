@@ -1,4 +1,4 @@
-"""The checkpoints of a training: best.ckpt, last.ckpt, and what our callbacks add to both
+"""The checkpoints of a training: best.ckpt, last.ckpt, what they hold, and how they are written
 
 best.ckpt has the weights with the lowest validation loss, with the highest value of a validation metric, or the last.
 last.ckpt is saved after every epoch, by the clock, and when a signal ends the training.
@@ -12,49 +12,43 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, WeightAveraging
 from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
+from vit.checkpoints.io import read_checkpoint, write_checkpoint
+from vit.checkpoints.run import RunDirectory
 from vit.console import count_of
 from vit.data.loading.module import ImageDataModule
+from vit.errors import CheckpointError
 from vit.launch import rank_and_world_size
-from vit.training.distributed.processes import PATIENCE, gathered
+from vit.training.distributed.processes import cpu_group, gathered, readable_by_all
 from vit.training.losses import epoch_loss
-from vit.training.signals import Signals, Stop
+from vit.training.observers import Signals, Stop
 
 PROGRESS = "progress"  # key of a checkpoint
 LOSS = "val/loss"  # the default: less noisy than accuracy where validation images are few, and a proper scoring rule
 LAST = "val/last"  # not a metric: the step
-_VALIDATION = "epoch_loop.val_loop.batch_progress"
 
 
-class CountConsumed(Callback):
-    """Counts finished batches in the data module. It precedes every callback that may save a checkpoint."""
+class CheckpointContent(Callback):
+    """Adds to every checkpoint our description, and sums of the training loss, so that a resumed epoch has its mean.
+
+    It counts finished batches in the data module, and so precedes every callback that may save a checkpoint. A resumed
+    training does not open the weights that it started from. Their license comes from its checkpoint.
+    """
+
+    def __init__(self, description: Description, counts_epochs: bool) -> None:
+        self.description, self.counts_epochs = description, counts_epochs
+        self.resumed_metrics: Mapping[str, float] = {}
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         assert isinstance(trainer.datamodule, ImageDataModule)  # type: ignore[attr-defined]
         trainer.datamodule.finished_batch()  # type: ignore[attr-defined]
-
-
-class DescribeCheckpoint(Callback):
-    """Adds our description, with the latest metrics, to every checkpoint.
-
-    A resumed training does not open the weights that it started from. Their license comes from its checkpoint.
-
-    Args:
-        counts_epochs: whether the length of the training is a number of epochs; else it is one of steps.
-
-    Attributes:
-        resumed_metrics: metrics of the checkpoint that this training continues; {} without one.
-    """
-
-    def __init__(self, description: Description, counts_epochs: bool) -> None:
-        self.description, self.counts_epochs = description, counts_epochs
-        self.resumed_metrics: Mapping[str, float] = {}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -67,21 +61,13 @@ class DescribeCheckpoint(Callback):
             done = f"{rounds * step / total:.4g} of {count_of(rounds, 'epoch')}"
         unfinished = f"{done}, {self.description.task.missing_fit}"
         checkpoint[KEY] = replace(self.description, metrics=metrics, unfinished=unfinished).to_dict()
-
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self.description = replace(self.description, license=checkpoint[KEY].get("license"))
-        self.resumed_metrics = checkpoint[KEY]["metrics"]
-
-
-class KeepEpochLoss(Callback):
-    """Saves the sums of the training loss of every process, so that a resumed epoch has the same mean."""
-
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         loss = epoch_loss(pl_module)
         parts = gathered([float(loss.total), float(loss.batches)])
         checkpoint.setdefault(PROGRESS, {})["train_loss"] = parts
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self.description = replace(self.description, license=checkpoint[KEY].get("license"))
+        self.resumed_metrics = checkpoint[KEY]["metrics"]
         rank, processes = rank_and_world_size()
         parts = checkpoint[PROGRESS]["train_loss"]
         if len(parts) != processes:  # the first process takes all sums: a batch counts once for every process
@@ -95,10 +81,6 @@ class BestCheckpoint(ModelCheckpoint):
 
     Of equal values the earliest wins. Weights whose validation loss is not finite win only against nothing: their
     accuracy may be that of one class.
-
-    Args:
-        path: path of best.ckpt.
-        metric: `optim.best_metric` of the recipe.
     """
 
     def __init__(self, path: Path, metric: str) -> None:
@@ -114,26 +96,21 @@ class BestCheckpoint(ModelCheckpoint):
 
     @property
     def state_key(self) -> str:
-        """The key of the state in checkpoints. The key does not depend on the name of this class."""
         return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
 
     def _monitor_candidates(self, trainer: Trainer) -> dict[str, Tensor]:
-        found = super()._monitor_candidates(trainer)
+        values = super()._monitor_candidates(trainer)
         if self.monitor == LAST:
-            found[LAST] = torch.tensor(float(trainer.global_step), dtype=torch.float64)
-        if self.monitor in found and not found[LOSS].isfinite():
-            found[self.monitor] = torch.full_like(found[self.monitor], torch.nan)
-        return found
+            values[LAST] = torch.tensor(float(trainer.global_step), dtype=torch.float64)
+        if self.monitor in values and not values[LOSS].isfinite():
+            values[self.monitor] = torch.full_like(values[self.monitor], torch.nan)
+        return values
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        there, here = Path(state_dict["dirpath"]), Path(str(self.dirpath))
-
-        def moved(path: str) -> str:
-            return str(here / Path(path).relative_to(there)) if path and Path(path).is_relative_to(there) else path
-
-        paths = {key: moved(state_dict[key]) for key in ("best_model_path", "kth_best_model_path", "last_model_path")}
-        best = {moved(path): score for path, score in state_dict["best_k_models"].items()}
-        super().load_state_dict({**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath})
+        there, here = state_dict["dirpath"], str(self.dirpath)
+        texts = {key: value.replace(there, here, 1) for key, value in state_dict.items() if isinstance(value, str)}
+        best = {path.replace(there, here, 1): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict({**state_dict, **texts, "best_k_models": best})
 
 
 class LastCheckpoint(Checkpoint):
@@ -141,13 +118,10 @@ class LastCheckpoint(Checkpoint):
 
     Lightning calls this callback after all callbacks that are not checkpoints. So averaged weights, counts and rows are
     those after the step. After the last step of an epoch it waits for the validation, because Lightning takes an epoch
-    with all its batches for validated.
-
-    Several processes agree at every step on whether to save and to end. They do so over the CPU's network, because
-    reading a flag from a GPU would wait for the GPU.
+    with all its batches for validated. Several processes agree at every step on whether to save and to end, over the
+    CPU's network: reading a flag from a GPU would wait for the GPU.
 
     Args:
-        path: path of last.ckpt.
         every: seconds between two checkpoints; None to save only at the end of every epoch.
         saved: function called after every checkpoint.
     """
@@ -155,15 +129,12 @@ class LastCheckpoint(Checkpoint):
     def __init__(self, path: Path, every: float | None, signals: Signals, saved: Callable[[], None]) -> None:
         self.path, self.every, self.signals, self.saved = path, every, signals, saved
         self._group: dist.ProcessGroup | None = None
-        self._step = 0
-        self._saved_at = 0.0
+        self._step, self._saved_at = 0, 0.0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size > 1:
             self.signals.together = True
-            group = dist.new_group(backend="gloo", timeout=PATIENCE)
-            assert isinstance(group, dist.ProcessGroup)
-            self._group = group
+            self._group = cpu_group()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._step, self._saved_at = trainer.global_step, time.monotonic()
@@ -172,10 +143,8 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        if trainer.global_step == self._step:
-            return  # only a micro-batch
-        self._step = trainer.global_step
-        if not trainer.is_last_batch:
+        is_whole_step, self._step = trainer.global_step != self._step, trainer.global_step
+        if is_whole_step and not trainer.is_last_batch:
             self._save_or_end(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -193,29 +162,24 @@ class LastCheckpoint(Checkpoint):
             raise Stop(signal_number, self._step)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._save(trainer)
-        self._end_if_asked()
+        self._save_or_end(trainer, must_save=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.signals.in_loop = False
-        self._end_if_asked()
+        _, signal_number = self._requests()
+        if signal_number:
+            raise Stop(signal_number, self._step)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         if trainer.validating:  # as if its first step had begun: a resumed training repeats all steps
             begun = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
             progress = {"total": begun, "current": dict(begun), "is_last_batch": False}
-            checkpoint["loops"]["fit_loop"][_VALIDATION] = progress
+            checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"] = progress
 
-    def _save_or_end(self, trainer: Trainer) -> None:
+    def _save_or_end(self, trainer: Trainer, must_save: bool = False) -> None:
         is_due, signal_number = self._requests()
-        if is_due or signal_number:
+        if is_due or signal_number or must_save:
             self._save(trainer)
-        if signal_number:
-            raise Stop(signal_number, self._step)
-
-    def _end_if_asked(self) -> None:
-        """End the training, whose checkpoint is already saved, if a signal asked for this."""
-        _, signal_number = self._requests()
         if signal_number:
             raise Stop(signal_number, self._step)
 
@@ -232,3 +196,53 @@ class LastCheckpoint(Checkpoint):
         requests = torch.tensor([int(is_due), self.signals.received])
         dist.all_reduce(requests, dist.ReduceOp.MAX, self._group)
         return bool(requests[0]), int(requests[1])
+
+
+class DurableCheckpointIO(TorchCheckpointIO):
+    """Writes checkpoints by `write_checkpoint`, and keeps the one before `last` at `previous`.
+
+    Lightning's own writer goes through the temporary folder without a sync. Across file systems a kill left a corrupt
+    file, and a full disk destroyed the good one.
+    """
+
+    def __init__(
+        self, last: Path | None = None, previous: Path | None = None, notice: Callable[[str], None] = print
+    ) -> None:
+        super().__init__()
+        self.last, self.previous, self.notice = last, previous, notice
+        self._last_is_broken = False
+        run = None if last is None else RunDirectory(last.parent.parent)
+        self._run = run if run is not None and run.config_path.is_file() else None
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
+        if self._run is not None and not self._run.config_path.is_file():
+            raise self._run.gone()
+        is_last = Path(path) == self.last
+        keeps = is_last and not self._last_is_broken
+        write_checkpoint(checkpoint, Path(path), self.previous if keeps else None)
+        self._last_is_broken = self._last_is_broken and not is_last
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: object = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """The content of a checkpoint on every process; of `previous` if `last` is damaged or missing.
+
+        CheckpointError: neither file is readable.
+        """
+        try:
+            with readable_by_all(Path(path)) as file:
+                return read_checkpoint(file)
+        except CheckpointError as error:
+            if Path(path) != self.last or self.previous is None:
+                raise
+            with readable_by_all(self.previous) as file:
+                if not file.is_file():
+                    raise
+                try:
+                    content = read_checkpoint(file)
+                except CheckpointError as older:
+                    raise CheckpointError(f"{error.problem}, and {older.problem}", "start a new run") from older
+            step = int(content["global_step"])
+            self.notice(f"{error.problem}; going on from {self.previous.name}, step {step:,}")
+        self._last_is_broken = True
+        return content

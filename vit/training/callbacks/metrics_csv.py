@@ -1,4 +1,4 @@
-"""metrics.csv: the rows of a training, written as they come, and the clock of the training"""
+"""metrics.csv: the rows of a training, written as they come; its clock, and its training images that fail to read"""
 
 import math
 import time
@@ -11,14 +11,17 @@ from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create, new_table, records
+from vit.data.core.batch import Batch
 from vit.data.loading.module import ImageDataModule
-from vit.training.callbacks.listener import Listener
+from vit.training.distributed.processes import gathered
 from vit.training.losses import SmoothedLoss, epoch_loss
+from vit.training.observers import Observers
 
 _SMOOTHED = "train/smoothed_loss"
 _TRAINING = ("epoch", "step", "lr", _SMOOTHED, "train/loss", "train/images_per_second")
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
 MIN_ROWS = 100  # of a training that has at least as many steps
+SHOWN = 5  # images that cannot be read
 READ_SECONDS = 1.0  # between two reads of the loss on a GPU: each read waits for the GPU
 
 
@@ -32,29 +35,22 @@ class Recorder(Callback):
 
     A row follows every hundredth part of the training, at least every 50 optimizer steps and every 30 seconds. It has
     `train/smoothed_loss`, the average of about the last 20 steps of the first process. One more row follows every
-    validation, with `train/loss`, the mean since the previous validation over all processes.
-
-    The column `epoch` counts validations from 0. They follow epochs, or equal parts of a length in steps.
+    validation, with `train/loss`, the mean since the previous validation over all processes. The column `epoch` counts
+    validations from 0. They follow epochs, or equal parts of a length in steps.
 
     A resumed training first removes the rows after its checkpoint. Its times continue those of the checkpoint.
 
-    Args:
-        path: path of metrics.csv.
-        micro_batch_size: images of a batch of the loader, over all processes.
-        listeners: receivers of steps, rows and notices.
-        columns: columns of the file.
+    It also collects the errors of training images over all processes, in whose places come other images, and reports
+    new ones after each epoch.
     """
 
-    def __init__(
-        self, path: Path, micro_batch_size: int, listeners: Sequence[Listener], columns: Sequence[str]
-    ) -> None:
-        self.path = path
-        self.micro_batch_size = micro_batch_size
-        self.listeners = listeners
-        self.columns = columns
-        self.training_seconds = 0.0
+    def __init__(self, path: Path, micro_batch_size: int, observers: Observers, columns: Sequence[str]) -> None:
+        self.path, self.micro_batch_size, self.columns = path, micro_batch_size, columns
+        self.observers = observers
+        self.unreadable: set[str] = set()
+        self._num_reported = 0  # of them
+        self.training_seconds = self.waiting_seconds = 0.0
         self.training_images = 0
-        self.waiting_seconds = 0.0
         self.loss = math.nan
         self.last_step = 0
         self.lr: float | None = None  # of the last optimizer step; None before the first one
@@ -76,7 +72,6 @@ class Recorder(Callback):
 
     @property
     def seconds(self) -> float:
-        """Seconds of training so far. The parts of an interrupted training add up."""
         return time.perf_counter() - self._started
 
     def count_before(self, seconds: float) -> None:
@@ -87,13 +82,11 @@ class Recorder(Callback):
         """Do not count the time since the last batch as training."""
         self._mark = time.perf_counter()
 
-    def notice(self, text: str) -> None:
-        """Pass a message for the user to the listeners."""
-        for listener in self.listeners:
-            listener.notice(text)
-
     def state_dict(self) -> dict[str, object]:
+        self.unreadable = set().union(*gathered(self.unreadable))
         return {
+            "unreadable": sorted(self.unreadable),
+            "num_reported": self._num_reported,
             "rows": self._rows,
             "lr": self.lr,
             "average_loss": self._smoothed.state_dict(),
@@ -104,6 +97,7 @@ class Recorder(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.unreadable, self._num_reported = set(state_dict["unreadable"]), state_dict["num_reported"]
         self._rows = state_dict["rows"]
         self.lr = state_dict["lr"]
         self._smoothed.load_state_dict(state_dict["average_loss"])
@@ -138,9 +132,10 @@ class Recorder(Callback):
         self.lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: STEP_OUTPUT, batch: object, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: STEP_OUTPUT, batch: Batch, batch_idx: int
     ) -> None:
         assert isinstance(outputs, Mapping)
+        self.unreadable.update(error for error in batch.error if error)
         loss, now = outputs["loss"], time.perf_counter()
         self.training_seconds += now - self._mark
         self.training_images += self.micro_batch_size
@@ -158,7 +153,7 @@ class Recorder(Callback):
             self.loss, self._read = self._smoothed.value, now
         if is_due:
             self.write({_SMOOTHED: self.loss}, trainer)
-        for listener in self.listeners if trainer.is_global_zero else ():
+        for listener in self.observers.listeners if trainer.is_global_zero else ():
             listener.step(step, total, self.loss, self.images_per_second)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -167,8 +162,18 @@ class Recorder(Callback):
         row |= {"train/loss": float(loss.compute()), "train/images_per_second": self.images_per_second}
         loss.reset()
         if not math.isfinite(row.get("val/loss", 0.0)) and trainer.is_global_zero:
-            self.notice("WARNING: the validation loss is not a number; these weights do not become the best checkpoint")
+            self.observers.notice(
+                "WARNING: the validation loss is not a number; these weights do not become the best checkpoint"
+            )
         self.write(row, trainer)
+        self.unreadable = set().union(*gathered(self.unreadable))
+        if trainer.is_global_zero and len(self.unreadable) > self._num_reported:
+            some = "; ".join(sorted(self.unreadable)[:SHOWN]) + "; ..." * (len(self.unreadable) > SHOWN)
+            self.observers.notice(
+                f"WARNING: {len(self.unreadable):,} training images cannot be read; other images take their places: "
+                f"{some}"
+            )
+        self._num_reported = len(self.unreadable)
 
     def write(self, row: dict[str, float], trainer: Trainer) -> None:
         """Add a row with these values, and with the step, its learning rate (where there was a step) and the time."""
@@ -181,7 +186,7 @@ class Recorder(Callback):
         with create(self.path, "a") as file:
             TableWriter(file).row(whole.get(name) for name in self.columns)
         self._rows = (self._rows or 0) + 1
-        for listener in self.listeners:
+        for listener in self.observers.listeners:
             listener.row(whole, trainer.global_step)
 
 
@@ -191,5 +196,4 @@ def _waited(trainer: Trainer) -> float:
 
 
 def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
-    """Rows up to a step, without an incomplete last line."""
     return [row for row in records(path) if int(row["step"]) <= step]

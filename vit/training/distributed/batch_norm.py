@@ -26,13 +26,7 @@ def takes_batch_stats(network: nn.Module, recipe: Recipe) -> bool:
 
 
 def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe: Recipe) -> None:
-    """Raise UsageError if batch norm would see one image at a time.
-
-    Args:
-        network: the network, on any device.
-        name: name of the network, for the error.
-        micro_batch_size: images of a micro-batch, over all processes.
-    """
+    """Raise UsageError if batch norm would see one image at a time: of a micro-batch, over all processes."""
     if micro_batch_size <= 1 and takes_batch_stats(network, recipe):
         least = 2 * recipe.optim.accumulate
         raise UsageError(
@@ -66,22 +60,11 @@ class _SumOfProcesses(torch.autograd.Function):
 
     @staticmethod
     def backward(context: FunctionCtx, *gradients: Tensor) -> Tensor:
-        whole = gradients[0].clone()
-        dist.all_reduce(whole)
-        return whole
-
-
-def _sum(part: Tensor) -> Tensor:
-    whole: Tensor = _SumOfProcesses.apply(part)
-    return whole
+        return _SumOfProcesses.forward(context, gradients[0])
 
 
 class _CpuSyncBatchNorm(_BatchNorm):
-    """A batch norm (B, C, ...) whose training statistics include the images of all processes.
-
-    Args:
-        layer: layer whose parameters, buffers and (in timm) activation it takes over.
-    """
+    """As the layer (B, C, ...), with timm's activation, but training statistics include images of all processes."""
 
     def __init__(self, layer: _BatchNorm) -> None:
         super().__init__(layer.num_features, layer.eps, layer.momentum, affine=False, track_running_stats=False)
@@ -104,9 +87,9 @@ class _CpuSyncBatchNorm(_BatchNorm):
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         axes, shape = [dim for dim in range(x.ndim) if dim != 1], (1, -1, *[1] * (x.ndim - 2))
         count = x.numel() // x.shape[1] * dist.get_world_size()  # each process has the same number of images
-        mean = _sum(x.sum(axes)) / count
+        mean: Tensor = _SumOfProcesses.apply(x.sum(axes)) / count
         centered = x - mean.view(shape)
-        variance = _sum(centered.square().sum(axes)) / count
+        variance: Tensor = _SumOfProcesses.apply(centered.square().sum(axes)) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1

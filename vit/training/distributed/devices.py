@@ -1,13 +1,31 @@
-"""Where a recipe trains: the device and the number of processes"""
+"""Where a recipe trains: device, number of processes, and weights that are sharded over them (FSDP)
+
+Each process of FSDP keeps a part of every parameter, gradient and optimizer state (Zhao et al. 2023, arXiv 2304.11277),
+by PyTorch's `fully_shard` and Lightning's ModelParallelStrategy. The first process writes ordinary checkpoints with
+whole tensors, which any number of processes resumes, with or without sharding.
+"""
 
 import os
+import warnings
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import torch
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from vit.errors import UsageError, nearest
 from vit.inference.devices import choose_device
 from vit.launch import is_launched
+from vit.models.network import Network
+from vit.models.vision_transformer import Block, VisionTransformer
+from vit.training.distributed.processes import PATIENCE
 from vit.training.recipes.recipe import Recipe, TrainerConfig
 
 STRATEGIES = ("auto", "ddp", "fsdp")
@@ -16,8 +34,7 @@ STRATEGIES = ("auto", "ddp", "fsdp")
 def device_and_world_size(recipe: Recipe) -> tuple[torch.device, int]:
     """The device of this process, and the number of processes over all machines.
 
-    Raises:
-        UsageError: the machine, or the launcher, does not have what the recipe asks for.
+    UsageError: the machine, or the launcher, does not have what the recipe asks for.
     """
     trainer = recipe.trainer
     if trainer.strategy not in STRATEGIES:
@@ -77,3 +94,66 @@ class LaunchedEnvironment(TorchElasticEnvironment):
 def lightning_environment() -> ClusterEnvironment:
     """How Lightning finds its processes. Its own SLURM support does not know every way to start tasks."""
     return LaunchedEnvironment() if is_launched() else LightningEnvironment()
+
+
+def strategy_for(world_size: int, is_sharded: bool) -> Strategy | str:
+    """Lightning's strategy for a number of processes over all machines."""
+    if world_size == 1:
+        return "auto"
+    return Sharding(world_size) if is_sharded else DDPStrategy(timeout=PATIENCE, gradient_as_bucket_view=True)
+
+
+def shard(network: Network, mesh: DeviceMesh, precision: str) -> None:
+    """Distribute the weights of one of our ViTs over the processes, block by block, once.
+
+    In bf16-mixed the weights of attention and MLP travel in bfloat16, which is half of the bytes. They are kept, and
+    their gradients are summed, in float32. All other weights travel in float32.
+    """
+    assert isinstance(network, VisionTransformer)  # the plan refuses others
+    if isinstance(network, FSDPModule):
+        return
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else None
+    # about operations in place on the output of attention or MLP, of which a block has none
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
+    policy = MixedPrecisionPolicy(dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for block in network.blocks:
+        assert isinstance(block, Block)
+        fully_shard([block.attn, block.mlp], mesh=mesh["data_parallel"], mp_policy=policy)
+    fully_shard(network, mesh=mesh["data_parallel"])
+
+
+class Sharding(ModelParallelStrategy):
+    """Lightning's strategy with our own safe reading of checkpoints, which runs no code and detects damage."""
+
+    def __init__(self, num_processes: int) -> None:
+        super().__init__(num_processes, 1, save_distributed_checkpoint=False, timeout=PATIENCE)
+
+    @property
+    def lightning_restore_optimizer(self) -> bool:
+        """True: `load_model_state_dict` does not read the state of the optimizer."""
+        return True
+
+    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
+        return self.checkpoint_io.load_checkpoint(Path(self.broadcast(str(checkpoint_path))))
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        assert self.model is not None
+        whole = StateDictOptions(full_state_dict=True, strict=strict)
+        set_model_state_dict(self.model, checkpoint["state_dict"], options=whole)
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            weights = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+            numbers = chain.from_iterable(group["params"] for group in saved["param_groups"])
+            state = {
+                number: {name: _own_part(value, weight) for name, value in saved["state"].get(number, {}).items()}
+                for number, weight in zip(numbers, weights, strict=True)
+            }
+            optimizer.load_state_dict({**saved, "state": state})
+
+
+def _own_part(value: Any, weight: torch.Tensor) -> Any:
+    """The part of an optimizer tensor that this process keeps. Values of another shape stay whole."""
+    if isinstance(value, torch.Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
+        return distribute_tensor(value, weight.device_mesh, weight.placements)
+    return value

@@ -1,4 +1,9 @@
-"""The network that a training starts from: its weights, adapters, and batch norm over all processes"""
+"""The network that a training starts from: its weights, adapters, and batch norm over all processes
+
+Fine-tuning starts from a linear probe: the last layer is fitted first, while the other layers stay as they are. Kumar
+et al. 2022, "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution" (arXiv 2202.10054,
+LP-FT). From a random last layer, the first steps change the other layers to suit a layer that knows nothing yet.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +22,7 @@ from vit.data.loading.loader import labeled_images
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.lora import add_adapters
-from vit.training.network.linear_head import FrozenBackbone, HeadFit, labeled, last_layer, probe_loss
+from vit.training.network.features import FrozenBackbone, HeadFit, Labeled, labeled, last_layer, probe_loss
 from vit.training.optim import matrices_of_blocks
 from vit.training.planning.network_choice import keeps_rows, network_of_weights
 from vit.training.planning.plan import Plan
@@ -25,12 +30,6 @@ from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import ModelConfig
 from vit.weights.license import UNKNOWN
 from vit.weights.open import open_pretrained
-
-# Fine-tuning starts from a linear probe: the last layer is fitted first, while the other layers stay as they are
-#
-# Kumar et al. 2022, "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution" (arXiv
-# 2202.10054, LP-FT). From a random last layer, the first steps change the other layers to suit a layer that knows
-# nothing yet.
 
 MOST_IMAGES = 10_000  # of a split: a start need not be exact, and features of more images cost minutes
 ROW_IMAGES = 50  # of a class: its mean feature need not be exact
@@ -53,10 +52,6 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
 
     Every process computes all features and so gets the same layer, up to rounding, without waiting for another. A
     network that does not end in one linear layer stays as it is.
-
-    Args:
-        network: network with pretrained weights below its last layer.
-        notice: receiver of what is done, in one line.
     """
     if last_layer(network) is None:
         notice("weights, last layer: random, because the network does not end in one linear layer")
@@ -64,12 +59,7 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
     train, validation = (_some(plan.source.splits[split], plan.recipe.seed) for split in ("train", "validation"))
     if len(train) + len(validation) > MANY:
         notice(f"weights, last layer: computing features of {len(train) + len(validation):,} images for a linear probe")
-    was_training = network.training
-    backbone = FrozenBackbone(network, plan)
-    features, val_features = (
-        labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in (train, validation)
-    )
-    backbone.whole().train(was_training)
+    head, (features, val_features) = _labeled_features(network, plan, train, validation)
     loss = probe_loss(train, plan.class_balance, plan.recipe.optim.multilabel_loss)
     fit, lowest = HeadFit(features, val_features, network.num_classes, loss), float("inf")
     for penalty in PENALTIES:
@@ -77,35 +67,28 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
         val_loss = fit.metrics()["val/loss"]
         if val_loss < lowest:
             lowest = val_loss
-            fit.put_into(backbone.head)
+            fit.put_into(head)
     notice(f"weights, last layer: a linear probe on {len(features[1]):,} training images, validation loss {lowest:.3f}")
 
 
 def start_rows(network: Network, plan: Plan, new: Sequence[str]) -> None:
     """Give the rows of new classes the values of `add_rows`, from some training images of every class."""
-    train, was_training = plan.source.splits["train"], network.training
+    train = plan.source.splits["train"]
     order = np.random.default_rng(plan.recipe.seed).permutation(len(train))
     number_of = {name: number for number, name in enumerate(plan.source.class_names)}
     places = [order[train.labels[order] == number][:ROW_IMAGES] for number in number_of.values()]
-    samples = train.select(np.sort(np.concatenate(places)))
-    backbone = FrozenBackbone(network, plan)
-    values, labels = labeled(samples, backbone.features(labeled_images(samples, plan.preprocess)))
-    backbone.whole().train(was_training)
-    add_rows(backbone.head, values, labels, [number_of[name] for name in new])
+    head, [known] = _labeled_features(network, plan, train.select(np.sort(np.concatenate(places))))
+    add_rows(head, *known, [number_of[name] for name in new])
 
 
 @torch.no_grad()
 def add_rows(head: nn.Linear, features: Tensor, labels: Tensor, new: Sequence[int]) -> None:
-    """Give the rows of new classes weights of the mean feature of their images; the other rows stay.
+    """Give the rows of new classes weights of the mean feature (D,) of their images (n,); the other rows stay.
 
     A row has the direction from the mean of all classes to that of its class, and the mean length of the other rows. At
     the mean of all classes its logit is the mean of the others. As the imprinted weights of Qi et al. 2018, "Low-Shot
     Learning with Imprinted Weights" (arXiv 1712.07136), for a layer with a bias and features that are not of length 1.
-
-    Args:
-        features: (n, D) of images of all classes.
-        labels: (n,) class numbers.
-        new: numbers of the new classes; a class without an image keeps its row.
+    A new class without an image keeps its row.
     """
     means = {number: features[labels == number].mean(dim=0) for number in labels.unique().tolist()}
     center = torch.stack(list(means.values())).mean(dim=0)
@@ -117,8 +100,14 @@ def add_rows(head: nn.Linear, features: Tensor, labels: Tensor, new: Sequence[in
         head.bias[number] = level - head.weight[number] @ center
 
 
+def _labeled_features(network: Network, plan: Plan, *parts: Samples) -> tuple[nn.Linear, list[Labeled]]:
+    was_training, backbone = network.training, FrozenBackbone(network, plan)
+    features = [labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in parts]
+    backbone.whole().train(was_training)
+    return backbone.head, features
+
+
 def _some(samples: Samples, seed: int) -> Samples:
-    """At most `MOST_IMAGES` images, in their order."""
     if len(samples) <= MOST_IMAGES:
         return samples
     return samples.select(np.sort(np.random.default_rng(seed).permutation(len(samples))[:MOST_IMAGES]))
@@ -128,7 +117,7 @@ def _some(samples: Samples, seed: int) -> Samples:
 class InitialNetwork:
     """The network that a training starts from."""
 
-    network: Network  # network, ready to train
+    network: Network
     license: str | None = None  # license of its weights; None: random weights, not stated, or a resumed training
     seconds: float = 0.0  # time of the linear probe that fitted the last layer, or of the features of new classes
 
@@ -136,11 +125,10 @@ class InitialNetwork:
 def initial_network(
     plan: Plan, resume: bool, notice: Callable[[str], None], has_classes: bool = True
 ) -> InitialNetwork:
-    """The network of a plan, ready to train.
+    """The network of a plan, ready to train. `notice` gets the origin of all weights, line by line.
 
     Args:
         resume: whether a checkpoint will replace the weights, so that pretrained weights are not needed.
-        notice: receiver of the origin of all weights, line by line.
         has_classes: whether the layers for classes stay, so that their initial values are worth a line.
     """
     network = plan.build_network()
@@ -177,11 +165,7 @@ def initial_network(
 
 
 def describe(plan: Plan, license: str | None) -> Description:
-    """The description that every checkpoint of a training holds.
-
-    Args:
-        license: license of the weights that the training starts from.
-    """
+    """The description that every checkpoint of a training holds, with the license of the weights it starts from."""
     names = plan.source.class_names
     rules = unfitted_rules(plan.source.task, len(names))
     return Description(

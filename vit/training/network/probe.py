@@ -1,9 +1,8 @@
 """A linear probe: computes the features of a frozen backbone once, and fits a linear head to them
 
-The penalties are logarithmically spaced, as in Kornblith et al. 2019 (arXiv 1805.08974, appendix A.4). The probe keeps
-the head with the smallest validation loss, or the highest value of `optim.best_metric`.
-
-Each penalty is an "epoch" of metrics.csv. The strongest penalty comes first. Each fit starts from the previous one.
+The penalties are logarithmically spaced, as in Kornblith et al. 2019 (arXiv 1805.08974, appendix A.4), the strongest
+first. Each is an "epoch" of metrics.csv, whose fit starts from the previous one. The probe keeps the head with the
+smallest validation loss, or the highest value of `optim.best_metric`.
 """
 
 import time
@@ -30,15 +29,13 @@ from vit.inference.prepared import can_pack
 from vit.inference.scores.image_groups import in_groups
 from vit.inference.scores.scored_images import ScoredImages
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_with
-from vit.training.network.features import SharedFeatures, computed
+from vit.training.network.features import FrozenBackbone, HeadFit, SharedFeatures, computed, labeled, probe_loss
 from vit.training.network.initial_network import InitialNetwork, describe
-from vit.training.network.linear_head import FrozenBackbone, HeadFit, labeled, probe_loss
+from vit.training.observers import Listener
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
-from vit.training.running.best_weights import Measured, MeasuredCheckpoint, measure_checkpoint
-from vit.training.running.result import TrainingStats
+from vit.training.running.result import Measured, MeasuredCheckpoint, TrainingStats, measure_checkpoint
 
 
 def probe(
@@ -51,12 +48,7 @@ def probe(
 ) -> tuple[TrainingStats, Measured]:
     """Fit the head of a network, write best.ckpt and metrics.csv, and measure best.ckpt.
 
-    Args:
-        start: network with the weights to start from. Its last linear layer gets new weights.
-        shared: features that the cells of a study share; None: none.
-
-    Raises:
-        UsageError: the network does not end in one linear layer.
+    UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
     backbone, splits = FrozenBackbone(start.network, plan), plan.source.splits
@@ -96,11 +88,7 @@ def probe(
 def _measure(
     path: Path, data: ImageDataModule, plan: Plan, shared: SharedFeatures, features: Tensor
 ) -> MeasuredCheckpoint:
-    """Calibrate and score a checkpoint of `probe` by its head and the shared features: no image is computed twice.
-
-    Args:
-        features: features (n, D) of the training images.
-    """
+    """Calibrate and score a checkpoint of `probe` by its head and the shared features: no image is computed twice."""
     network, description = load(path)
     backbone = FrozenBackbone(network, plan)
     splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
@@ -111,8 +99,7 @@ def _measure(
     novelty = Novelty.of(training, training.distances(found[splits[0]][0].cpu()))
     calibrated: dict[str, ScoredImages] = {split: one.at(fitted.value) for split, one in scored.items()}
     if "test" in calibrated:
-        of_test = novelty.of_features(found["test"][0].cpu())
-        calibrated["test"] = replace(calibrated["test"], novelty=of_test)
+        calibrated["test"] = replace(calibrated["test"], novelty=novelty.of_features(found["test"][0].cpu()))
     return MeasuredCheckpoint(description, fitted, calibrated, novelty)
 
 

@@ -60,124 +60,84 @@ class Machine:
         return self.device.type == "cuda" and is_long and is_plain and is_whole and has_compiler()
 
 
-def check_own_code(recipe: Recipe) -> None:
-    """Import the user's code; UsageError where that fails, before anything is written."""
-    own, optim = recipe.augment.own, recipe.optim
-    for option, path in (("augment.own", own), ("optim.loss", optim.loss), ("optim.metric", optim.metric)):
-        if path is not None:
-            load(path, f"--{option}")
-
-
 def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:
-    """Raise UsageError if options of a recipe contradict each other or the machine.
+    """Raise UsageError if options contradict each other or the machine, or if code of the user cannot be imported.
 
-    Args:
-        network: name of the network; None: one of our ViTs, by the size of the images.
+    The `network` None is one of our ViTs, by the size of the images.
     """
-    model, trainer, world_size = recipe.model, recipe.trainer, machine.world_size
+    model, optim, trainer, sampling = recipe.model, recipe.optim, recipe.trainer, recipe.data.sampling
     has_lora, has_probe, is_scratch = model.lora is not None, model.freeze == "backbone", model.init_from is None
-    is_sharded, sharding, ddp = trainer.strategy == "fsdp", "--strategy fsdp does not go with", "give --strategy ddp"
+    is_taught, is_timed = recipe.distill.teacher is not None, optim.time is not None and optim.steps is None
     is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
-    is_taught, weights = recipe.distill.teacher is not None, recipe.optim.class_weights
-    is_timed, batch_size = recipe.optim.time is not None and recipe.optim.steps is None, recipe.optim.batch_size
-    contradictions = [  # (condition, problem, fix)
-        (
-            machine.precision == "16-mixed" and machine.device.type == "cpu",
-            "--precision 16-mixed needs a GPU",
-            "give --precision auto, bf16-mixed or 32-true",
-        ),
-        (has_lora and is_scratch, "--lora without weights to start from", "give --init_from"),
-        (has_lora and has_probe, "--lora with --freeze backbone, which trains the last layer alone", "leave one out"),
-        (has_lora and find_spec("peft") is None, "--lora needs peft", install("lora")),
-        (
-            model.freeze != "none" and is_scratch,
-            f"--freeze {model.freeze} without weights to start from",
-            "give --init_from, or --freeze none",
-        ),
-        (
-            model.init_head == "probe" and is_scratch,
-            "--model.init_head probe without weights to start from",
-            "give --init_from, or leave it out",
-        ),
-        (
-            has_probe and recipe.data.sampling != "natural",
-            f"--data.sampling {recipe.data.sampling} with --freeze backbone, which reads each image once",
-            "give --optim.class_weights auto",
-        ),
-        (
-            has_probe and recipe.optim.best_metric == "last",
-            "--optim.best_metric last with --freeze backbone, which tries penalties and has no last weights",
-            "give --optim.best_metric loss",
-        ),
-        (
-            recipe.optim.patience is not None and has_probe,
-            "--patience with --freeze backbone, which tries all penalties",
-            "leave one out",
-        ),
-        (
-            recipe.optim.patience is not None and recipe.optim.best_metric == "last",
-            "--patience with --optim.best_metric last, for which each validation is better",
-            "give --optim.best_metric loss",
-        ),
-        (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
-        (
-            is_timed and has_probe,
-            "--time with --freeze backbone, which takes one pass over the images",
-            "leave one out",
-        ),
-        (is_timed and world_size > 1, f"--time on {world_size} processes", "give --epochs, or --devices 1"),
-        (batch_size == AUTO and world_size > 1, f"--batch_size auto on {world_size} processes", "give a number"),
-        (is_sharded and not is_ours, f"{sharding} a network that is not one of our ViTs", ddp),
-        (
-            trainer.grad_checkpointing and (has_probe or not is_ours),
-            "--trainer.grad_checkpointing true is for our ViTs whose blocks are trained",
-            "leave it out, or give --optim.accumulate",
-        ),
-        (
-            is_sharded and recipe.optim.optimizer == "muon",
-            f"{sharding} --optim.optimizer muon, which works on whole matrices",
-            ddp,
-        ),
-        (is_sharded and has_lora, f"{sharding} --lora", ddp),
-        (
-            is_sharded and recipe.optim.ema_decay > 0,
-            f"{sharding} --optim.ema_decay, a copy of all weights",
-            f"{ddp}, or --optim.ema_decay 0",
-        ),
-        (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
-        (is_sharded and trainer.compile is True, f"{sharding} --trainer.compile true", ddp),
-        (
-            is_taught and has_probe,
-            "--teacher with --freeze backbone, which fits the last layer to labels alone",
-            "leave one out",
-        ),
-        (is_sharded and is_taught, f"{sharding} --teacher", ddp),
-        (
-            is_taught and trainer.compile is True and model.network.get("pool") == "cls_dist",
-            "--trainer.compile true with --teacher and pool cls_dist, whose two heads are computed one by one",
-            "leave --trainer.compile out",
-        ),
-        (
-            is_taught and weights != "none",
-            "--optim.class_weights with --teacher, whose part of the loss has no class weights",
-            "give --data.sampling balanced or sqrt",
-        ),
-        (
-            is_taught and recipe.optim.logit_adjustment > 0,
-            "--optim.logit_adjustment with --teacher, whose classes are as common as in its own training",
-            "give --data.sampling balanced or sqrt",
-        ),
-        (
-            recipe.optim.loss is not None and (weights != "none" or recipe.optim.logit_adjustment > 0),
-            "--optim.loss with class weights or logit adjustment, which are those of the cross-entropy",
-            "give --data.sampling balanced or sqrt, or leave one out",
-        ),
-        (
-            has_probe and trainer.compile is True,
-            "--trainer.compile true with --freeze backbone, which computes each image once",
-            "leave one out",
-        ),
-    ]
-    for is_wrong, problem, fix in contradictions:
+    is_weighted, is_adjusted = optim.class_weights != "none", optim.logit_adjustment > 0
+    is_last, compiles = optim.best_metric == "last", trainer.compile is True
+    is_sharded, several = trainer.strategy == "fsdp", machine.world_size > 1
+    probe, scratch = "with --freeze backbone, which", "without weights to start from"
+    sharded, processes = "--strategy fsdp does not go with", f"on {machine.world_size} processes"
+    one, ddp, by_loss = "leave one out", "give --strategy ddp", "give --optim.best_metric loss"
+    sampled = "give --data.sampling balanced or sqrt"
+
+    def refuse(is_wrong: bool, problem: str, fix: str) -> None:
         if is_wrong:
             raise UsageError(problem, fix)
+
+    on_cpu = machine.precision == "16-mixed" and machine.device.type == "cpu"
+    refuse(on_cpu, "--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
+    refuse(has_lora and is_scratch, f"--lora {scratch}", "give --init_from")
+    refuse(has_lora and has_probe, f"--lora {probe} trains the last layer alone", one)
+    refuse(has_lora and find_spec("peft") is None, "--lora needs peft", install("lora"))
+    is_frozen = model.freeze != "none" and is_scratch
+    refuse(is_frozen, f"--freeze {model.freeze} {scratch}", "give --init_from, or --freeze none")
+    is_probed = model.init_head == "probe" and is_scratch
+    refuse(is_probed, f"--model.init_head probe {scratch}", "give --init_from, or leave it out")
+    is_sampled, reads = has_probe and sampling != "natural", f"{probe} reads each image once"
+    refuse(is_sampled, f"--data.sampling {sampling} {reads}", "give --optim.class_weights auto")
+    refuse(has_probe and is_last, f"--optim.best_metric last {probe} tries penalties and has no last weights", by_loss)
+    if optim.patience is not None:
+        refuse(has_probe, f"--patience {probe} tries all penalties", one)
+        refuse(is_last, "--patience with --optim.best_metric last, for which each validation is better", by_loss)
+    refuse(has_probe and several, f"--freeze backbone {processes}", "give --devices 1")
+    refuse(is_timed and has_probe, f"--time {probe} takes one pass over the images", one)
+    refuse(is_timed and several, f"--time {processes}", "give --epochs, or --devices 1")
+    refuse(optim.batch_size == AUTO and several, f"--batch_size auto {processes}", "give a number")
+    refuse(is_sharded and not is_ours, f"{sharded} a network that is not one of our ViTs", ddp)
+    refuse(
+        trainer.grad_checkpointing and (has_probe or not is_ours),
+        "--trainer.grad_checkpointing true is for our ViTs whose blocks are trained",
+        "leave it out, or give --optim.accumulate",
+    )
+    if is_sharded:
+        is_muon = optim.optimizer == "muon"
+        refuse(is_muon, f"{sharded} --optim.optimizer muon, which works on whole matrices", ddp)
+        refuse(has_lora, f"{sharded} --lora", ddp)
+        averages = optim.ema_decay > 0
+        refuse(averages, f"{sharded} --optim.ema_decay, a copy of all weights", f"{ddp}, or --optim.ema_decay 0")
+        refuse(has_probe, f"{sharded} --freeze backbone", ddp)
+        refuse(compiles, f"{sharded} --trainer.compile true", ddp)
+        refuse(is_taught, f"{sharded} --teacher", ddp)
+    if is_taught:
+        refuse(has_probe, f"--teacher {probe} fits the last layer to labels alone", one)
+        refuse(
+            compiles and model.network.get("pool") == "cls_dist",
+            "--trainer.compile true with --teacher and pool cls_dist, whose two heads are computed one by one",
+            "leave --trainer.compile out",
+        )
+        problem = "--optim.class_weights with --teacher, whose part of the loss has no class weights"
+        refuse(is_weighted, problem, sampled)
+        problem = "--optim.logit_adjustment with --teacher, whose classes are as common as in its own training"
+        refuse(is_adjusted, problem, sampled)
+    refuse(
+        optim.loss is not None and (is_weighted or is_adjusted),
+        "--optim.loss with class weights or logit adjustment, which are those of the cross-entropy",
+        f"{sampled}, or leave one out",
+    )
+    refuse(has_probe and compiles, f"--trainer.compile true {probe} computes each image once", one)
+    for option, path in (
+        ("augment.own", recipe.augment.own),
+        ("optim.loss", optim.loss),
+        ("optim.metric", optim.metric),
+    ):
+        if path is not None:
+            load(path, f"--{option}")
+    if trainer.checkpoint_every is not None:
+        seconds(trainer.checkpoint_every, "--checkpoint_every")

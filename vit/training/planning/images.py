@@ -1,17 +1,31 @@
-"""Which images a recipe uses for training, validation and test"""
+"""Which images a recipe uses for training, validation and test, and the network for their size, if it names none"""
 
 from dataclasses import replace
 
+import numpy as np
+
 from vit.data.checks.bursts import with_bursts
+from vit.data.core.formats import is_tiff
 from vit.data.core.groups import group_notes, leak_notes, with_groups
-from vit.data.core.samples import Source, absent_notes
+from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_header import header_size, no_warnings
+from vit.data.core.samples import Samples, Source, absent_notes
 from vit.data.sources.sources import open_source
-from vit.data.splits.folds import with_fold
-from vit.data.splits.split import with_all_splits
+from vit.data.splits.split import with_all_splits, with_fold
 from vit.data.splits.subset import subset, subset_kind
 from vit.errors import EmptyClassError, UsageError
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
+
+FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
+CNN_BESIDE = {  # of 0.6 to 1.3 times the parameters with `SMALLER`, and a third to the same number of FLOPs
+    "vit_nano_patch2_8": "resnet10_small",
+    "vit_mini_patch4_28": "resnet10_small",
+    FOR_PHOTOGRAPHS: "tf_efficientnet_lite0",
+}
+SMALLER = {"vit_nano_patch2_8": " --model.network.widths=[12,24,48,96]"}  # of the CNN: 0.18 instead of 1.24 million
+_LARGEST_OF_NANO, _LARGEST_OF_MINI = 16, 64  # pixels
+_LOOKED_AT = 20  # images
 
 
 def subset_text(kind: str, source: Source) -> str:
@@ -23,34 +37,13 @@ def subset_text(kind: str, source: Source) -> str:
     return {"balanced": "class-balanced", "natural": "with the class shares of all training images"}[kind]
 
 
-def check_shares(found: Source, data: DataConfig) -> None:
-    """Raise UsageError if the fractions of validation, test and calibration images leave too few images, or none."""
-    if "validation" not in found.splits and data.validation == 0:
-        raise UsageError(
-            "data.validation is 0, and the data have no validation images of their own",
-            "give a fraction above 0: these images choose the best checkpoint",
-        )
-    fractions = {"validation": data.validation, "test": data.test, "calibration": data.calibration}
-    cut = {name: fraction for name, fraction in fractions.items() if name not in found.splits and fraction > 0}
-    if sum(cut.values()) >= 1:
-        given = " and ".join(f"data.{name} {fraction:g}" for name, fraction in cut.items())
-        raise UsageError(
-            f"{given} leave no training images",
-            "give fractions whose sum is below 1",
-        )
-
-
 def subset_seed(recipe: Recipe) -> int:
     """The seed that decides which training images are used."""
     return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
 
 
 def opened_data(data: DataConfig) -> Source:
-    """The images that a recipe names, as DATA has them.
-
-    Raises:
-        VitError: as for `open_source`.
-    """
+    """The images that a recipe names, as DATA has them. Errors are those of `open_source`."""
     try:
         return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
     except EmptyClassError as error:
@@ -63,12 +56,7 @@ def at_revision(recipe: Recipe, found: Source) -> Recipe:
 
 
 def kept_together(found: Source, data: DataConfig) -> Source:
-    """The images with the groups that no split divides: of the user, and of near-duplicates.
-
-    Raises:
-        UsageError: the pattern of the groups is wrong.
-        DataError: an image has no group.
-    """
+    """The images with the groups that no split divides: of the user, and of near-duplicates. Errors as in `divided`."""
     found = with_groups(found, data.groups)
     found = replace(found, notes=[*found.notes, *group_notes(found)])
     return with_bursts(found) if data.bursts == "together" else found
@@ -77,9 +65,8 @@ def kept_together(found: Source, data: DataConfig) -> Source:
 def divided(found: Source, data: DataConfig) -> Source:
     """The images with their groups and with all splits: those of DATA, of a fold, and those cut from the training part.
 
-    Raises:
-        UsageError: the pattern of the groups, the fold or a fraction is wrong.
-        DataError: there are too few images or groups for a split, or an image has no group.
+    UsageError: the pattern of the groups, the fold or a fraction is wrong.
+    DataError: there are too few images or groups for a split, or an image has no group.
     """
     found = kept_together(found, data)
     given = () if data.fold is not None else tuple(found.splits)
@@ -88,7 +75,16 @@ def divided(found: Source, data: DataConfig) -> Source:
         found = with_fold(found, data.fold, data.split_seed)
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
-    check_shares(found, data)
+    if "validation" not in found.splits and data.validation == 0:
+        raise UsageError(
+            "data.validation is 0, and the data have no validation images of their own",
+            "give a fraction above 0: these images choose the best checkpoint",
+        )
+    fractions = {"validation": data.validation, "test": data.test, "calibration": data.calibration}
+    fractions = {name: fraction for name, fraction in fractions.items() if name not in found.splits and fraction > 0}
+    if sum(fractions.values()) >= 1:
+        shown = " and ".join(f"data.{name} {fraction:g}" for name, fraction in fractions.items())
+        raise UsageError(f"{shown} leave no training images", "give fractions whose sum is below 1")
     cut = with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
     new = [split for split in cut.splits if split not in given and split != "train"]
     return replace(cut, notes=[*cut.notes, *absent_notes(cut, new)])
@@ -109,3 +105,43 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
     note = f"{wanted:,} of {len(train):,} training images ({subset_text(kind, source)}, seed {seed})"
     chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
     return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])
+
+
+def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | None]:
+    """The name of a ViT for the typical size of training images, and the image size if it is not the network's own.
+
+    It is found without torch, but for TIFF files that Pillow does not read.
+    """
+    side = _typical_side(train, channels or 3)
+    if side <= _LARGEST_OF_NANO:
+        return "vit_nano_patch2_8", max(8, side - side % 2)
+    if side <= _LARGEST_OF_MINI:
+        return "vit_mini_patch4_28", side - side % 4
+    return FOR_PHOTOGRAPHS, None
+
+
+def _typical_side(train: Samples, channels: int) -> int:
+    rows = list(map(int, np.linspace(0, len(train) - 1, min(_LOOKED_AT, len(train)))))
+    if train.arrays is not None:
+        return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
+    sides = []
+    for row in rows:
+        try:
+            sides.append(_side(train.encoded(row), train.name(row), channels))
+        except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
+            continue
+    return int(np.median(sides)) if sides else 224
+
+
+def _side(data: bytes, name: str, channels: int) -> int:
+    """The shorter side of an image in pixels, by its header; a TIFF that Pillow does not read is read whole."""
+    with no_warnings:
+        try:
+            return min(header_size(data, name))
+        except ImageError:
+            if not is_tiff(data):
+                raise
+
+        from vit.data.pixels.planes import format_reader
+
+        return min(format_reader("TIFF").read(data, name, None, channels).values.shape[1:])

@@ -6,12 +6,12 @@ from vit.data.core.samples import Samples, Source
 from vit.data.pixels.gray_window import measured_window
 from vit.data.pixels.preprocess import COLORS, Preprocess, Window, is_window
 from vit.errors import UsageError
+from vit.models.catalog import CATALOG
 from vit.models.network import Network
-from vit.models.network_names import OWN
 from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
 from vit.training.lora import layers_to_adapt
-from vit.training.planning.automatic_network import automatic_network
+from vit.training.planning.images import automatic_network
 from vit.training.recipes.image_options import PreprocessConfig
 from vit.training.recipes.recipe import ModelConfig
 from vit.weights.open import open_pretrained
@@ -32,7 +32,6 @@ class WantedNetwork:
 
     @property
     def name(self) -> str | None:
-        """Name in the catalog or in timm."""
         return None if self.spec is None else self.spec.name
 
 
@@ -45,17 +44,15 @@ class ChosenNetwork:
     preprocess: Preprocess  # how an image becomes its input
     cost: Cost  # parameters and FLOPs
     shapes: Network  # the network on the meta device
-    # whether the weights to start from have no last layer for these classes, as far as is known
-    has_new_head: bool = True
+    has_new_head: bool = True  # whether the first weights have no last layer for these classes, as far as is known
     kept_rows: str = ""  # which rows a last layer for other classes keeps, in words; "" for none
 
 
 def wanted_network(model: ModelConfig) -> WantedNetwork:
     """The network that a recipe names, checked as far as is possible without images.
 
-    Raises:
-        CheckpointError: the weights to start from cannot be used.
-        UsageError: the network or an option is unknown, a value is not of the option's type, or LoRA cannot adapt it.
+    CheckpointError: the weights to start from cannot be used.
+    UsageError: the network or an option is unknown, a value is not of the option's type, or LoRA cannot adapt it.
     """
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
@@ -79,7 +76,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
 def network_of_weights(model: ModelConfig) -> str | None:
     """The network of timm that a recipe names, for files of weights that name none. Our own ViTs show by shapes."""
     name = str(model.network.get("name", AUTO))
-    return None if name == AUTO or name in OWN else name
+    return None if name == AUTO or name in CATALOG else name
 
 
 def _checked(name: str, options: Options, image_size: int | None, lora: int | None) -> NetworkSpec:
@@ -95,9 +92,7 @@ def _checked(name: str, options: Options, image_size: int | None, lora: int | No
 def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, num_classes: int) -> ChosenNetwork:
     """The network for a number of classes, and for the size of these images where the recipe leaves it open.
 
-    Raises:
-        CheckpointError: the weights to start from do not fit.
-        UsageError: its options do not fit together.
+    CheckpointError: the weights to start from do not fit. UsageError: its options do not fit together.
     """
     spec, image_size = wanted.spec, wanted.image_size
     if spec is None:
@@ -127,7 +122,6 @@ def keeps_rows(model: ModelConfig, images: Source) -> bool:
 
 
 def _check_lengths(given: PreprocessConfig, channels: int) -> None:
-    """Raise UsageError unless the given means and deviations are one for each channel."""
     for name, values in (("mean", given.mean), ("std", given.std)):
         if values is not None and len(values) != channels:
             raise UsageError(
@@ -138,8 +132,7 @@ def _check_lengths(given: PreprocessConfig, channels: int) -> None:
 def _preprocess(wanted: Preprocess, given: PreprocessConfig) -> Preprocess:
     """The preprocessing with one mean and one deviation for each channel.
 
-    Raises:
-        UsageError: the user gave another number of values, or a window that is empty.
+    UsageError: the user gave another number of values, or a window that is empty.
     """
     channels, window = wanted.channels, wanted.window
     _check_lengths(given, channels)
@@ -159,8 +152,7 @@ def _preprocess(wanted: Preprocess, given: PreprocessConfig) -> Preprocess:
 def windowed(network: ChosenNetwork, train: Samples, taught: Window | None = None) -> ChosenNetwork:
     """The same network with the window that training images of more than 8 bits need, if the recipe leaves it open.
 
-    Args:
-        taught: window of the teacher, which sees the pixels of this network.
+    A teacher sees the pixels of this network, so that its window `taught` counts.
     """
     if network.preprocess.window is not None:
         return network

@@ -18,17 +18,17 @@ from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
-from vit.training.distillation.teacher import Teacher, can_remember, find_teacher, with_teacher
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import check_optimizer, warmup_steps
-from vit.training.planning.compatibility import Machine, check_compatibility, check_own_code, check_task_options
+from vit.training.planning.compatibility import Machine, check_compatibility, check_task_options
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
 from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
+from vit.training.teacher import REMEMBERED_BYTES, Teacher, find_teacher, with_teacher
 
 P = TypeVar("P", bound="Plan")
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
@@ -52,26 +52,21 @@ class Plan:
     rounds: int  # number of validations; a checkpoint is saved at each
     steps_per_round: int  # number of optimizer steps between two validations
     checkpoint_seconds: float | None  # time between two checkpoints; None: they are saved at validations only
-    # whether the weights to start from have no last layer for these classes, as far as is known
-    has_new_head: bool = True
+    has_new_head: bool = True  # whether the first weights have no last layer for these classes, as far as is known
     kept_rows: str = ""  # which rows a last layer for other classes keeps, in words; "" for none
     teacher: Teacher | None = None  # network that teaches this one; None: labels alone
-    # sentences about validation and test images that the teacher or the first weights know already
-    seen_before: Sequence[str] = ()
+    seen_before: Sequence[str] = ()  # on validation and test images that the teacher or the first weights know already
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole training."""
         return self.rounds * self.steps_per_round
 
     @property
     def class_balance(self) -> ClassBalance:
-        """The training images of each class, and what the training does about unequal numbers."""
         return class_balance(self.recipe, self.source)
 
     @property
     def warmup_steps(self) -> int:
-        """Optimizer steps before the learning rate reaches its highest value."""
         return warmup_steps(self.recipe.optim, self.total_steps)
 
     @property
@@ -88,7 +83,6 @@ class Plan:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether each process keeps only a part of the weights."""
         return self.recipe.trainer.strategy == "fsdp" and self.world_size > 1
 
     @property
@@ -109,33 +103,24 @@ class Plan:
     def teacher_remembers(self) -> bool:
         """Whether a teacher computes each image once: no epoch changes an image, and it pays, and fits."""
         num_images, num_drawn = len(self.source.splits["train"]), self.total_steps * self.batch_size
-        fits = can_remember(num_images, len(self.source.class_names), num_drawn)
-        return fits and not self.augment.is_random
+        fits = 4 * num_images * len(self.source.class_names) <= REMEMBERED_BYTES
+        return num_drawn >= num_images and fits and not self.augment.is_random
 
     @property
     def checkpoint_bytes(self) -> int:
         """About the size of a checkpoint: float32 weights, their average, and two numbers of the optimizer for each."""
         return 4 * self.cost.parameters * (3 + (self.ema_decay > 0))
 
-    @property
-    def time_seconds(self) -> float:
-        """The time of the whole training, where the recipe gives one."""
-        return seconds(str(self.recipe.optim.time), "--time")
-
     def of_steps(self, rounds: int, steps_per_round: int) -> "Plan":
-        """The same training with another length, in steps."""
-        optim = replace(self.recipe.optim, steps=rounds * steps_per_round)
-        recipe = replace(self.recipe, optim=optim)
+        recipe = replace(self.recipe, optim=replace(self.recipe.optim, steps=rounds * steps_per_round))
         return replace(self, recipe=recipe, rounds=rounds, steps_per_round=steps_per_round)
 
     def of_batch(self, batch_size: int) -> "Plan":
-        """The same training with another number of images in an optimizer step."""
         recipe = replace(self.recipe, optim=replace(self.recipe.optim, batch_size=batch_size))
         schedule = choose_schedule(recipe, len(self.source.splits["train"]), self.world_size)
         return replace(self, recipe=with_length(recipe, schedule), **vars(schedule))
 
     def build_network(self) -> Network:
-        """The network with random weights, in training mode."""
         network = self.spec.build(self.preprocess.image_size)
         network.keeps_batch_stats = self.recipe.model.freeze == "batch_stats"
         if self.recipe.trainer.grad_checkpointing:
@@ -144,7 +129,6 @@ class Plan:
 
     @property
     def loader_options(self) -> LoaderOptions:
-        """How this plan fetches batches."""
         data, optim = self.recipe.data, self.recipe.optim
         batches = None if optim.steps is None else self.steps_per_round * optim.accumulate
         return LoaderOptions(
@@ -158,7 +142,6 @@ class Plan:
         )
 
     def data_module(self) -> ImageDataModule:
-        """The loaders of this plan."""
         augment = None if self.recipe.model.freeze == "backbone" else self.augment
         return ImageDataModule(self.source, self.preprocess, augment, self.loader_options, self.recipe.seed)
 
@@ -178,14 +161,15 @@ def make_plan(recipe: Recipe, found: Source | None = None, before_reading: Calla
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    check_own_code(recipe)
-    _checkpoint_seconds(recipe)
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or opened_data(recipe.data)
     network = choose_network(recipe.model, wanted, found, len(found.class_names))
     before_reading()
-    recipe, source = choose_images(recipe, found)
+    source = divided(found, recipe.data)
+    if recipe.data.train_images is not None:
+        recipe = with_subset(source, recipe)
+        source = chosen_part(source, recipe)
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
     teacher = find_teacher(recipe.distill, source)
@@ -202,7 +186,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_optimizer(network.shapes.named_parameters(), recipe.optim)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
-    chosen = _with_choices(recipe, source, network, augment, schedule, machine)
+    chosen, every = _with_choices(recipe, source, network, augment, schedule, machine), recipe.trainer.checkpoint_every
     return kind(
         recipe=chosen if chosen.optim.batch_size == AUTO else with_length(chosen, schedule),
         source=source,
@@ -217,16 +201,10 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         steps_per_epoch=schedule.steps_per_epoch,
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
-        checkpoint_seconds=_checkpoint_seconds(recipe),
+        checkpoint_seconds=None if every is None else seconds(every, "--checkpoint_every"),
         has_new_head=network.has_new_head,
         kept_rows=network.kept_rows,
     )
-
-
-def _checkpoint_seconds(recipe: Recipe) -> float | None:
-    """The time between two checkpoints; None: only at validations. UsageError for a text that is not a time."""
-    every = recipe.trainer.checkpoint_every
-    return None if every is None else seconds(every, "--checkpoint_every")
 
 
 def choose_machine(recipe: Recipe) -> Machine:
@@ -236,21 +214,8 @@ def choose_machine(recipe: Recipe) -> Machine:
     return Machine(device, world_size, choose(recipe.trainer.precision, device))
 
 
-def choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
-    """The images of all splits, and the recipe with the kind of subset that they ask for."""
-    source = divided(found, recipe.data)
-    if recipe.data.train_images is None:
-        return recipe, source
-    recipe = with_subset(source, recipe)
-    return recipe, chosen_part(source, recipe)
-
-
 def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) -> Augment:
-    """The augmentation. RandAugment is left out where images are neither gray nor RGB: its colors are those of light.
-
-    Raises:
-        UsageError: the user asks for RandAugment of such images.
-    """
+    """The augmentation, without RandAugment where images are neither gray nor RGB: its colors are those of light."""
     base = preset(config.name, preprocess.image_size, mirrored=data not in UNMIRRORED)
     if preprocess.channels not in (1, COLORS):
         if config.randaugment:

@@ -1,4 +1,7 @@
-"""The length of a training in optimizer steps, and its validations"""
+"""The batch size of a training, its length in optimizer steps, and its validations
+
+This module does not import torch, so that `vit study` names its cells fast.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,14 +11,13 @@ from vit.console import count_of
 from vit.errors import DataError, UsageError
 from vit.training.recipes.recipe import Recipe
 
-# The batch size of an optimizer step: the automatic value, and checks
-#
-# This module does not import torch, so that `vit study` names its cells fast.
-
 AUTO: Final = "auto"  # as batch_size: the largest that fits, on a GPU
 LEAST_STEPS = 8  # of an epoch, where the batch size is automatic
 LARGEST_AUTO_BATCH = 128
 LARGEST_FINE_TUNING_BATCH = 64  # few epochs at 128 images a step have too few steps
+ROUNDS = 10
+LEAST_EPOCHS = 8  # of fine-tuning, whatever the number of images
+PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear probe's weights: 0.3 to 1e-5
 
 
 def batch_multiple(recipe: Recipe, processes: int = 1) -> int:
@@ -37,40 +39,6 @@ def automatic_batch_size(recipe: Recipe, num_images: int, processes: int = 1) ->
     return max(multiple, wanted - wanted % multiple)
 
 
-def choose_batch_size(recipe: Recipe, num_images: int, processes: int) -> int:
-    """The recipe's batch size, or the automatic one.
-
-    Args:
-        num_images: number of training images.
-        processes: number of processes that share a batch.
-
-    Raises:
-        UsageError: the batch size is not divisible among processes, micro-batches and pairs.
-        DataError: there are fewer training images.
-    """
-    multiple = batch_multiple(recipe, processes)
-    batch_size = given_batch_size(recipe) or automatic_batch_size(recipe, num_images, processes)
-    if batch_size % multiple:
-        pairs = " x 2 images (mixup and cutmix mix pairs)" if recipe.augment.mixes else ""
-        raise UsageError(
-            f"--batch_size {batch_size} is not divisible by {processes} processes x {recipe.optim.accumulate} parts "
-            f"(optim.accumulate){pairs}",
-            f"give a multiple of {multiple}",
-        )
-    if batch_size > num_images:
-        smaller = max(multiple, num_images // 4 - num_images // 4 % multiple)
-        raise DataError(
-            f"--batch_size {batch_size} > {num_images} training images",
-            f"give --batch_size {smaller} or less, or add images" if smaller <= num_images else "add images",
-        )
-    return batch_size
-
-
-ROUNDS = 10
-LEAST_EPOCHS = 8  # of fine-tuning, whatever the number of images
-PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear probe's weights: 0.3 to 1e-5
-
-
 @dataclass(frozen=True)
 class Schedule:
     """How many optimizer steps a training takes, and when it validates."""
@@ -82,7 +50,6 @@ class Schedule:
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole training."""
         return self.rounds * self.steps_per_round
 
 
@@ -92,10 +59,6 @@ def fine_tuning_steps(num_images: int, batch_size: int = LARGEST_FINE_TUNING_BAT
     The number grows smoothly with the number n of training images: 250 (n / 100)^0.12, so that few images are seen
     often enough. From about 3,000 images on it is 8 epochs. Measured in docs/measurements.md, "How few images are
     fine-tuned".
-
-    Args:
-        num_images: number of training images.
-        batch_size: number of images of one optimizer step, of which the 8 epochs consist.
     """
     return max(round(250 * (num_images / 100) ** 0.12), LEAST_EPOCHS * (num_images // batch_size))
 
@@ -103,15 +66,26 @@ def fine_tuning_steps(num_images: int, batch_size: int = LARGEST_FINE_TUNING_BAT
 def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedule:
     """The steps of a training on this number of images.
 
-    Raises:
-        UsageError: the batch size is not divisible among processes, micro-batches and pairs; or there are too few
-            validations for `optim.patience`.
-        DataError: there are fewer training images than a batch has.
+    UsageError: the batch size is not divisible among processes, micro-batches and pairs; or there are too few
+    validations for `optim.patience`. DataError: there are fewer training images than a batch has.
     """
-    batch_size = choose_batch_size(recipe, num_images, world_size)
+    optim, multiple = recipe.optim, batch_multiple(recipe, world_size)
+    batch_size = given_batch_size(recipe) or automatic_batch_size(recipe, num_images, world_size)
+    if batch_size % multiple:
+        pairs = " x 2 images (mixup and cutmix mix pairs)" if recipe.augment.mixes else ""
+        raise UsageError(
+            f"--batch_size {batch_size} is not divisible by {world_size} processes x {optim.accumulate} parts "
+            f"(optim.accumulate){pairs}",
+            f"give a multiple of {multiple}",
+        )
+    if batch_size > num_images:
+        smaller = max(multiple, num_images // 4 - num_images // 4 % multiple)
+        raise DataError(
+            f"--batch_size {batch_size} > {num_images} training images",
+            f"give --batch_size {smaller} or less, or add images" if smaller <= num_images else "add images",
+        )
     steps_per_epoch = num_images // batch_size
     schedule = Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch, num_images, batch_size))
-    optim = recipe.optim
     rounds = ROUNDS if optim.time is not None and optim.steps is None else schedule.rounds
     if optim.patience is not None and optim.patience >= rounds:
         raise UsageError(
@@ -125,9 +99,6 @@ def end_of_decay(done: int, rounds: int) -> int:
     """Number of validations of a training whose learning rate falls from the `done`-th validation on.
 
     The rate falls during a fifth of the training (Haegele et al. 2024, who find 10 to 20 % to be enough).
-
-    Args:
-        rounds: largest number of validations.
     """
     return min(rounds, done + math.ceil(done / 4))
 
@@ -141,11 +112,7 @@ def with_length(recipe: Recipe, schedule: Schedule) -> Recipe:
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int, num_images: int, batch_size: int) -> tuple[int, int]:
-    """(number of validations, number of optimizer steps between two).
-
-    A linear probe has a validation for each penalty. A length in steps has five to ten: the number that divides the
-    length, or else overshoots it least.
-    """
+    """(number of validations, number of steps between two). A linear probe has a validation for each penalty."""
     if recipe.model.freeze == "backbone":
         return len(PENALTIES), steps_per_epoch
     optim = recipe.optim
@@ -157,7 +124,7 @@ def _rounds(recipe: Recipe, steps_per_epoch: int, num_images: int, batch_size: i
 
 
 def equal_rounds(steps: int) -> tuple[int, int]:
-    """(number of validations, number of optimizer steps between two) of a length in steps, which is rounded up."""
+    """As `_rounds`, for a length in steps: five to ten, the number that divides it or else overshoots it least."""
     counts = range(min(ROUNDS, steps), min(ROUNDS // 2, steps) - 1, -1)
     rounds = min(counts, key=lambda count: -steps % count)
     return rounds, -(-steps // rounds)

@@ -4,20 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vit.data.core.dataset_names import TableColumns
-from vit.training.recipes.ranges import (
-    Area,
-    ChannelCount,
-    ClosedUnitInterval,
-    Finite,
-    ImportPath,
-    Magnitude,
-    NonNegative,
-    NonNegativeInt,
-    Positive,
-    PositiveInt,
-    Seed,
-    Share,
-)
+from vit.training.recipes import ranges
 
 
 @dataclass
@@ -63,22 +50,22 @@ class DataConfig:
     source: str = "digits"
     root: str | None = None
     download: bool = False
-    validation: Share = 0.1
-    test: Share = 0.2
-    calibration: Share = 0.0
-    split_seed: Seed = 0
+    validation: ranges.Share = 0.1
+    test: ranges.Share = 0.2
+    calibration: ranges.Share = 0.0
+    split_seed: ranges.Seed = 0
     groups: str | None = None
     bursts: Literal["together", "split"] = "together"
     fold: str | None = None
-    train_images: PositiveInt | None = None
+    train_images: ranges.PositiveInt | None = None
     subset: Literal["auto", "balanced", "natural"] = "auto"
-    subset_seed: Seed | None = None
+    subset_seed: ranges.Seed | None = None
     sampling: Literal["natural", "balanced", "sqrt"] = "natural"
     allow_empty: bool = False
     image_column: str | None = None
     label_column: str | None = None
     cache: Literal["auto", "memory", "none"] = "auto"
-    num_workers: NonNegativeInt | None = None
+    num_workers: ranges.NonNegativeInt | None = None
 
     @property
     def columns(self) -> TableColumns:
@@ -108,14 +95,14 @@ class PreprocessConfig:
             show them. ignore: its numbers are taken for sRGB, as torchvision and timm take them.
     """
 
-    image_size: PositiveInt | None = None
-    crop_fraction: Area | None = None
-    mean: tuple[Finite, ...] | None = None
-    std: tuple[Positive, ...] | None = None
+    image_size: ranges.PositiveInt | None = None
+    crop_fraction: ranges.Area | None = None
+    mean: tuple[ranges.Finite, ...] | None = None
+    std: tuple[ranges.Positive, ...] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
     resize_mode: Literal["shortest", "squash", "pad"] | None = None
-    window: tuple[Finite, ...] | None = None
-    channels: ChannelCount | None = None
+    window: tuple[ranges.Finite, ...] | None = None
+    channels: ranges.ChannelCount | None = None
     color_profiles: Literal["convert", "ignore"] | None = None
 
 
@@ -141,17 +128,17 @@ class AugmentConfig:
     """
 
     name: Literal["none", "light", "standard", "strong"] = "light"
-    crop: Area | None = None
-    shift: Share | None = None
-    rotate: NonNegative | None = None
-    zoom: Share | None = None
-    flip: ClosedUnitInterval | None = None
-    randaugment: NonNegativeInt | None = None
-    magnitude: Magnitude | None = None
-    mixup: NonNegative | None = None
-    cutmix: NonNegative | None = None
-    erasing: ClosedUnitInterval | None = None
-    own: ImportPath | None = None
+    crop: ranges.Area | None = None
+    shift: ranges.Share | None = None
+    rotate: ranges.NonNegative | None = None
+    zoom: ranges.Share | None = None
+    flip: ranges.ClosedUnitInterval | None = None
+    randaugment: ranges.NonNegativeInt | None = None
+    magnitude: ranges.Magnitude | None = None
+    mixup: ranges.NonNegative | None = None
+    cutmix: ranges.NonNegative | None = None
+    erasing: ranges.ClosedUnitInterval | None = None
+    own: ranges.ImportPath | None = None
 
     @property
     def mixes(self) -> bool:

@@ -8,17 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vit.own_code import is_path
+from vit.training.recipes import ranges
 from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
-from vit.training.recipes.ranges import (
-    Area,
-    ClosedUnitInterval,
-    ImportPath,
-    NonNegative,
-    Positive,
-    PositiveInt,
-    Seed,
-    Share,
-)
 
 NetworkValue = bool | int | float | str | list[int]
 
@@ -53,7 +44,7 @@ class ModelConfig:
     init_from: str | None = None
     init_head: Literal["auto", "random", "probe"] = "random"
     freeze: Literal["none", "batch_stats", "backbone"] = "none"
-    lora: PositiveInt | None = None
+    lora: ranges.PositiveInt | None = None
 
 
 @dataclass
@@ -115,30 +106,30 @@ class OptimConfig:
             ten in a row; the check waits for the device at every step.
     """
 
-    optimizer: Literal["adamw", "sgd", "muon"] | ImportPath = "adamw"
-    lr: Positive = 1e-3
-    lr_batch_size: PositiveInt | None = None
-    epochs: PositiveInt | Literal["auto"] = 50
-    steps: PositiveInt | None = None
+    optimizer: Literal["adamw", "sgd", "muon"] | ranges.ImportPath = "adamw"
+    lr: ranges.Positive = 1e-3
+    lr_batch_size: ranges.PositiveInt | None = None
+    epochs: ranges.PositiveInt | Literal["auto"] = 50
+    steps: ranges.PositiveInt | None = None
     time: str | None = None
-    patience: PositiveInt | None = None
-    batch_size: PositiveInt | Literal["auto"] | None = None
-    accumulate: PositiveInt = 1
-    warmup: Share = 0.1
-    min_lr_ratio: ClosedUnitInterval = 0.01
-    weight_decay: NonNegative = 0.05
-    momentum: Share = 0.9
-    loss: ImportPath | None = None
-    metric: ImportPath | None = None
-    label_smoothing: Share = 0.1
-    class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
-    logit_adjustment: NonNegative = 0.0
+    patience: ranges.PositiveInt | None = None
+    batch_size: ranges.PositiveInt | Literal["auto"] | None = None
+    accumulate: ranges.PositiveInt = 1
+    warmup: ranges.Share = 0.1
+    min_lr_ratio: ranges.ClosedUnitInterval = 0.01
+    weight_decay: ranges.NonNegative = 0.05
+    momentum: ranges.Share = 0.9
+    loss: ranges.ImportPath | None = None
+    metric: ranges.ImportPath | None = None
+    label_smoothing: ranges.Share = 0.1
+    class_weights: Literal["none", "auto", "effective"] | dict[str, ranges.Positive] = "none"
+    logit_adjustment: ranges.NonNegative = 0.0
     multilabel_loss: Literal["bce", "asymmetric"] = "bce"
-    min_precision: Share | None = None
+    min_precision: ranges.Share | None = None
     best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match", "last"] = "loss"
-    clip_norm: NonNegative = 1.0
-    layer_decay: Area | Literal["auto"] = 1.0
-    ema_decay: Share = 0.0
+    clip_norm: ranges.NonNegative = 1.0
+    layer_decay: ranges.Area | Literal["auto"] = 1.0
+    ema_decay: ranges.Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
 
     @property
@@ -168,8 +159,8 @@ class DistillConfig:
 
     teacher: str | None = None
     kind: Literal["soft", "hard"] = "soft"
-    temperature: Positive = 4.0
-    weight: Area | None = None
+    temperature: ranges.Positive = 4.0
+    weight: ranges.Area | None = None
     teacher_hash: str | None = None
 
 
@@ -196,8 +187,8 @@ class TrainerConfig:
     """
 
     accelerator: str = "auto"
-    devices: PositiveInt | Literal["auto"] = "auto"
-    num_nodes: PositiveInt = 1
+    devices: ranges.PositiveInt | Literal["auto"] = "auto"
+    num_nodes: ranges.PositiveInt = 1
     strategy: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     compile: bool | Literal["auto"] = "auto"
@@ -245,7 +236,7 @@ class Recipe:
     optim: OptimConfig = field(default_factory=OptimConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    seed: Seed = 0
+    seed: ranges.Seed = 0
     out: str = "runs"
     name: str | None = None
     tracker: str | None = None

@@ -6,12 +6,12 @@ numbers.
 """
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -20,8 +20,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError, is_out_of_memory
 from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.plain_files import parse_yaml
-from vit.training.callbacks.listener import Listener
 from vit.training.distributed.batch_norm import takes_batch_stats
+from vit.training.observers import Listener
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import batch_multiple
 from vit.training.recipes.recipe import PLACES, Recipe
@@ -39,11 +39,7 @@ class StepCount(Listener):
         self.done = 0
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
-        """Count a step."""
         self.done = done
-
-    def row(self, row: dict[str, float], step: int) -> None:
-        """Rows are not counted."""
 
 
 def until_it_fits(
@@ -52,14 +48,11 @@ def until_it_fits(
     """The result of an attempt, which is repeated with smaller micro-batches where memory runs out in its first steps.
 
     Several processes would have to agree while one of them waits for the others, so that their error stands.
+    ResourceError: memory is not sufficient.
 
     Args:
         attempt: function of a plan that begins at the first step, and tells its steps to a listener.
         again: receiver of a plan with smaller micro-batches before its attempt.
-        may_divide: whether micro-batches may become smaller.
-
-    Raises:
-        ResourceError: memory is not sufficient.
     """
     may_divide = may_divide and plan.world_size == 1
     is_retry = False
@@ -144,24 +137,17 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
 
     Trackers, caches and the like may differ, and so may the places of images and weights: a cell's folder is named by
     their contents.
-
-    Args:
-        config: content of the cell's config.yaml.
     """
     values = parse_yaml(config)
     try:
         begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
-        return begun if _learned(values) == _learned(plain(begun.recipe)) else None
+        both = [training_options(some) for some in (values, plain(begun.recipe))]
+        for section, name in PLACES:
+            for options in both:
+                del options[section][name]
     except (KeyError, TypeError):  # not a whole recipe
         return None
-
-
-def _learned(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a recipe that decide a cell beside the contents of its files."""
-    found = training_options(values)
-    for section, name in PLACES:
-        del found[section][name]
-    return found
+    return begun if both[0] == both[1] else None
 
 
 def _with_parts(recipe: Recipe, parts: int) -> Recipe:

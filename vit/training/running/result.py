@@ -1,27 +1,166 @@
-"""What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
+"""What a training leaves: its best checkpoint, calibrated, with the scores of its images, and the result of its run"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from vit.checkpoints.format import Description
+from vit.checkpoints.io import store_calibration
+from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.load import load
+from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
 from vit.checkpoints.result import RunResult, pack, versions
+from vit.checkpoints.validation_scores import ValidationScores, fitted_split
 from vit.data.core.samples import Samples
+from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
-from vit.inference.matrix_peak import matrix_peak, mfu
+from vit.inference.answers.calibration import (
+    LabelTemperatures,
+    LabelThresholds,
+    Temperature,
+    fit_label_temperatures,
+    fit_label_thresholds,
+    fit_temperature,
+)
+from vit.inference.devices import matrix_peak, mfu
+from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.metrics.measured_answers import measure_answers
 from vit.inference.metrics.metrics import by_level, uncalibrated, with_intervals
 from vit.inference.metrics.multilabel_metrics import multilabel_metrics, uncalibrated_labels
-from vit.inference.scores.image_groups import number_of
-from vit.inference.scores.scored_images import Scored
+from vit.inference.scores.image_groups import in_groups, number_of
+from vit.inference.scores.scored_images import Scored, ScoredImages, ScoredLabels
+from vit.training.distributed.processes import readable_by_all
 from vit.training.planning.plan import Plan
-from vit.training.running.best_weights import Measured, MeasuredLabels
 
 MFU_SECONDS = 30.0  # of the shortest training whose MFU is measured: the matrix peak costs 0.1 seconds
 PASSES = 3  # forward passes that a training step costs: the backward pass costs two
+
+
+@dataclass(frozen=True)
+class MeasuredCheckpoint:
+    """A checkpoint with the scores of the images of all splits but the training images."""
+
+    description: Description
+    fitted: Temperature | None  # on the calibration images, or else on the validation images; None without either
+    scored: Mapping[str, ScoredImages]  # with the probabilities at the temperature
+    novelty: Novelty | None = None  # recognizes images unlike the training images; None where it cannot be computed
+
+    @cached_property
+    def validation_scores(self) -> ValidationScores | None:
+        """What the checkpoint keeps of the images of the fit, for thresholds and prediction sets."""
+        if self.fitted is None:
+            return None
+        fit, names = self.scored[self.fitted.split], self.description.class_names
+        return ValidationScores.of(fit.labels, fit.probabilities, fit.groups, self.fitted.split, names)
+
+    @property
+    def temperature(self) -> float:
+        return 1.0 if self.fitted is None else self.fitted.value
+
+    def describe(self) -> list[str]:
+        return [] if self.fitted is None else [f"temperature {self.fitted.describe()}"]
+
+    def store(self, path: Path, keep_state: bool) -> None:
+        store_calibration(path, self.temperature, self.validation_scores, self.novelty, keep_state=keep_state)
+
+
+@dataclass(frozen=True)
+class MeasuredLabels:
+    """As `MeasuredCheckpoint`, of a network that gives several labels for an image."""
+
+    description: Description
+    temperatures: LabelTemperatures  # fitted on the calibration images, or else on the validation images
+    thresholds: LabelThresholds  # chosen on the same images, at these temperatures
+    scored: Mapping[str, ScoredLabels]  # with the probabilities at the temperatures
+
+    @property
+    def rules(self) -> LabelRules:
+        return LabelRules(np.array(self.temperatures.values), np.array(self.thresholds.values))
+
+    def describe(self) -> list[str]:
+        names = self.description.class_names
+        return [f"temperatures {self.temperatures.describe(names)}", *self.thresholds.describe(names)]
+
+    def store(self, path: Path, keep_state: bool) -> None:
+        store_calibration(path, rules=self.rules, keep_state=keep_state)
+
+
+Measured = MeasuredCheckpoint | MeasuredLabels
+
+
+def measure_checkpoint(
+    path: Path, plan: Plan, data: ImageDataModule, device: torch.device, features: Tensor | None = None
+) -> Measured:
+    """Calibrate and score a checkpoint of the first process. `features` (n, D): of the training images, if known."""
+    with readable_by_all(path) as file:
+        network, description = load(file)
+    labels = description.multilabel  # a resumed run may have fitted them already
+    rules = None if labels is None else LabelRules.unfitted(len(labels))
+    engine = Engine(network, plan.preprocess, device, plan.precision, rules=rules)
+    if labels is not None:
+        return _measure_labels(engine, description, data, plan.recipe.optim.min_precision)
+    splits = data.source.splits
+    scored: dict[str, ScoredImages] = {}
+    fitted, novelty = None, None
+    calibrated_on = fitted_split(splits)
+    if calibrated_on is not None:
+        training = _training_features(engine, data, plan.recipe.seed, features)
+        distances = None if training is None else training.distances
+        uncalibrated = _score(engine, data, calibrated_on, distances)
+        fitted = fit_temperature(uncalibrated, calibrated_on)
+        engine.temperature = fitted.value
+        scored[calibrated_on] = replace(uncalibrated.at(engine.temperature), novelty=None)
+        if training is not None and uncalibrated.novelty is not None:
+            novelty = Novelty.of(training, uncalibrated.novelty)
+    for split in ("validation", "test"):
+        if split in splits and split not in scored:
+            scored[split] = _score(engine, data, split, None if novelty is None else novelty.of_features)
+    return MeasuredCheckpoint(description, fitted, scored, novelty)
+
+
+def _score(engine: Engine, data: ImageDataModule, split: str, novelty_of: NoveltyOf | None) -> ScoredImages:
+    scored = score(engine, data.evaluation_loader(split), novelty_of)
+    assert isinstance(scored, ScoredImages)
+    return in_groups(scored, data.source.splits[split])
+
+
+def _measure_labels(
+    engine: Engine, description: Description, data: ImageDataModule, min_precision: float | None
+) -> MeasuredLabels:
+    """Fit temperatures, then thresholds, and score all splits at the temperatures."""
+    scored: dict[str, ScoredLabels] = {}
+    for split in ("calibration", "validation", "test"):
+        if split in data.source.splits:
+            found = score(engine, data.evaluation_loader(split))
+            assert isinstance(found, ScoredLabels)
+            scored[split] = in_groups(found, data.source.splits[split])
+    fitted_on = next(iter(scored))  # every training has validation images
+    fit = scored[fitted_on]
+    temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on, fit.groups)
+    scored = {split: some.at(temperatures.values) for split, some in scored.items()}
+    thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities, min_precision)
+    return MeasuredLabels(description, temperatures, thresholds, scored)
+
+
+def _training_features(
+    engine: Engine, data: ImageDataModule, seed: int, known: Tensor | None
+) -> TrainingFeatures | None:
+    """Features of training images chosen by a seed, without augmentation; None for a network of unknown last layer."""
+    if not engine.keep_features():
+        return None
+    if known is not None:
+        return TrainingFeatures.chosen(known, seed)
+    samples = data.source.splits["train"]
+    chosen = np.random.default_rng(seed).permutation(len(samples))[:MOST_FEATURES]
+    found = features_of(engine, labeled_images(samples.select(np.sort(chosen)), data.preprocess))
+    return TrainingFeatures(found) if len(found) else None
 
 
 @dataclass(frozen=True)
@@ -34,8 +173,7 @@ class TrainingStats:
     skipped_steps: int = 0  # number of steps without an update, because a loss or gradient was not finite
     unreadable_images: int = 0  # number of training images that could not be read
     is_first_process: bool = True  # whether this is the first of the processes that trained together
-    # validation metrics of the last weights; {} where nothing is chosen by epoch
-    last_validation: Mapping[str, float] = field(default_factory=dict)
+    last_validation: Mapping[str, float] = field(default_factory=dict)  # of the last weights; {}: no choice by epoch
     image_wait: float = math.nan  # fraction of the training time in which steps waited for images; NaN: not known
 
 
@@ -77,13 +215,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
 def pretrain_result(
     plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], license: str | None
 ) -> RunResult:
-    """The result of a pretraining, which has no classes and no test.
-
-    Args:
-        method: what was learned.
-        metrics: validation metrics of the last weights.
-        license: license of the weights that the pretraining started from.
-    """
+    """The result of a pretraining, which has no classes and no test. `metrics` are those of the last weights."""
     facts = _training_facts(plan, stats, plan.source.splits)
     return RunResult(
         **{**facts, "spec": replace(plan.spec, num_classes=0)},
@@ -96,16 +228,16 @@ def pretrain_result(
 
 
 def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Samples]) -> dict[str, Any]:
-    """The fields of a result that the plan and the statistics give.
-
-    Args:
-        images: images of each split that the result is about.
-    """
+    """The fields of a result that the plan and the statistics give, for these images of each split."""
     epochs, batch_size = stats.steps / plan.steps_per_epoch, plan.batch_size
     rounds = stats.steps // plan.steps_per_round
     if plan.recipe.model.freeze == "backbone":  # L-BFGS takes all images in each step
         epochs, batch_size = float(stats.steps), len(images["train"]) - stats.unreadable_images
         rounds = plan.rounds
+    threads = torch.get_num_threads()
+    device = f"{plan.device.type}, {threads} thread{'s' * (threads != 1)}"
+    if plan.device.type == "cuda":
+        device = torch.cuda.get_device_name(plan.device)
     return {
         "spec": plan.spec,
         "image_size": plan.preprocess.image_size,
@@ -123,7 +255,7 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
         "seconds": stats.seconds,
         "images_per_second": stats.images_per_second,
         "image_wait": None if math.isnan(stats.image_wait) else stats.image_wait,
-        "device": _device_name(plan.device),
+        "device": device,
         "precision": plan.precision,
         "versions": versions(),
         "skipped_steps": stats.skipped_steps,
@@ -132,28 +264,28 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
 
 
 def _measurements(best: Measured) -> dict[str, Any]:
-    """The fields of a result that the scored images give."""
-    found: dict[str, Any] = {"metrics": {}}
     if isinstance(best, MeasuredLabels):
         labels, thresholds = best.scored, best.thresholds.values
-        found |= {"correct": {split: pack(some.exact(thresholds)) for split, some in labels.items()}}
-        found |= {"multilabel": best.rules.to_plain()}
+        fields: dict[str, Any] = {"metrics": {}}
+        fields["correct"] = {split: pack(some.exact(thresholds)) for split, some in labels.items()}
+        fields["multilabel"] = best.rules.to_plain()
         if "test" in labels:
             several = labels["test"]
-            found |= {"metrics": multilabel_metrics(several, thresholds).to_dict()}
-            found |= {"test_groups": number_of(several.groups)}
-            found["uncalibrated"] = uncalibrated_labels(several).to_dict()
-        return found
+            fields["metrics"] = multilabel_metrics(several, thresholds).to_dict()
+            fields["test_groups"] = number_of(several.groups)
+            fields["uncalibrated"] = uncalibrated_labels(several).to_dict()
+        return fields
     scored, names, scores = best.scored, best.description.class_names, best.validation_scores
-    found |= {"correct": {split: pack(some.correct) for split, some in scored.items()}}
-    found |= {"temperature": best.temperature}
+    fields = {"correct": {split: pack(some.correct) for split, some in scored.items()}, "metrics": {}}
+    fields["temperature"] = best.temperature
     if "test" in scored:
         tested = scored["test"]
-        found |= {"metrics": with_intervals(tested, len(names)).to_dict(), "test_groups": number_of(tested.groups)}
-        found["uncalibrated"] = uncalibrated(tested).to_dict()
-        found["answers"] = {} if scores is None else measure_answers(tested, scores, names).to_dict()
-        found["levels"] = [asdict(level) for level in by_level(tested, names)] or None
-    return found
+        fields["metrics"] = with_intervals(tested, len(names)).to_dict()
+        fields["test_groups"] = number_of(tested.groups)
+        fields["uncalibrated"] = uncalibrated(tested).to_dict()
+        fields["answers"] = {} if scores is None else measure_answers(tested, scores, names).to_dict()
+        fields["levels"] = [asdict(level) for level in by_level(tested, names)] or None
+    return fields
 
 
 def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
@@ -167,10 +299,3 @@ def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
     return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{device.type}, {threads} thread{'s' * (threads != 1)}"

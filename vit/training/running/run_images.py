@@ -1,45 +1,52 @@
-"""The images of a run: checks before training, their current files, and overlap with other data sets
+"""The images of a run: checks before training, their current files, and measured images that a network knows already
 
 `splits.csv` of a run folder lists every image with its split and a hash of its content. So every command notices when
-a folder has changed.
+a folder has changed. A network that has learned measured images, from whatever weights, is measured too well. It knows
+them by copies, from its teacher, or from the run that it starts from. Of weights without a run folder nothing is known.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import attrgetter
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
+from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import Contents
+from vit.data.core.groups import copies_note
 from vit.data.core.samples import Labels, Samples, Source, label_names
-from vit.data.splits.split import SplitRow, listed_task, read_splits
+from vit.data.splits.split import SplitRow, listed_task, read_splits, split_rows
 from vit.errors import DataError
-from vit.plain_files import read_json
+from vit.plain_files import parse_yaml, read_json, read_text
 from vit.training.planning.images import opened_data
 from vit.training.recipes.recipe import Recipe
 
 SEEN = ("train", "validation", "calibration")  # splits that a run learns or fits from, in the order of importance
 MEASURED = ("validation", "test")  # splits in which no other image can take the place of an unreadable one
 _SHOWN = 5
+BY_TEACHER = "results on them are too good; train both networks with the same splits"
+BY_START = (
+    "results on them are too good; keep the same splits (--data.split_seed, validation, test and groups), or name them "
+    "in a column split of DATA so that these images stay in train"
+)
+WITHOUT_LABELS = "results on them may be too good for new images"
+OF_FOLDS = "results on them are too good; start from weights that have not learned these images"
 
 
 @dataclass(frozen=True)
 class SeenImages:
-    """Images of a run among the images of an evaluation."""
+    """Numbers of images of a run among the images of an evaluation, by the split of the run."""
 
-    # number of images that are not scored because the run has seen them, by the split of the run
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    # number of images that are scored although the run has seen them, by the split of the run
-    scored: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)  # not scored because the run has seen them
+    scored: Mapping[str, int] = field(default_factory=dict)  # scored although the run has seen them
     warning: str = ""  # why metrics are too good for new images, without a full stop; "" where they are not
 
     @property
     def are_scored(self) -> bool:
-        """Whether any image is scored although the run has seen it."""
         return any(self.scored.values())
 
 
@@ -63,8 +70,7 @@ def check_readable(source: Source, contents: Contents) -> None:
 def splits_of_run(run: RunDirectory) -> dict[str, list[SplitRow]]:
     """The rows of a run's `splits.csv`, by split.
 
-    Raises:
-        DataError: the file is missing or damaged, or a finished run was about another number of images.
+    DataError: the file is missing or damaged, or a finished run was about another number of images.
     """
     listed = read_splits(run.splits_path)
     try:
@@ -76,44 +82,37 @@ def splits_of_run(run: RunDirectory) -> dict[str, list[SplitRow]]:
     for split, measured in result.num_images.items():
         rows, count = len(listed.get(split, ())), measured + len(result.left_out.get(split, {}))
         if rows != count:
-            raise DataError(
-                f"{run.splits_path} lists {rows:,} {split} images, and the run had {count:,}",
-                "restore the file, or train again",
-            )
+            problem = f"{run.splits_path} lists {rows:,} {split} images, and the run had {count:,}"
+            raise DataError(problem, "restore the file, or train again")
     return listed
 
 
 def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) -> Source:
-    """The images of a run with the splits of its training. New files in the same folder do not count.
+    """The images of a run with the splits of its training, without new files in the same folder.
 
-    Args:
-        root: current folder of torchvision's data sets, if it has moved.
-
-    Raises:
-        DataError: the images do not exist, or a data set with a name has changed.
+    DataError: the images do not exist, or a data set with a name has changed. `root`: a moved folder of torchvision.
     """
     listed = splits_of_run(run)
     if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
         return _files(run, Path(recipe.data.source).expanduser(), listed)
-    found = opened_data(replace(recipe.data, root=root or recipe.data.root, download=False))
+    source = opened_data(replace(recipe.data, root=root or recipe.data.root, download=False))
     try:
-        return replace(found, splits={split: _listed(found, rows) for split, rows in listed.items()})
+        return replace(source, splits={split: _listed(source, rows) for split, rows in listed.items()})
     except LookupError as error:
-        raise DataError(f"the images of {found.name} have changed since the run", "give DATA") from error
+        raise DataError(f"the images of {source.name} have changed since the run", "give DATA") from error
 
 
-def _listed(found: Source, rows: Sequence[SplitRow]) -> Samples:
+def _listed(source: Source, rows: Sequence[SplitRow]) -> Samples:
     """The images of a data set that `splits.csv` lists in one split; the cut may have been made by other rules.
 
-    Raises:
-        LookupError: one is not there, or has another label.
+    LookupError: one is not there, or has another label.
     """
     names = [row.path for row in rows]
-    parts = [one for one in found.splits.values() if not set(names).isdisjoint(one.paths)]
-    whole = reduce(Samples.followed_by, parts or found.splits.values())
+    parts = [one for one in source.splits.values() if not set(names).isdisjoint(one.paths)]
+    whole = reduce(Samples.followed_by, parts or source.splits.values())
     places = {path: place for place, path in enumerate(whole.paths)}
     samples = whole.select([places[name] for name in names])
-    if label_names(samples, found.class_names) != [row.label for row in rows]:
+    if label_names(samples, source.class_names) != [row.label for row in rows]:
         raise LookupError("another label")
     return replace(samples, groups=tuple(row.group for row in rows) if any(row.group for row in rows) else None)
 
@@ -157,31 +156,20 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
         )
 
 
-@dataclass(frozen=True)
-class SeenRows:
-    """The images that a run was trained, validated or calibrated on.
+def _seen_among(run: RunDirectory, rows: Mapping[str, Sequence[SplitRow]]) -> dict[str, dict[str, Labels]]:
+    """Indices of the rows of each split whose images a run was trained, validated or calibrated on, by split of `SEEN`.
 
     Images are recognized by content, with any name. Without content hashes they are recognized by path.
     """
-
-    used: Mapping[str, str]  # {content hash or path: the first of the splits `SEEN` that has the image}
-    by_content: bool  # whether `used` has content hashes
-
-    @classmethod
-    def of(cls, run: RunDirectory) -> Self:
-        """The images of a run. DataError as in `splits_of_run`."""
-        listed = splits_of_run(run)
-        by_content = any(row.content_hash for rows in listed.values() for row in rows)
-        used: dict[str, str] = {}
-        for name in reversed(SEEN):
-            used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
-        used.pop("", None)
-        return cls(used, by_content)
-
-    def among(self, rows: Sequence[SplitRow]) -> dict[str, Labels]:
-        """Indices of the rows whose images the run has seen, by the splits of `SEEN`."""
-        found = [self.used.get(row.content_hash if self.by_content else row.path, "") for row in rows]
-        return {name: np.flatnonzero([one == name for one in found]) for name in SEEN}
+    listed = splits_of_run(run)
+    by_content = any(row.content_hash for rows_of_run in listed.values() for row in rows_of_run)
+    key = attrgetter("content_hash" if by_content else "path")
+    used: dict[str, str] = {}  # {content hash or path: the first of the splits `SEEN` that has the image}
+    for name in reversed(SEEN):
+        used |= {key(row): name for row in listed.get(name, ())}
+    used.pop("", None)
+    names = {split: np.array([used.get(key(row), "") for row in some], np.str_) for split, some in rows.items()}
+    return {split: {name: np.flatnonzero(some == name) for name in SEEN} for split, some in names.items()}
 
 
 def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:
@@ -201,3 +189,107 @@ def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
     """{split: {path: reason}} of images that a run could not measure. Empty before the run is finished."""
     result = run.read_result()
     return {} if result is None else result.left_out
+
+
+def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | None = None) -> list[str]:
+    """A sentence for each run that knows validation or test images and that a training learns from; one about copies.
+
+    These are the run of the teacher, the run of the weights to start from, and the runs that those learned from.
+
+    DataError: `splits.csv` of such a run is damaged.
+
+    Args:
+        contents: content of the validation and test images, and of the others, where their copies count.
+        fix: what follows, and what to do; None: for a training with these splits.
+    """
+    measured = {split: source.splits[split] for split in MEASURED if split in source.splits}
+    rows = split_rows(replace(source, splits=measured), contents.hashes)
+    copies = copies_note(contents.hashes)
+    notes = [copies] if copies else []
+    for weights, is_teacher in ((recipe.distill.teacher, True), (recipe.model.init_from, False)):
+        for who, run in _earlier_runs(weights, is_teacher):
+            words = _words(run, rows)
+            if words:
+                then = WITHOUT_LABELS if run.is_pretraining else fix or (BY_TEACHER if is_teacher else BY_START)
+                notes.append(f"{who} {words}, so that {then}")
+    return notes
+
+
+def seen_in_training(runs: Sequence[RunDirectory], source: Source, split: str, contents: Contents) -> dict[str, Labels]:
+    """Indices of the images of a split that some runs were trained, validated or calibrated on, by split of `SEEN`.
+
+    The runs are one and those of `learned_from`. An image of several splits counts in the first one.
+    DataError: `splits.csv` of such a run is missing or damaged.
+    """
+    rows = split_rows(replace(source, splits={split: source.splits[split]}), contents.hashes)
+    found = [_seen_among(one, rows)[split] for one in runs]
+    seen, free = dict[str, Labels](), np.full(len(rows[split]), True)
+    for name in SEEN:
+        indices = np.unique(np.concatenate([one[name] for one in found]))
+        seen[name] = indices[free[indices]]
+        free[indices] = False
+    return seen
+
+
+def learned_from(run: RunDirectory) -> list[RunDirectory]:
+    """The runs that a run learned labels from: of its teacher, of its first weights, and before these."""
+    start, teacher = _origins(run)
+    earlier = [*_earlier_runs(start, False), *_earlier_runs(teacher, True)]
+    return [one for _, one in earlier if not one.is_pretraining]
+
+
+def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
+    """What a run did with the measured images, by split; empty where it knows none of them.
+
+    That an earlier run was validated on the images that validate this one is as it should be. A pretraining chooses
+    nothing by its validation images.
+    """
+    done, seen = "has trained on {}", _seen_among(run, rows)
+    counts = {split: {used: len(indices) for used, indices in some.items()} for split, some in seen.items()}
+    learned = {split: used["train"] for split, used in counts.items()}
+    fitted = {"test": sum(counts["test"].values()) - learned["test"]} if "test" in counts else {}
+    if run.is_pretraining:
+        done, fitted = "has learned from {} without their labels", {}
+    parts = []
+    for verb, found in ((done, learned), ("was validated or calibrated on {}", fitted)):
+        images = [f"{count:,} of {len(rows[split]):,} {split} images" for split, count in found.items() if count]
+        parts += [verb.format(" and ".join(images))] * bool(images)
+    return " and ".join(parts)
+
+
+def _earlier_runs(weights: str | None, is_teacher: bool) -> Iterator[tuple[str, RunDirectory]]:
+    """The run of a teacher or of first weights, and all runs that it has learned from, each as named in a sentence."""
+    role, known = "" if is_teacher else "from which this training starts", set()
+    waiting = [(weights, role)]
+    while waiting:
+        weights, role = waiting.pop(0)
+        run = None if weights is None else _run_of(weights)
+        if run is None or run.path in known:
+            continue
+        known.add(run.path)
+        yield f"the run {run.path}, {role}," if role else f"the teacher {weights}", run
+        start, teacher = _origins(run)
+        waiting += [(start, f"from which {run.path} started"), (teacher, f"the teacher of {run.path}")]
+
+
+def _run_of(weights: str) -> RunDirectory | None:
+    """The run that weights are of: a run folder, or a file in it or among its checkpoints; None for other weights."""
+    if weights.partition(":")[0] in LIBRARIES:
+        return None
+    path = Path(weights).expanduser().absolute()
+    run = (None if path.is_dir() else RunDirectory.around(path.parent)) or RunDirectory.around(path)
+    return run if run is not None and run.splits_path.is_file() else None
+
+
+def _origins(run: RunDirectory) -> list[str | None]:
+    """The weights that a run started from, and those of its teacher; None: none, or config.yaml does not say it."""
+    try:
+        recipe = parse_yaml(read_text(run.config_path))
+    except (OSError, ValueError):
+        return [None, None]
+    origins: list[str | None] = []
+    for section, name in (("model", "init_from"), ("distill", "teacher")):
+        options = recipe.get(section) if isinstance(recipe, dict) else None
+        value = options.get(name) if isinstance(options, dict) else None
+        origins.append(value if isinstance(value, str) else None)
+    return origins

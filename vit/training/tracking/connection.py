@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from vit.training.recipes.trackers import WandbMode
+from vit.training.tracking.tracker import WandbMode
 
 if TYPE_CHECKING:
     import wandb
+
+CONNECT_SECONDS = 3.0
 
 
 def intended(mode: WandbMode) -> tuple[Literal["online", "offline", "off"], str]:
     """The status that a mode asks for, and why, before any server is asked. WANDB_MODE decides only for "auto"."""
     variable = os.environ.get("WANDB_MODE") if mode == "auto" else None
+    why = "as asked" if variable is None else f"WANDB_MODE={variable}"
     if mode == "off" or variable == "disabled":
-        return "off", "as asked" if mode == "off" else f"WANDB_MODE={variable}"
+        return "off", why
     if mode == "offline" or variable in ("offline", "dryrun"):
-        return "offline", "as asked" if mode == "offline" else f"WANDB_MODE={variable}"
+        return "offline", why
     return "online", "you are logged in" if logged_in() else "if you are logged in"
 
 
@@ -48,9 +51,6 @@ def _in_netrc(host: str) -> bool:
             entries = netrc.netrc(Path(file).expanduser())
             return any((entries.authenticators(each) or ("", "", ""))[2] for each in hosts)
     return False
-
-
-CONNECT_SECONDS = 3.0
 
 
 def unreachable(url: str) -> str:

@@ -1,15 +1,69 @@
-"""The interface of a tracker, which shows a training to people, and what it may share"""
+"""Trackers show a training to people: which ones a recipe names, their interface, and what they may share"""
 
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Protocol
 
 from vit.csv_files import records
+from vit.errors import UsageError, install, nearest
+from vit.registry import TRACKERS
 from vit.training.recipes.recipe import Recipe
+
+WandbMode = Literal["auto", "online", "offline", "off"]
+WANDB = "wandb"
+_NAMES = (WANDB, *TRACKERS)
+
+
+def chosen_trackers(recipe: Recipe) -> tuple[str, ...]:
+    """The trackers of a training, in the order of `tracker`. Without `tracker`, W&B in the mode of `wandb`.
+
+    UsageError: a name is unknown, or `wandb` and `mlflow.register` contradict `tracker`.
+    """
+    if recipe.tracker is None:
+        names: tuple[str, ...] = () if recipe.wandb == "off" else (WANDB,)
+    else:
+        names = tuple(dict.fromkeys(word.strip() for word in recipe.tracker.split(",") if word.strip()))
+        if not names:
+            raise UsageError("--tracker names no tracker", f"give {', '.join(_NAMES)}, or --wandb off for none")
+        for name in names:
+            if name == "csv":
+                raise UsageError("--tracker csv: every run writes metrics.csv already", "leave csv out")
+            if name not in _NAMES:
+                raise UsageError(f"--tracker {name} is unknown", nearest(name, _NAMES))
+        if WANDB in names and recipe.wandb == "off":
+            raise UsageError(f"--wandb off with --tracker {recipe.tracker}", "leave one of them out")
+        if WANDB not in names and recipe.wandb in ("online", "offline"):
+            raise UsageError(
+                f"--wandb {recipe.wandb} without wandb in --tracker {recipe.tracker}",
+                f"give --tracker {','.join((*names, WANDB))}, or leave --wandb out",
+            )
+    if recipe.mlflow.register is not None and "mlflow" not in names:
+        raise UsageError("--mlflow.register without mlflow", "give --tracker mlflow too, or leave it out")
+    return names
+
+
+def wandb_mode(recipe: Recipe) -> WandbMode:
+    """The mode of W&B: "off" where `tracker` names other trackers alone."""
+    return recipe.wandb if WANDB in chosen_trackers(recipe) else "off"
+
+
+def check_trackers(recipe: Recipe) -> None:
+    """Raise UsageError for a wrong choice of trackers, or one whose package is not installed. This imports nothing."""
+    for name in chosen_trackers(recipe):
+        if name in TRACKERS and find_spec(name) is None:  # package, extra and tracker share their name
+            raise UsageError(f"--tracker {name} needs the package {name}", install(name))
+
+
+def refuse_register(recipe: Recipe, where: str) -> None:
+    """Raise UsageError where each of many trainings would register a model."""
+    if recipe.mlflow.register is not None:
+        raise UsageError(f"--mlflow.register in {where}, whose models are many", "leave it out")
+
 
 _SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
 _HARMLESS = (bool, int, float, type(None))
@@ -55,7 +109,6 @@ class Sharing:
         return f"{status} ({why}): {stats}{self.content()}"
 
     def content(self) -> str:
-        """What is uploaded and what is not, for people."""
         asked = {
             "images and file names (--tracker_media true)": self.media,
             "weights (--tracker_model true)": self.model,
@@ -131,24 +184,10 @@ class TrackerKind(Protocol):
         """The tracker of a run. It raises what goes wrong."""
 
     def describe(self, recipe: Recipe, run: Path, sharing: Sharing) -> str:
-        """What it gets of a training and where that goes, for the plan.
-
-        Args:
-            run: the run folder, which may not exist.
-        """
+        """What it gets of a training and where that goes, for the plan. The folder `run` may not exist."""
 
     def describe_cells(self, folder: Path) -> str:
         """What it gets of the trainings in a folder and where that goes, for the plan."""
-
-
-class NoTracker:
-    """Tracks nothing: tracking is off, this is not the first process, or a tracker is not usable."""
-
-    def _nothing(self, *_: object, **__: object) -> None:
-        pass
-
-    log = figure = media = image_table = table = _nothing
-    confusion_matrix = configure = summary = artifact = finish = interrupt = _nothing
 
 
 @contextmanager

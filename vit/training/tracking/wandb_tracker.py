@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.layout import RunLayout
 from vit.training.tracking import connection
-from vit.training.tracking.tracker import Sharing, describe, public, recorded_rows
+from vit.training.tracking.tracker import Sharing, Tracking, WandbMode, describe, public, recorded_rows
 
 if TYPE_CHECKING:
     import wandb
@@ -51,13 +51,7 @@ class WandbTracker:
 
     A killed training may have rows that the server never got. Where the run is resumed online, it gets these rows of
     metrics.csv first. Offline, nothing tells which rows of earlier parts are lost, and a row that is sent twice would
-    stay there twice. So lost rows of an offline run stay lost.
-
-    Args:
-        session: connection to the process of wandb.
-        metrics: metrics.csv of the run. A row is in this file before it is logged here.
-        notify: receiver of messages for people.
-        sharing: what may be uploaded.
+    stay there twice. So lost rows of an offline run stay lost. A row is in metrics.csv before it is logged here.
     """
 
     def __init__(
@@ -69,10 +63,7 @@ class WandbTracker:
         notify: Callable[[str], None],
         sharing: Sharing,
     ) -> None:
-        self._sharing = sharing
-        self._wandb = wandb
-        self._session = session
-        self._run = run
+        self._wandb, self._session, self._run, self._sharing = wandb, session, run, sharing
         self._metrics: Path | None = metrics if run.resumed else None  # None: the run lacks no row
         self._notify = notify
         self._step = int(run.step)  # a resumed run continues after its last row
@@ -182,91 +173,64 @@ class WandbTracker:
                 self._notify(f"Weights & Biases stopped ({describe(error)}); {end}")
 
 
-def begin(
-    home: Path,
-    name: str,
-    group: str | None,
-    config: Mapping[str, object],
-    obstacle: str,
-    notify: Callable[[str], None],
-    sharing: Sharing,
-) -> WandbTracker:
-    """Begin or continue a run of Weights & Biases, online if possible.
+def open_wandb(mode: WandbMode, run: Tracking, notify: Callable[[str], None]) -> WandbTracker | None:
+    """Begin or continue a run of Weights & Biases, whose id and files are in the run folder; None where it is off.
 
-    Args:
-        home: absolute path of the run folder.
-        obstacle: reason to stay offline; "" without one.
-
-    Raises:
-        Exception: wandb is not installed or does not work.
+    With "auto" it is online where a user is logged in and the server answers, else offline.
+    An exception: wandb is not installed or does not work.
     """
-    _keep_files_in(home)
+    status, why = connection.intended(mode)
+    if status == "off":
+        return None
+    home = run.folder.absolute()
+    # wandb has no settings for these folders, and would use the user's home folder
+    os.environ.update(WANDB_DATA_DIR=str(home / "wandb" / "data"), WANDB_CACHE_DIR=str(home / "wandb" / "cache"))
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
     settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
-    start = partial(_start, home, name, group, config, settings)
     session = wandb.setup(settings)  # login_timeout counts here, not in init
-    obstacle = obstacle or connection.obstacle(session.settings)
+    obstacle = why if status == "offline" else connection.obstacle(session.settings)
     if not obstacle:
         try:
-            run = start("online")
+            begun = _begin(home, run, settings, "online")
         except Exception as error:  # noqa: BLE001
             obstacle = describe(error)
             _close(wandb)  # this session would refuse the same run id
             session = wandb.setup(settings)
         else:
-            notify(f"Weights & Biases: {run.url}")
+            notify(f"Weights & Biases: {begun.url}")
     if obstacle:
-        run = start("offline")
-        notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
-    return WandbTracker(wandb, session, run, RunLayout(home).metrics_path, notify, sharing)
+        begun = _begin(home, run, settings, "offline")
+        notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(begun)}")
+    return WandbTracker(wandb, session, begun, RunLayout(home).metrics_path, notify, run.sharing)
 
 
-def _start(
-    home: Path,
-    name: str,
-    group: str | None,
-    config: Mapping[str, object],
-    settings: "wandb.Settings",
-    mode: Literal["online", "offline"],
-) -> "wandb.Run":
+def _begin(home: Path, run: Tracking, settings: "wandb.Settings", mode: Literal["online", "offline"]) -> "wandb.Run":
     import wandb
 
-    shared = public(config)
-    assert isinstance(shared, dict)
-    run = wandb.init(
+    config, id_path = public(run.config), RunLayout(home).wandb_id_path
+    assert isinstance(config, dict)
+    run_id = id_path.read_text().strip() if id_path.exists() else ""
+    if not run_id:
+        run_id = secrets.token_hex(4)
+        home.mkdir(parents=True, exist_ok=True)
+        id_path.write_text(f"{run_id}\n")
+    begun = wandb.init(
         mode=mode,
         project=os.environ.get("WANDB_PROJECT") or "vit",
-        id=_run_id(home),
+        id=run_id,
         resume="allow",
-        name=name,
-        group=group,
-        job_type="train" if group is None else "cell",
-        config=shared,
+        name=run.name,
+        group=run.group,
+        job_type="train" if run.group is None else "cell",
+        config=config,
         dir=str(home),
         settings=settings,
     )
-    if run.id != _run_id(home):  # in a sweep, the agent has given the run its id
-        RunLayout(home).wandb_id_path.write_text(f"{run.id}\n")
-    return run
-
-
-def _run_id(folder: Path) -> str:
-    """The id of the run, which stays in its folder."""
-    file = RunLayout(folder).wandb_id_path
-    kept = file.read_text().strip() if file.exists() else ""
-    if kept:
-        return kept
-    run_id = secrets.token_hex(4)
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{run_id}\n")
-    return run_id
-
-
-def _keep_files_in(home: Path) -> None:
-    """Set variables before the import: wandb has no settings for these folders, and uses the user's home folder."""
-    os.environ.update(WANDB_DATA_DIR=str(home / "wandb" / "data"), WANDB_CACHE_DIR=str(home / "wandb" / "cache"))
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    if begun.id != run_id:  # in a sweep, the agent has given the run its id
+        id_path.write_text(f"{begun.id}\n")
+    return begun
 
 
 def _check_room(folder: str) -> None:
@@ -281,5 +245,4 @@ def _close(wandb: ModuleType) -> None:
 
 
 def _sync_line(run: "wandb.Run") -> str:
-    """The command that uploads an offline run."""
     return f"wandb sync {shlex.quote(str(Path(run.dir).parent))}"

@@ -1,10 +1,14 @@
-"""Hugging Face transformers' names for the image towers of CLIP and SigLIP
+"""Names of the image towers of CLIP and SigLIP: those of transformers, and those of OpenCLIP and OpenAI
 
-Source: transformers 5, models/clip and models/siglip.
+Sources: transformers 5, models/clip and models/siglip; mlfoundations/open_clip, src/open_clip/transformer.py. Towers of
+OpenCLIP that are models of timm are in timm.py. The map into the common space of images and texts is not a classifier.
 """
 
 from collections.abc import Set
 
+import torch
+
+from vit.models.options import Value
 from vit.weights.formats.huggingface import options_of_config
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
 from vit.weights.preprocess_config import CLIP, HALF, PreprocessValues
@@ -35,7 +39,7 @@ _LEFT_OUT = {
 _POOLING = {_TOWER + r"head\..*": "the pooling by attention, which transformers' classifier does not read"}
 
 
-def matches(names: Set[str]) -> bool:
+def is_transformers(names: Set[str]) -> bool:
     """Whether there is a patch embedding, and the first layer has a projection for queries alone."""
     return any(
         {f"{p}embeddings.patch_embedding.weight", f"{p}encoder.layers.0.self_attn.q_proj.weight"} <= names
@@ -43,11 +47,10 @@ def matches(names: Set[str]) -> bool:
     )
 
 
-def convert(weights: Weights, config: Config) -> Converted:
-    """CLIP's class token is read, SigLIP pools by attention; a classifier on SigLIP reads the mean of the patches.
+def from_transformers(weights: Weights, config: Config) -> Converted:
+    """SigLIP pools by attention, but a classifier on it reads the mean of the patches.
 
-    Raises:
-        ValueError: a classifier on CLIP, which reads patches before the last norm.
+    ValueError: a classifier on CLIP, which reads patches before the last norm.
     """
     config = config.get("vision_config", config)
     left_out = {**_LEFT_OUT, **_POOLING} if "classifier.weight" in weights else _LEFT_OUT
@@ -77,4 +80,88 @@ def convert(weights: Weights, config: Config) -> Converted:
     return Converted(weights, options, dropped, {**preprocess, "interpolation": "bicubic"}, undecided)
 
 
-FORMAT = WeightFormat("Hugging Face CLIP, SigLIP", matches, convert)
+TRANSFORMERS = WeightFormat("Hugging Face CLIP, SigLIP", is_transformers, from_transformers)
+
+_OPEN_LAYER = r"visual\.transformer\.resblocks\.(\d+)\."
+_OPEN_RULES = {
+    r"visual\.class_embedding": "cls_token",
+    r"visual\.positional_embedding": "pos_embed",
+    r"visual\.conv1\.(.*)": r"patch_embed.proj.\1",
+    r"visual\.ln_pre\.(.*)": r"norm_pre.\1",
+    r"visual\.ln_post\.(.*)": r"norm.\1",
+    _OPEN_LAYER + r"ln_([12])\.(.*)": r"blocks.\1.norm\2.\3",
+    _OPEN_LAYER + r"attn\.in_proj_(.*)": r"blocks.\1.attn.qkv.\2",
+    _OPEN_LAYER + r"attn\.out_proj\.(.*)": r"blocks.\1.attn.proj.\2",
+    _OPEN_LAYER + r"mlp\.c_fc\.(.*)": r"blocks.\1.mlp.fc1.\2",
+    _OPEN_LAYER + r"mlp\.c_proj\.(.*)": r"blocks.\1.mlp.fc2.\2",
+    _OPEN_LAYER + r"ls_([12])\.gamma": r"blocks.\1.ls\2.gamma",
+}
+_OPEN_LEFT_OUT = {
+    r"visual\.proj": "the map into CLIP's common space of images and texts",
+    r"(?!visual\.).*": "the text tower",
+}
+# What a config states, and a tower of ours computes with any value of it, or with this value alone
+_ANY = {"layers", "width", "head_width", "mlp_ratio", "patch_size", "image_size", "ls_init_value", "patch_dropout",
+        "no_ln_pre", "output_tokens", "pool_type", "final_ln_after_pool", "norm_kwargs", "act_kwargs"}  # fmt: skip
+_ONLY = {"pos_embed_type": ("learnable", "sin_cos_2d"), "block_type": (None, "default")}
+_POOLS = ("tok", "avg")
+_WIDTH, _HEAD_WIDTH = 768, 64  # OpenCLIP's defaults
+_OPENAI = {"input_resolution", "context_length", "vocab_size"}  # only in OpenAI's files, which use quick GELU
+
+
+def is_open_clip(names: Set[str]) -> bool:
+    """Whether there is an image tower called `visual` with residual blocks."""
+    return {"visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight"} <= names
+
+
+def from_open_clip(weights: Weights, config: Config) -> Converted:
+    """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config."""
+    openai = names_openai(weights)
+    model = config.get("model_cfg", config)
+    quick = openai or bool(model.get("quick_gelu", False))
+    stated, pool, follows_pool = _tower_options(model.get("vision_cfg") or {})
+    weights, dropped = without(weights, _OPEN_LEFT_OUT)
+    weights = renamed(weights, _OPEN_RULES)
+    for name, axes in (("cls_token", 2), ("pos_embed", 1)):
+        if name in weights:
+            weights[name] = weights[name].reshape((1,) * axes + tuple(weights[name].shape))
+    if "norm_pre.weight" not in weights:  # ours has a bias where no norm follows
+        weights["patch_embed.proj.bias"] = torch.zeros(len(weights["patch_embed.proj.weight"]))
+    if follows_pool:
+        weights = renamed(weights, {r"norm\.(.*)": r"fc_norm.\1"})
+    options: dict[str, Value] = {"norm_eps": 1e-5, **({"activation": "quick_gelu"} if quick else {}), **stated}
+    if pool == "avg":
+        options["pool"] = "patch_mean"
+    if openai:
+        options["num_heads"] = len(weights["cls_token"][0, 0]) // _HEAD_WIDTH
+    undecided = () if openai or config else ("activation",)
+    return Converted(weights, options, dropped, {**CLIP, "interpolation": "bicubic"}, undecided)
+
+
+def _tower_options(tower: Config) -> tuple[dict[str, Value], str, bool]:
+    """(options that a `vision_cfg` states, its pooling, whether the last norm follows the mean); ValueError: others."""
+    for name, value in tower.items():
+        accepted = name in _ANY or value in _ONLY.get(name, (None, False, "")) or name.startswith("timm_")
+        if not (accepted or (name.startswith("attn_pooler_") and not tower.get("attentional_pool"))):
+            raise ValueError(f"vision_cfg: {name} {value!r} is not supported")
+    pool, norm, activation = (tower.get(name) for name in ("pool_type", "norm_kwargs", "act_kwargs"))
+    if (pool or "tok") not in _POOLS:
+        raise ValueError(f"vision_cfg: pool_type {pool!r} is not one of {', '.join(_POOLS)}")
+    if (norm or {}).keys() - {"eps"} or (activation or {}).keys() - {"approximate"}:
+        raise ValueError(f"vision_cfg: norm_kwargs {norm!r} and act_kwargs {activation!r} are not supported")
+    options: dict[str, Value] = {}
+    if tower:
+        options["num_heads"] = int(tower.get("width", _WIDTH)) // int(tower.get("head_width", _HEAD_WIDTH))
+    if norm:
+        options["norm_eps"] = float(norm["eps"])
+    if activation and activation["approximate"] == "tanh":
+        options["activation"] = "gelu_tanh"
+    return options, pool or "tok", pool == "avg" and bool(tower.get("final_ln_after_pool"))
+
+
+def names_openai(weights: Weights) -> bool:
+    """Whether OpenAI made the file."""
+    return weights.keys() >= _OPENAI
+
+
+OPEN_CLIP = WeightFormat("CLIP", is_open_clip, from_open_clip)

@@ -3,33 +3,20 @@
 from collections.abc import Set
 from dataclasses import replace
 
-from vit.weights.formats import clip, dinov3, eva, huggingface, jax, meta, openclip, timm, torchvision
+from vit.weights.formats import clip, huggingface, jax, rotary, timm
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, below, by_prefix
 from vit.weights.trainer_file import State, chosen
 
 FORMATS: tuple[WeightFormat, ...] = (
-    eva.FORMAT,
-    dinov3.META,
-    dinov3.TRANSFORMERS,
-    dinov3.TIMM,
-    meta.FORMAT,
-    timm.FORMAT,
-    torchvision.FORMAT,
-    huggingface.FORMAT,
-    clip.FORMAT,
-    openclip.FORMAT,
-    jax.FORMAT,
-)
+    rotary.EVA, rotary.DINOV3_META, rotary.DINOV3_TRANSFORMERS, rotary.DINOV3_TIMM, timm.META, timm.TIMM,
+    timm.TORCHVISION, huggingface.FORMAT, clip.TRANSFORMERS, clip.OPEN_CLIP, jax.FORMAT,
+)  # fmt: skip
 _SHOWN = 4
 _PE = "timm:vit_pe_core_tiny_patch16_384, timm:vit_pe_core_base_patch16_224, ..."
 
 
 class NetworkOfTimmError(ValueError):
-    """The names are those that a network has from its authors, which only timm converts.
-
-    Attributes:
-        fix: models of timm to give instead.
-    """
+    """The names are those that a network has from its authors, which only timm converts; `fix` names models of timm."""
 
     def __init__(self, authors: str, models: str) -> None:
         super().__init__(f"the names are those of {authors}, and only timm's names are read here")
@@ -48,18 +35,11 @@ def check_ours(names: Set[str]) -> None:
 def convert_weights(
     weights: Weights, config: Config, state: State | None = None
 ) -> tuple[WeightFormat, Converted, str] | None:
-    """The format of foreign weights, the weights in our names, and the prefix below which they stand.
+    """The format of foreign weights, the weights in our names, and the prefix below which they stand; None: not known.
 
     A prefix that training puts around a network (`module.`, `backbone.`) is one below which the names are of a format.
-    Names outside are dropped. None: no known format has these names.
-
-    Args:
-        config: the config.json beside them, or {}.
-        state: average or raw weights, where both are there below different prefixes.
-
-    Raises:
-        ValueError: several networks could be meant, or a tensor is not of the shape that its format gives it.
-        NetworkOfTimmError: the names are those of a network's authors, which only timm converts.
+    Names outside are dropped. `config` is the config.json beside them, or {}. ValueError: several networks could be
+    meant, or a tensor is not of the shape that its format gives it. NetworkOfTimmError: only timm converts these names.
     """
     groups = by_prefix(weights)
     found: dict[str, WeightFormat] = {}

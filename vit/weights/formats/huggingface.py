@@ -124,11 +124,7 @@ _ACCEPTED: Mapping[str, tuple[Value, ...]] = {  # options of ours that transform
 def to_huggingface(weights: Weights, config: ViTConfig) -> tuple[Weights, dict[str, Value]]:
     """Our weights for transformers' ViTForImageClassification: (state dict in its files' names, values of its config).
 
-    Args:
-        weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
-
-    Raises:
-        ValueError: transformers does not have such a ViT.
+    `weights` has the buffer `pos_embed` of fixed positions put in. ValueError: transformers does not have such a ViT.
     """
     for name, accepted in _ACCEPTED.items():
         if getattr(config, name) not in accepted:

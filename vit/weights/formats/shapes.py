@@ -35,16 +35,7 @@ class ShownNetwork:
 
 
 def shown_network(weights: Weights, known: Options) -> ShownNetwork:
-    """The network that the shapes of weights show.
-
-    Args:
-        weights: tensors in our names.
-        known: options that shapes do not show, or that stand above what shapes show.
-
-    Raises:
-        ValueError: the weights are not a ViT's.
-        UndecidedError: an option must be given.
-    """
+    """The network that shapes show; `known` options stand above. ValueError: no ViT. UndecidedError: give an option."""
     for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
         if name not in weights:
             raise ValueError(f"there is no {name}")
@@ -112,11 +103,7 @@ def published_heads(embed_dim: int) -> int:
 
 
 def _grid(num_positions: int, num_prefix: int, stated: Value | None) -> tuple[int, bool]:
-    """(side of the grid of patches, whether the tokens in front of the patches have positions).
-
-    Args:
-        stated: whether these tokens have positions; None: the number of positions shows it.
-    """
+    """(side of the grid of patches, whether tokens in front have positions: as stated, else as their number shows)."""
     grids: dict[bool, int] = {}
     for prefix_positions, num_patches in ((num_prefix == 0, num_positions), (True, num_positions - num_prefix)):
         if num_patches > 0 and math.isqrt(num_patches) ** 2 == num_patches and stated in (None, prefix_positions):

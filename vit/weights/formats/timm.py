@@ -1,8 +1,11 @@
-"""timm's names, which are ours as well, and our ViTs as models of timm
+"""Names of timm, which are ours as well, of Meta and of torchvision; and our ViTs as models of timm
 
-timm releases ViT, DeiT, AugReg, SigLIP, DINO and others under these names. Source: timm 1.0.
+timm releases ViT, DeiT, AugReg, SigLIP, DINO and others under these names. Meta's are those of DINO, DINOv2, MAE and
+DeiT III as released. Sources: timm 1.0; facebookresearch/dino, dinov2, mae and deit on GitHub;
+torchvision/models/vision_transformer.py.
 """
 
+import math
 from collections.abc import Set
 from functools import partial
 from typing import Any
@@ -11,7 +14,9 @@ from torch import nn
 
 from vit.models.options import Options
 from vit.models.vit_config import ViTConfig
-from vit.weights.formats import eva
+from vit.weights.formats import rotary
+from vit.weights.formats.huggingface import with_position_in_class_token
+from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.weight_format import (
     Config,
     Converted,
@@ -28,7 +33,7 @@ _WIDE_SIGLIP = 1536  # heads of 96 channels, where DINOv2's giant has 64
 _POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg", "map": "map"}
 
 
-def convert(weights: Weights, config: Config) -> Converted:
+def from_timm(weights: Weights, config: Config) -> Converted:
     """timm's weights. A `dist_token` without its own head is a register. Old files have a layer `pre_logits`."""
     weights, dropped = without_pre_logits(weights, "head.weight")
     if any(name.startswith(_TOWER) for name in weights):
@@ -64,31 +69,94 @@ def _doubt(weights: Weights) -> str:
     return "timm's vit_base_patch16_rpn_224, which normalizes after each branch" if mean_norm and not plain else ""
 
 
-def matches(names: Set[str]) -> bool:
+def is_timm(names: Set[str]) -> bool:
     """Whether patch embedding and a first block with fused queries, keys and values are there."""
     return any({f"{p}patch_embed.proj.weight", f"{p}blocks.0.attn.qkv.weight"} <= names for p in ("", _TOWER))
 
 
-FORMAT = WeightFormat("timm", matches, convert)
+TIMM = WeightFormat("timm", is_timm, from_timm)
+
+_META_RULES = {
+    r"blocks\.(\d+)\.gamma_([12])": r"blocks.\1.ls\2.gamma",
+    r"blocks\.(\d+)\.mlp\.w12\.(.*)": r"blocks.\1.mlp.fc1.\2",
+    r"blocks\.(\d+)\.mlp\.w3\.(.*)": r"blocks.\1.mlp.fc2.\2",
+    "register_tokens": "reg_token",
+}
+_META_LEFT_OUT = {
+    "mask_token": "hides patches in pretraining alone",
+    r"decoder_.*": "paints pixels in pretraining alone",
+    r"(dino_head|ibot_head|head\.(mlp|last_layer))\b.*": "a head for pretraining alone",
+}
+_RELEASED = (192, 384, 512, 768, 1024, 1280, 1536)  # widths of the released networks
+_ROTARY = "timm's ViTs with rotary positions (vit_base_patch16_rope_224)"
+
+
+def is_meta(names: Set[str]) -> bool:
+    """Whether there is a name that timm's files do not have."""
+    own = {"mask_token", "register_tokens", "blocks.0.gamma_1", "blocks.0.mlp.w12.weight", "head.mlp.0.weight"}
+    return is_timm(names) and bool(own & names)
+
+
+def from_meta(weights: Weights, config: Config) -> Converted:
+    """DINOv2 with registers has a position for the class token alone: it is added to that token here."""
+    doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
+    weights, dropped = without(weights, _META_LEFT_OUT)
+    weights = renamed(weights, _META_RULES)
+    width = weights["blocks.0.attn.qkv.weight"].shape[-1]
+    options: Options = {"num_heads": published_heads(width)} if width in _RELEASED else {}
+    if "reg_token" in weights:
+        weights, options = with_position_in_class_token(weights), {**options, "prefix_positions": False}
+    return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
+
+
+def _has_class_position(weights: Weights) -> bool:
+    """Whether the class token has a position, as in all releases but DeiT III."""
+    return "pos_embed" in weights and math.isqrt(weights["pos_embed"].shape[1]) ** 2 != weights["pos_embed"].shape[1]
+
+
+META = WeightFormat("DINO, MAE, DeiT III", is_meta, from_meta)
+
+_TORCHVISION_LAYER = r"encoder\.layers\.encoder_layer_(\d+)\."
+_TORCHVISION_RULES = {
+    "class_token": "cls_token",
+    r"encoder\.pos_embedding": "pos_embed",
+    r"conv_proj\.(.*)": r"patch_embed.proj.\1",
+    _TORCHVISION_LAYER + r"ln_([12])\.(.*)": r"blocks.\1.norm\2.\3",
+    _TORCHVISION_LAYER + r"self_attention\.in_proj_(.*)": r"blocks.\1.attn.qkv.\2",
+    _TORCHVISION_LAYER + r"self_attention\.out_proj\.(.*)": r"blocks.\1.attn.proj.\2",
+    _TORCHVISION_LAYER + r"mlp\.(?:0|linear_1)\.(.*)": r"blocks.\1.mlp.fc1.\2",
+    _TORCHVISION_LAYER + r"mlp\.(?:3|linear_2)\.(.*)": r"blocks.\1.mlp.fc2.\2",
+    r"encoder\.ln\.(.*)": r"norm.\1",
+    r"heads\.head\.(.*)": r"head.\1",
+}
+
+
+def is_torchvision(names: Set[str]) -> bool:
+    """Whether layers are called encoder_layer_N."""
+    return "conv_proj.weight" in names and "encoder.layers.encoder_layer_0.ln_1.weight" in names
+
+
+def from_torchvision(weights: Weights, config: Config) -> Converted:
+    """torchvision's weights. A hidden layer in the head (`representation_size`) has no place in our networks."""
+    preprocess: PreprocessValues = {**IMAGENET, "interpolation": "bilinear", "crop_fraction": 0.875}
+    return Converted(renamed(weights, _TORCHVISION_RULES), preprocess=preprocess)
+
+
+TORCHVISION = WeightFormat("torchvision", is_torchvision, from_torchvision)
 
 
 def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
     """Our weights for timm: (state dict, name of a model in timm, arguments of timm.create_model beside that name).
 
-    `timm.create_model(name, **arguments).load_state_dict(state)` computes our logits.
-
-    Args:
-        weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
-
-    Raises:
-        ValueError: timm does not have such a network.
+    `timm.create_model(name, **arguments).load_state_dict(state)` computes our logits. `weights` has the buffer
+    `pos_embed` of fixed positions put in. ValueError: timm does not have such a network.
     """
     if config.stem != "patch" or config.norm_placement != "pre":
         raise ValueError(
             f"timm does not have a ViT with stem {config.stem!r} and norm_placement {config.norm_placement!r}"
         )
     if config.is_rotary:
-        return eva.to_timm(weights, config)
+        return rotary.to_timm(weights, config)
     if config.pool == "map" and config.activation == "swiglu":
         raise ValueError("timm does not have a ViT with pool 'map' and activation 'swiglu'")
     if config.pool == "cls_dist" and (config.pos_embed == "none" or not config.prefix_positions):

@@ -18,7 +18,7 @@ from vit.models.vit_config import PositionEmbedding
 from vit.weights.adapt import adapt
 from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.shapes import shown_network
-from vit.weights.formats.timm_model import TimmModel
+from vit.weights.formats.weight_format import TimmModel
 
 _POOLS_OF_VIT = ("token", "avg", "")
 _POOLS = {"token": "cls", "": "cls", "map": "map"}
@@ -32,8 +32,7 @@ def timm_model(name: str, image_size: int | None = None, global_pool: str | None
         image_size: side of its images in pixels; None: as timm builds it.
         global_pool: how it pools before the classifier, in timm's words; None: as timm builds it.
 
-    Raises:
-        ValueError: it pools in another way than timm builds it, and is not a plain ViT.
+    ValueError: it pools in another way than timm builds it, and is not a plain ViT.
     """
     if not timm.is_model(name):
         return None
@@ -68,10 +67,7 @@ def _global_pool(model: Any) -> str:
 
 
 def options_of_model(model: Any) -> Options | None:
-    """Options of our VisionTransformer for a model of timm that shapes do not show; None: it is not a plain ViT.
-
-    Plain means that every part is of a type which ours computes, and that ours takes all its tensors.
-    """
+    """Options that shapes do not show of a model of timm; None: a part is of a type that our ViT does not compute."""
     if type(model) not in (VisionTransformer, VisionTransformerDistilled, Eva):
         return None
     if type(model.patch_embed) is not PatchEmbed or getattr(model, "pool_include_prefix", False):

@@ -1,18 +1,20 @@
-"""The contract of a weight format: which files are of it, and their tensors in our names"""
+"""The contract of a weight format: which files are of it, and their tensors in our names; a model of timm as values"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from vit.errors import some_of
+from vit.models.network import misfits
 from vit.models.options import Options
+from vit.weights.preprocess_config import Config as Config
 from vit.weights.preprocess_config import PreprocessValues
+from vit.weights.trainer_file import State, chosen
 
 Weights = dict[str, Tensor]
-Config = Mapping[str, Any]  # JSON from elsewhere
 _LEVELS = 5  # of wrappers around a network: module._orig_mod.model.net.backbone.
 NOT_BELOW = "not below"
 READS_PRE_LOGITS = "it reads pre_logits, a layer that the networks here do not have"
@@ -46,10 +48,7 @@ class WeightFormat:
 
 
 def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
-    """The names below each dotted prefix, without it: {"": all, "module.": ..., "module.backbone.": ...}.
-
-    Programs put a network into others under any names. A prefix below which the names fit is the network's place.
-    """
+    """The names below each dotted prefix that programs put around a network: {"": all, "module.": ..., ...}."""
     found: dict[str, set[str]] = {}
     for name in names:
         parts = name.split(".")
@@ -91,12 +90,9 @@ def without(weights: Weights, reasons: Mapping[str, str]) -> tuple[Weights, dict
 
 
 def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, str]]:
-    """`without` the layer between the last norm and the classifier, and without a classifier that reads it.
+    """`without` the layer between the last norm and the classifier `head`, and without a classifier that reads it.
 
     A classifier of zeros stays. Published weights have one behind this layer, and it ignores what it reads.
-
-    Args:
-        head: name of the classifier's matrix.
     """
     reasons = {r"pre_logits\W.*": "a layer that was there for pretraining"}
     has_layer = any(name.startswith(("pre_logits.", "pre_logits/")) for name in weights)
@@ -106,10 +102,7 @@ def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, 
 
 
 def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
-    """Weights with `PREFIX.part.weight` and `.bias` of all parts one below another as `PREFIX.fused_name.weight`.
-
-    A bias that some of the parts have is zero for the others (BEiT has none for the keys).
-    """
+    """Weights with all `PREFIX.part`s as one `PREFIX.fused_name`. A bias that some lack is 0 for them (BEiT's keys)."""
     result = dict(weights)
     prefixes = [name.removesuffix(f"{parts[0]}.weight") for name in weights if name.endswith(f".{parts[0]}.weight")]
     for prefix in prefixes:
@@ -123,3 +116,45 @@ def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
                 [m.new_zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
             )
     return result
+
+
+@dataclass(frozen=True)
+class TimmWeights:
+    """Tensors of a file in the names of a model of timm."""
+
+    weights: Weights  # tensors by name
+    num_classes: int  # outputs of their classifier; 0: they have none
+    dropped: dict[str, str]  # names outside the model, each with the reason
+    prefix: str  # prefix below which the model stands in the file
+
+
+@dataclass(frozen=True)
+class TimmModel:
+    """A model of timm."""
+
+    name: str  # without the tag of its weights
+    config: Config  # timm's pretrained_cfg: input_size, mean, std, interpolation, crop_pct, num_classes
+    options: Options | None  # options of our VisionTransformer; None: the model is not a plain ViT
+    image_size: int  # side of its images, in pixels
+    shapes: Mapping[str, torch.Size]  # shape of each tensor, by name
+
+    def weights_of(self, weights: Weights, state: State | None = None) -> TimmWeights:
+        """Tensors of a file in this model's names; ValueError: one does not fit, or several networks could be meant."""
+        heads = self.config.get("classifier") or ()
+        heads = (heads,) if isinstance(heads, str) else tuple(heads)
+        known = {prefix: len(names & self.shapes.keys()) for prefix, names in by_prefix(weights).items()}
+        most = max(known.values(), default=0)
+        places = {prefix: below(weights, prefix)[0] for prefix, count in known.items() if count == most > 0}
+        prefix = chosen(places, state) if places else ""
+        own, dropped = below(weights, prefix)
+        counters = (name for name in self.shapes if name.endswith(".num_batches_tracked"))
+        own = {name: torch.tensor(0) for name in counters} | own  # old files lack them: 0, as in BatchNorm2d
+        parts = tuple(f"{head}." for head in heads)
+        wrong = misfits(
+            {name: tuple(value.shape) for name, value in own.items() if not name.startswith(parts)},
+            {name: tuple(shape) for name, shape in self.shapes.items() if not name.startswith(parts)},
+        )
+        if wrong:
+            raise ValueError(some_of(sorted(wrong), 3, "; "))
+        rows = [own[f"{head}.weight"] for head in heads if f"{head}.weight" in own]
+        return TimmWeights(own, len(rows[0]) if rows else 0, dropped, prefix)

@@ -1,1 +1,0 @@
-"""Networks from outside: timm's, and your own by an import path."""

@@ -1,1 +1,0 @@
-"""Knowledge distillation: a trained network teaches another one"""
