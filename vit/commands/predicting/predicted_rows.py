@@ -91,15 +91,6 @@ def check_labeled(summary: PredictionSummary, fail_on_bad: bool) -> None:
         raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {summary.output}")
 
 
-def _labels_text(row: "Prediction") -> str:
-    """The labels of an image with their probabilities; without one, the label that is nearest to it."""
-    found = dict(row.top)
-    if row.labels:
-        return ", ".join(f"{name} ({percent(found[name])})" for name in row.labels)
-    name, probability = row.top[0]
-    return f"none (most probable: {name}, {percent(probability)})"
-
-
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
     """The labels, or how many files have each, and the files that could not be read."""
     if summary.num_files > SHOWN_FILES:
@@ -113,8 +104,14 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         ]
         if rows:
             reporter.table(("file", "label", "probability", "set")[:count], rows)
-    elif answers := [(row.path, _labels_text(row)) for row in tally.first if row.status == "ok"]:
-        reporter.table(("file", "labels"), answers)
+    else:
+        answers = []
+        for row in (row for row in tally.first if row.status == "ok"):
+            found, (name, probability) = dict(row.top), row.top[0]
+            labels = ", ".join(f"{one} ({percent(found[one])})" for one in row.labels)
+            answers.append((row.path, labels or f"none (most probable: {name}, {percent(probability)})"))
+        if answers:
+            reporter.table(("file", "labels"), answers)
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     if summary.num_unsure:
