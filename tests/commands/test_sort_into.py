@@ -8,7 +8,7 @@ import pytest
 
 import vit as api
 from tests.tables import rows
-from vit.commands.predicting.sorted_files import SortedFiles
+from vit.commands.predicting.predicted_rows import SortedFiles
 from vit.errors import UsageError
 from vit.inference.files import ListedImages
 

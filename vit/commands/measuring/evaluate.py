@@ -2,8 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from vit.inference.metrics.weak_groups import WeakGroups
     from vit.inference.scores.scored_images import Scored
 
-_LOCK = ".unfinished"  # in the folder of an evaluation that is not finished
+_LOCK = ".unfinished"
 
 
 @dataclass(frozen=True)
@@ -123,6 +122,7 @@ def evaluate(
         if not is_free:
             raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
 
+    from vit.checkpoints.locking import hold
     from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
     from vit.commands.measuring import measured_images, scoring
@@ -184,7 +184,11 @@ def evaluate(
     if traits is not None:
         table = Path(data or ("" if recipe is None else recipe.data.source)).expanduser()
         weak = scoring.weak_groups_of(traits, scored, samples, table, source, class_names)
-    with _writing(found.folder):
+    lock_path = found.folder / _LOCK  # while it is there, the folder is of an evaluation that is not finished
+    lock = hold(lock_path, wait=False)
+    if lock is None:
+        raise UsageError(f"another process writes to {found.folder}", "wait for it, or give another --output")
+    with lock:
         files = _write_metrics(found, seen.warning, class_names, weak)
         scored.write(files.predictions_path, class_names, rules)
         for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
@@ -202,6 +206,7 @@ def evaluate(
             rules, weak,
         )  # fmt: skip
         run_page.write_evaluation_page(files, images, scored, measurement)
+        lock_path.unlink()
     if predictor.license is not None:
         reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
     reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -234,19 +239,6 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """While entered: the folder is marked as unfinished, and this process alone writes to it."""
-    from vit.checkpoints.locking import hold
-
-    file = hold(folder / _LOCK, wait=False)
-    if file is None:
-        raise UsageError(f"another process writes to {folder}", "wait for it, or give another --output")
-    with file:
-        yield
-        (folder / _LOCK).unlink()
-
-
 def _write_metrics(
     found: Evaluation, warning: str, class_names: tuple[str, ...], weak: "WeakGroups | None"
 ) -> EvaluationLayout:
@@ -263,7 +255,7 @@ def _write_metrics(
         "warning": warning or None,
         "unfinished": found.unfinished or None,
         "classes": list(class_names),
-        **({"ensemble": found.ensemble.to_plain()} if found.ensemble else {}),
+        **({"ensemble": {**vars(found.ensemble), "gain": vars(found.ensemble.gain)}} if found.ensemble else {}),
         **({"latency": [vars(row) for row in found.latency]} if found.latency else {}),
         "weak_groups": None if weak is None else weak.to_dict(),
     }

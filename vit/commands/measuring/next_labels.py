@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vit.data.core.image_bytes import ImageError
-    from vit.data.splits.split import SplitRow
     from vit.inference.predictor import Predictor
 
 SHOWN = 10
@@ -96,8 +95,8 @@ def next_labels(
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
     from vit.training.running.run_images import splits_of_run
 
-    of_run = RunDirectory.around(Path(name))
-    if of_run is None:
+    directory = RunDirectory.around(Path(name))
+    if directory is None:
         raise UsageError(f"{name} is not in a run folder, so the images that it knows are unknown", "give a run folder")
     reporter = Reporter()
     if listed.not_read:
@@ -106,14 +105,15 @@ def next_labels(
     if not predictor.task.is_exclusive:
         fix = "choose by the probabilities of 'vit predict --probabilities'"
         raise UsageError("vit data next takes a run of one class for an image, and this one gives several", fix)
-    rows = splits_of_run(of_run)
+    rows = splits_of_run(directory)
     if not all(row.content_hash for row in rows.get("train", ())[:1]):
-        raise DataError(f"{of_run.splits_path} has no hashes, so known images cannot be left out", "train again")
+        raise DataError(f"{directory.splits_path} has no hashes, so known images cannot be left out", "train again")
     if aside := len(rows.get("calibration", ())):
         reporter.notice(f"the table lacks {count_of(aside, 'image')} that the run has set aside for calibration")
     if not all(Path(row.path).is_absolute() for part in rows.values() for row in part[:1]):
         reporter.notice("the images of the run are not files, so the table lists the new images alone")
-    hashes = {row.content_hash for part in rows.values() for row in part}
+    of_run = [row for part in rows.values() for row in part]
+    hashes = {row.content_hash for row in of_run}
     unknown, unreadable = _read(predictor, listed.paths, hashes, reporter)
     total, num_known = len(unknown), len(listed.paths) - len(unknown) - len(unreadable)
     if total < count:
@@ -129,7 +129,15 @@ def next_labels(
         ImageToLabel(paths[place], predictor.class_names[values.argmax()], float(values.max()))
         for place, values in zip(places.tolist(), probabilities[places], strict=True)
     ]
-    _write(table, chosen, rows)
+    names = {Path(row.path).name for row in of_run}
+    has_groups = any(row.group and Path(row.group).name not in names for row in of_run)  # bursts are named by a file
+    columns = ("path", "label", "suggested", "probability", "split", *["group"] * has_groups)
+    with new_output(table, columns, digits=6) as writer:  # the chosen images without a label, then those of the run
+        for one in chosen:
+            writer.row((one.path, None, one.suggested, one.probability, "train", *[None] * has_groups))
+        for split, part in rows.items():
+            for row in part if split != "calibration" and Path(part[0].path).is_absolute() else ():
+                writer.row((row.path, row.label, None, None, split, *[row.group] * has_groups))
     shown = [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(chosen, 1)]
     how = "drawn with equal chances" if by == "random" else "chosen by doubt and diversity"
     about = f"{count:,} of {total:,} images, {how}. The class is a suggestion of the network, with its probability."
@@ -191,17 +199,3 @@ def _read(
         problem = f"the pool has no image to label: {known_ones}, and {len(unreadable):,} cannot be read"
         raise DataError(problem, "give other images")
     return unknown, unreadable
-
-
-def _write(path: Path, chosen: Sequence[ImageToLabel], rows: "dict[str, list[SplitRow]]") -> None:
-    """The chosen images without a label, then those of the run, as a table that `vit train` reads."""
-    listed = [row for part in rows.values() for row in part]
-    files = {Path(row.path).name for row in listed}
-    has_groups = any(row.group and Path(row.group).name not in files for row in listed)  # bursts are named by a file
-    columns = ("path", "label", "suggested", "probability", "split", *["group"] * has_groups)
-    with new_output(path, columns, digits=6) as table:
-        for one in chosen:
-            table.row((one.path, None, one.suggested, one.probability, "train", *[None] * has_groups))
-        for split, part in rows.items():
-            for row in part if split != "calibration" and Path(part[0].path).is_absolute() else ():
-                table.row((row.path, row.label, None, None, split, *[row.group] * has_groups))

@@ -74,10 +74,6 @@ class EnsembleFinding:
     best: str  # the model with the highest accuracy on these images, the first of equal ones
     gain: Interval  # accuracy of the ensemble minus that of `best`, with the paired 95 % interval over the images
 
-    def to_plain(self) -> dict[str, object]:
-        """Plain values for metrics.json."""
-        return {**vars(self), "gain": {"value": self.gain.value, "low": self.gain.low, "high": self.gain.high}}
-
 
 def score_together(
     predictors: Mapping[str, Predictor], words: str, samples: Samples, reporter: Reporter

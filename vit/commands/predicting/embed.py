@@ -51,8 +51,7 @@ def embed(
         images: files, folders, patterns, a list, an index of shards, a parquet table, or hf:NAME
         output: new .parquet file; null: embeddings.parquet, or embeddings-2.parquet, ...
         recursive: also read the folders inside folders
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
-            usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -61,7 +60,6 @@ def embed(
         The file, and what could not be read.
 
     Raises:
-        VitError: the model, the images or the output cannot be used.
         BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
 
     Example:

@@ -1,7 +1,6 @@
 """`vit explain RUN|CKPT IMAGES...`: parts of an image that speak for its class, and tests of the maps"""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +23,9 @@ from vit.inference.files import list_files
 from vit.layout import ExplanationsLayout
 
 if TYPE_CHECKING:
-    from vit.explain.explainer import Explainer, MethodScore
-    from vit.report.explain_page import ExplainPage
+    from vit.explain.explainer import MethodScore
 
-COLUMNS = (
-    "path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture"
-)  # fmt: skip
+COLUMNS = ("path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture")
 SHOWN_UNREADABLE = 10
 
 
@@ -75,9 +71,6 @@ def explain(
     Returns:
         The folder, and the scores of each method.
 
-    Raises:
-        VitError: the model, a method or a class does not exist, or none of the files is a readable image.
-
     Example:
         vit explain runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/beach.jpg --method rollout,gradcam
     """
@@ -87,10 +80,14 @@ def explain(
     listed = list_files(given, recursive)
     files = count_of(len(listed.paths), "file")
 
+    from vit.checkpoints.run import slug
+    from vit.data.pixels.decode import ImageError
     from vit.explain.explainer import Explainer
     from vit.inference.predictor import load
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.explain_page import ExplainPage
+    from vit.report.page.image_figures import head_grid, strip
+    from vit.report.page.style import rendered
 
     predictor, reporter = load(model, device, unfinished=unfinished), Reporter()
     warn_of_unfinished(predictor.lacks, reporter)
@@ -100,33 +97,9 @@ def explain(
     if listed.not_read:
         reporter.notice(listed.not_read)
     page = ExplainPage(f"Explanations of {files}", list(explainer.methods), lacks=predictor.lacks)
-    unreadable = _explain_all(explainer, listed.paths, folder, page, reporter)
-    page_file = ExplanationsLayout(folder).page_path
-    page.write(page_file, list(unreadable.items()))
-    _show(reporter, page.scores(), unreadable)
-    if not page.cards:
-        raise DataError(f"none of {len(listed.paths)} files is an image that can be read", f"see {page_file}")
-    reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
-    is_vit = isinstance(explainer.network, VisionTransformer)
-    options = {
-        "recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(predictor.lacks)
-    }  # fmt: skip
-    reporter.next_command(shell_command("vit", "inspect" if is_vit else "predict", model, *given, options=options))
-    return ExplanationSummary(folder, page_file, len(page.cards), unreadable, page.scores())
-
-
-def _explain_all(
-    explainer: "Explainer", files: Sequence[str], folder: Path, page: "ExplainPage", reporter: Reporter
-) -> dict[str, str]:
-    """Write rows and pictures of all files, and add them to the page; returns the files that cannot be read."""
-    from vit.checkpoints.run import slug
-    from vit.data.pixels.decode import ImageError
-    from vit.report.page.image_figures import head_grid, strip
-    from vit.report.page.style import rendered
-
-    unreadable: dict[str, str] = {}
+    page_file, unreadable = ExplanationsLayout(folder).page_path, dict[str, str]()
     with new_table(ExplanationsLayout(folder).table_path, COLUMNS, digits=6) as table:
-        for number, path in enumerate(tracked(files, len(files), reporter, "image"), start=1):
+        for number, path in enumerate(tracked(listed.paths, len(listed.paths), reporter, "image"), start=1):
             try:
                 found = explainer.explain(path)
             except ImageError as error:
@@ -138,17 +111,13 @@ def _explain_all(
                 heads = rendered(head_grid(found, list(explainer.layers)), "png")
                 picture.with_name(f"{picture.stem}-heads.png").write_bytes(heads)
             page.add(found, heads)
-            for method in found.maps:
-                one = found.faithfulness.get(method)
+            for name in found.maps:
+                one = found.faithfulness.get(name)
                 areas = (one.deletion, one.insertion, one.random) if one else (None, None, None)
-                row = (found.path, found.label, found.explained, found.probability, method, *areas, picture.name)
-                table.row(row)
+                table.row((path, found.label, found.explained, found.probability, name, *areas, picture.name))
             table.flush()
-    return unreadable
-
-
-def _show(reporter: Reporter, scores: "list[MethodScore]", unreadable: dict[str, str]) -> None:
-    if scores:
+    page.write(page_file, list(unreadable.items()))
+    if scores := page.scores():
         columns = ("method", "deletion", "better than random on", "insertion", "better than random on", "random")
         rows = []
         for score in scores:
@@ -164,3 +133,12 @@ def _show(reporter: Reporter, scores: "list[MethodScore]", unreadable: dict[str,
         reporter.notice(f"\nWARNING: {len(unreadable):,} files could not be read")
         for path, reason in list(unreadable.items())[:SHOWN_UNREADABLE]:
             reporter.notice(f"  {path}: {reason}")
+    if not page.cards:
+        raise DataError(f"none of {len(listed.paths)} files is an image that can be read", f"see {page_file}")
+    reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
+    is_vit = isinstance(explainer.network, VisionTransformer)
+    options = {
+        "recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(predictor.lacks)
+    }  # fmt: skip
+    reporter.next_command(shell_command("vit", "inspect" if is_vit else "predict", model, *given, options=options))
+    return ExplanationSummary(folder, page_file, len(page.cards), unreadable, scores)

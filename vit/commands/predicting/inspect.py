@@ -18,11 +18,8 @@ from vit.layout import InspectionLayout, RunLayout
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vit.data.core.samples import Samples
     from vit.data.pixels.preprocess import Preprocess
     from vit.explain.inspection import Inspection
-    from vit.models.spec import NetworkSpec
-    from vit.models.vision_transformer import VisionTransformer
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,6 @@ def inspect(
     Returns:
         The folder, and the measured values.
 
-    Raises:
-        VitError: the model cannot be used or is not a ViT, or none of the images can be read.
-
     Example:
         vit inspect runs/photos/vit_tiny_patch16_224/20260101-120000 'holiday/*.jpg'
     """
@@ -73,19 +67,29 @@ def inspect(
 
     from vit.explain.inspection import inspect_network
     from vit.inference.devices import choose_device
+    from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import write_inspection
+    from vit.weights.license import UNKNOWN, license_text
+    from vit.weights.open import open_pretrained
 
     chosen, reporter, path = choose_device(device), Reporter(), Path(model).expanduser()
-    network, spec, preprocess, license_name = _load(model, reporter)
-    samples = _samples(model, listed.paths)
-    pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
+    pretrained = open_pretrained(model)
+    filled = pretrained.build(pretrained.num_classes or 1)  # of weights without a classifier, `spec` has no head
+    network, spec = filled.network.eval(), replace(filled.spec, num_classes=pretrained.num_classes)
+    if not isinstance(network, VisionTransformer):
+        problem = f"{model} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog"
+        raise UsageError(problem, "see 'vit explain' for what a CNN looks at")
+    if pretrained.warning:
+        reporter.notice(f"WARNING: {pretrained.warning}")
+    license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
+    pixels = _pixels(model, listed.paths, limit, filled.preprocess, reporter)
     if license_name is not None:
         reporter.notice(f"license: {license_name}")
     reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
     if listed.not_read:
         reporter.notice(listed.not_read)
     title = spec.name if path.name == spec.name else f"{spec.name} ({path.name})"
-    found = inspect_network(title, network.to(chosen), spec, preprocess, pixels, license_name)
+    found = inspect_network(title, network.to(chosen), spec, filled.preprocess, pixels, license_name)
     folder = new_folder(wanted, Path("inspection"))
     write_inspection(found, folder)
     _show(reporter, found)
@@ -98,54 +102,31 @@ def inspect(
     return InspectionSummary(folder, page, found)
 
 
-def _load(source: str, reporter: Reporter) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
-    """The network, its description, its preprocessing and its license, which is None where it is not stated.
+def _pixels(
+    model: str, files: Sequence[str], limit: int, preprocess: "Preprocess", reporter: Reporter
+) -> "Tensor | None":
+    """The given files, else validation images of the run, evenly taken: (n, 3, S, S) uint8; None without a run.
 
-    The network of weights without a classifier has a head that the description does not have.
+    Unreadable files are left out, because a few change no mean.
     """
-    from vit.models.vision_transformer import VisionTransformer
-    from vit.weights.license import UNKNOWN, license_text
-    from vit.weights.open import open_pretrained
-
-    pretrained = open_pretrained(source)
-    filled = pretrained.build(pretrained.num_classes or 1)
-    network = filled.network.eval()
-    if not isinstance(network, VisionTransformer):
-        raise UsageError(
-            f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
-            "see 'vit explain' for what a CNN looks at",
-        )
-    if pretrained.warning:
-        reporter.notice(f"WARNING: {pretrained.warning}")
-    license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
-    return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, license_name
-
-
-def _samples(model: str, files: Sequence[str]) -> "Samples | None":
-    """The given files, else the validation images of the run; None if the model is not in the folder of a training."""
     import numpy as np
+    import torch
 
     from vit.checkpoints.run import RunDirectory
     from vit.commands.cli.recipe_options import read_recipe
     from vit.data.core.samples import Samples
+    from vit.data.loading.dataset import image_of
+    from vit.data.pixels.decode import ImageError
     from vit.training.running.run_images import images_of_run
 
     if files:
-        return Samples(files, np.zeros(len(files), dtype=np.int64), root=Path())
-    run = RunDirectory.around(Path(model))
-    if run is None or run.is_pretraining:
-        return None
-    splits = images_of_run(run, read_recipe(run.config_path)).splits
-    return splits.get("validation", splits["train"])
-
-
-def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess", reporter: Reporter) -> "Tensor":
-    """Images (n, 3, S, S) uint8, evenly taken. Unreadable files are left out, because a few change no mean."""
-    import torch
-
-    from vit.data.loading.dataset import image_of
-    from vit.data.pixels.decode import ImageError
-
+        samples = Samples(files, np.zeros(len(files), dtype=np.int64), root=Path())
+    else:
+        run = RunDirectory.around(Path(model))
+        if run is None or run.is_pretraining:
+            return None
+        splits = images_of_run(run, read_recipe(run.config_path)).splits
+        samples = splits.get("validation", splits["train"])
     taken = range(0, len(samples), -(-len(samples) // limit))
     images, reasons = [], []
     for index in taken:

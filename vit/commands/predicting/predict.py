@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,16 +17,16 @@ from vit.commands.cli.arguments import (
     new_file,
     path_list,
 )
-from vit.commands.predicting.predict_parts import PartsJob, check_where, merge_parts, predict_in_parts
-from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
-from vit.commands.predicting.prediction_tally import (
+from vit.commands.predicting.predicted_rows import (
     DECIDED,
     PredictionSummary,
     PredictionTally,
+    SortBy,
+    SortedFiles,
     check_labeled,
     show_predictions,
 )
-from vit.commands.predicting.sorted_files import SortBy, SortedFiles
+from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.console import Reporter, tracked
 from vit.csv_files import describe_escapes
 from vit.data.core.dataset_names import TableColumns
@@ -36,10 +36,10 @@ from vit.inference.files import check_output, free_name, list_images
 from vit.launch import is_first
 
 if TYPE_CHECKING:
+    from vit.data.core.image_bytes import ImageReader
     from vit.inference.prediction import Prediction
     from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
-    from vit.report.page.gallery import Gallery
 
 
 def predict(
@@ -95,8 +95,7 @@ def predict(
             FOLDER-unsure and FOLDER-novel beside it; files that cannot be read stay
         sort_by: how a file comes there: copy, link, or move, which needs --yes and else shows what it would do
         yes: whether files may be moved
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
-            usual name
+        image_column: column of images (parquet) or of paths (CSV); null: the only one, or one with a usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -115,7 +114,6 @@ def predict(
         The file with the rows, and counts of files and labels. With `parts`, counts of what this process computed.
 
     Raises:
-        VitError: the model, the images or the output cannot be used, or validation images are missing for a rule.
         BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
 
     Example:
@@ -125,6 +123,8 @@ def predict(
     if others and parts is not None:
         raise UsageError(f"--parts takes one model, and {1 + len(others)} are given", "give one, or leave --parts out")
     if merge is not None:
+        from vit.commands.predicting.predict_parts import merge_parts  # imports pyarrow
+
         if model or inputs or parts or gallery or sort_into:
             raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
         return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output), on_bad == "fail")
@@ -132,8 +132,17 @@ def predict(
         needed = "IMAGES after its models" if others else "IMAGES" if model else "MODEL and IMAGES"
         raise UsageError(f"vit predict needs {needed}", "as in 'vit predict RUN photos/'")
     on = ExecutorOptions(**where)
-    check_where(on, parts is not None)
-    rows_file = Path() if parts is not None else _rows_file(output, gallery)
+    _check_where(on, parts is not None)
+    if parts is not None and (output is not None or gallery):
+        raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
+    rows_file, page = Path(), Path()
+    if parts is None:
+        default = Path("predictions.csv")
+        rows_file = free_name(default, (".html", ".csv.partial")) if output is None else new_file(output)
+        check_output(rows_file)
+        page = rows_file.with_suffix(".html")
+        if gallery:
+            new_file(page, "the page")
     if sort_into is None and (sort_by != "copy" or yes):
         raise UsageError("--sort_by and --yes need --sort_into", "give --sort_into FOLDER")
     if sort_into is not None and (parts is not None or (gallery and sort_by == "move")):
@@ -143,12 +152,12 @@ def predict(
     wanted = AnswerOptions(reject_below, target_accuracy, coverage, sets, reject_novel)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine, unfinished, others)
+    setup.check()
     if parts is not None:
-        if output is not None or gallery:
-            raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
+        from vit.commands.predicting.predict_parts import PartsJob, predict_in_parts  # imports pyarrow
+
         job = PartsJob(setup, inputs, Path(parts).expanduser(), recursive, rows_per_part, batch_size, columns)
         return predict_in_parts(job, on, on_bad == "fail")
-    setup.check()
     listed = list_images(inputs, recursive, columns)
 
     from vit.inference.rows import check_separator, open_writer
@@ -170,35 +179,41 @@ def predict(
     own = listed.paths[rank::num_processes]
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
     rows = tracked(found, len(own), reporter, "file")
-    tally, page = PredictionTally(writer.task, predictor.first_frames), None
-    with _of_all_processes(rows, writer, rank, num_processes) as all_rows:
-        if gallery and is_first():
-            from vit.report.page.gallery import Gallery  # imports jinja2
-
-            page_file = rows_file.with_suffix(".html")
-            page = Gallery(page_file, model, listed.reader, predictor.preprocess, predictor.lacks)
+    tally = PredictionTally(writer.task, predictor.first_frames)
+    with _of_all_processes(rows, writer, rank, num_processes) as all_rows, ExitStack() as stack:
         if is_first():
-            _write(all_rows, writer, predictor, tally, page, to_sort)
-    summary = tally.summary(rows_file, rows_file.with_suffix(".html") if gallery else None)
+            outputs = [stack.enter_context(writer).write, tally.add]
+            if to_sort is not None:
+                outputs.append(to_sort.add)
+            if gallery:
+                outputs.append(stack.enter_context(_gallery(page, predictor, model, listed.reader)))
+            for row in all_rows:
+                for add in outputs:
+                    add(row)
+    summary = tally.summary(rows_file, page if gallery else None)
     if is_first():
         show_predictions(reporter, summary, tally)
         if to_sort is not None:
             to_sort.carry_out(reporter, yes)
         check_labeled(summary, on_bad == "fail")
         more = " --unfinished" * bool(predictor.lacks)
-        every = " ".join(map(shlex.quote, (model, *others)))
-        reporter.next_command(f"vit evaluate {every} {predictor.task.example}{more}")
+        reporter.next_command(f"vit evaluate {shlex.join((model, *others))} {predictor.task.example}{more}")
     return summary
 
 
-def _rows_file(output: StrPath | None, gallery: bool) -> Path:
-    if output is None:
-        return free_name(Path("predictions.csv"), beside=(".html", ".csv.partial"))
-    path = new_file(output)
-    check_output(path)
-    if gallery and (page := path.with_suffix(".html")).exists():
-        raise UsageError(f"the page {page} exists", "give --output another name, or move the page elsewhere")
-    return path
+def _check_where(where: ExecutorOptions, has_parts: bool) -> None:
+    """Raise UsageError where the options for a cluster do not fit each other or this machine."""
+    where.check()
+    if where.executor == "local":
+        if where.jobs is not None:
+            fix = "start the same command several times, or torchrun on several GPUs"
+            raise UsageError("--jobs without a cluster", fix)
+    elif not has_parts:
+        raise UsageError(f"--executor {where.executor} without --parts", "give --parts FOLDER, which all machines see")
+    elif where.jobs is None:
+        raise UsageError(f"--executor {where.executor} without --jobs", "give --jobs N, the number of tasks")
+    elif where.cluster_options.cells_per_task:
+        raise UsageError("--cluster.cells_per_task with vit predict", "give --jobs N, the number of tasks")
 
 
 @contextmanager
@@ -226,26 +241,20 @@ def _of_all_processes(
             path.unlink()
 
 
-def _write(
-    rows: "Iterable[Prediction]",
-    writer: "RowWriter",
-    predictor: "Predictor",
-    tally: PredictionTally,
-    gallery: "Gallery | None",
-    to_sort: SortedFiles | None,
-) -> None:
-    rules = predictor.multilabel
+@contextmanager
+def _gallery(
+    page: Path, predictor: "Predictor", model: str, reader: "ImageReader | None"
+) -> "Iterator[Callable[[Prediction], None]]":
+    """A page of thumbnails, as a function that adds a row."""
+    from vit.report.page.gallery import Gallery  # imports jinja2
+
+    rules, task = predictor.multilabel, predictor.task
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    with ExitStack() as stack:
-        stack.enter_context(writer)
-        if gallery is not None:
-            stack.enter_context(gallery)
-        for row in rows:
-            writer.write(row)
-            tally.add(row)
-            if to_sort is not None:
-                to_sort.add(row)
-            if gallery is not None:
-                labels = None if writer.task.is_exclusive or row.status not in DECIDED else row.labels
-                nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
-                gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
+    with Gallery(page, model, reader, predictor.preprocess, predictor.lacks) as gallery:
+
+        def add(row: "Prediction") -> None:
+            labels = None if task.is_exclusive or row.status not in DECIDED else row.labels
+            nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
+            gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
+
+        yield add

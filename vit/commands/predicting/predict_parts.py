@@ -1,5 +1,6 @@
 """`vit predict --parts` and `--merge`: predictions of many images in parts, by any number of processes or tasks"""
 
+import math
 import os
 import shlex
 import time
@@ -9,30 +10,31 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
+from vit.checkpoints.io import file_hash
+from vit.checkpoints.run import checkpoint_of
 from vit.commands.cli.arguments import ExecutorOptions, StrPath
-from vit.commands.predicting.prediction_setup import PredictionSetup
-from vit.commands.predicting.prediction_tally import (
+from vit.commands.predicting.predicted_rows import (
     PredictionSummary,
     PredictionTally,
     check_labeled,
     count_statuses,
     show_predictions,
 )
+from vit.commands.predicting.prediction_setup import PredictionSetup
 from vit.console import ProgressReport, Reporter, count_of
 from vit.data.core.dataset_names import HUB, TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, ResourceError, UsageError, some_of
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
+from vit.inference.parts import Manifest, RowsAsked, check_parts, claimed, open_manifest, tables, write_part
+from vit.inference.prediction import Prediction
+from vit.inference.rows import LABELS, PROBABILITIES, ParquetWriter, write_tables
 from vit.layout import PartsLayout
-from vit.study.running.cluster import Alive, cluster_of
-
-if TYPE_CHECKING:
-    from vit.data.core.image_bytes import ImageReader
-    from vit.inference.parts import Manifest
-    from vit.inference.prediction import Prediction
-    from vit.inference.rows import ParquetWriter
+from vit.study.running.cluster import cluster_of
+from vit.tasks.task import SINGLE_LABEL
 
 _SHOWN = 5  # missing or damaged parts in an error
 _POLL = 1.0  # seconds between two looks at the files
@@ -58,15 +60,11 @@ class PartsJob:
             Reporter().notice(listed.not_read)
         return listed
 
-    def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> "AbstractContextManager[Manifest]":
+    def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> AbstractContextManager[Manifest]:
         """The manifest, written where there is none.
 
         `list_paths` is called where no other process that runs now has compared the manifest with the images.
         """
-        from vit.checkpoints.io import file_hash
-        from vit.checkpoints.run import checkpoint_of
-        from vit.inference.parts import RowsAsked, open_manifest
-
         setup, file = self.setup, checkpoint_of(Path(self.setup.model))
         names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in self.images]
         has_folder = [Path(name).is_absolute() or is_far(name) or name.startswith(HUB) for name in names]
@@ -114,7 +112,6 @@ def predict_in_parts(job: PartsJob, where: ExecutorOptions, fail_on_bad: bool) -
         BadInputsError: files have no label, or the tasks ended before all parts were there.
         StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
     """
-    job.setup.check()
     reporter = Reporter()
     summary = _predict_here(job, reporter) if where.executor == "local" else _predict_on_cluster(job, where, reporter)
     check_labeled(summary, fail_on_bad)
@@ -123,52 +120,42 @@ def predict_in_parts(job: PartsJob, where: ExecutorOptions, fail_on_bad: bool) -
 
 
 def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
-    listed = cache(job.listed)
+    """Compute the parts that no other process computes."""
+    setup, files, listed = job.setup, PartsLayout(job.folder), cache(job.listed)
+    tally = PredictionTally(SINGLE_LABEL)
     with job.open_manifest(lambda: listed().paths) as manifest:
-        has_reader = any(is_parquet(os.fspath(one)) for one in job.images) or any(map(is_far, manifest.paths(0)[:1]))
-        tally = _compute_parts(job, manifest, listed().reader if has_reader else None, reporter)
+        if _num_missing(files, manifest, reporter):
+            is_table = any(is_parquet(os.fspath(one)) for one in job.images)
+            reader = listed().reader if is_table or any(map(is_far, manifest.paths(0)[:1])) else None
+            predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
+            num_ranked = setup.num_ranked(predictor)
+            tally = PredictionTally(predictor.task, predictor.first_frames)
+
+            def open_rows(path: Path) -> ParquetWriter:
+                writer = ParquetWriter(path, setup.top_k)
+                setup.configure(writer, predictor)
+                return writer
+
+            def predictions(number: int) -> Iterator[Prediction]:
+                there = files.finished()
+                before = [one for one in range(manifest.num_parts) if files.part_path(one).name in there]
+                num_before = sum(map(manifest.num_rows_of, before))
+                rows = predictor.predict_files(manifest.paths(number), num_ranked, job.batch_size, reader)
+                for done, row in enumerate(rows, start=1):
+                    tally.add(row)
+                    yield row
+                    progress.update(num_before + done, manifest.num_rows)
+
+            with ProgressReport(reporter, "file") as progress:
+                for number in claimed(files, manifest):
+                    write_part(files, manifest, number, predictions(number), open_rows)
     summary = tally.summary(job.folder)
     if summary.num_files:
         show_predictions(reporter, summary, tally)
     return summary
 
 
-def _compute_parts(
-    job: PartsJob, manifest: "Manifest", reader: "ImageReader | None", reporter: Reporter
-) -> PredictionTally:
-    """Compute the parts that no other process computes; counts of their rows."""
-    from vit.inference.parts import claimed, write_part
-    from vit.inference.rows import ParquetWriter
-    from vit.tasks.task import SINGLE_LABEL
-
-    setup, files = job.setup, PartsLayout(job.folder)
-    if not _num_missing(files, manifest, reporter):
-        return PredictionTally(SINGLE_LABEL)
-    predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
-    tally = PredictionTally(predictor.task, predictor.first_frames)
-
-    def open_rows(path: Path) -> "ParquetWriter":
-        writer = ParquetWriter(path, setup.top_k)
-        setup.configure(writer, predictor)
-        return writer
-
-    def predictions(number: int) -> "Iterator[Prediction]":
-        there = files.finished()
-        before = [one for one in range(manifest.num_parts) if files.part_path(one).name in there]
-        num_before = sum(map(manifest.num_rows_of, before))
-        rows = predictor.predict_files(manifest.paths(number), setup.num_ranked(predictor), job.batch_size, reader)
-        for done, row in enumerate(rows, start=1):
-            tally.add(row)
-            yield row
-            progress.update(num_before + done, manifest.num_rows)
-
-    with ProgressReport(reporter, "file") as progress:
-        for number in claimed(files, manifest):
-            write_part(files, manifest, number, predictions(number), open_rows)
-    return tally
-
-
-def _num_missing(files: PartsLayout, manifest: "Manifest", reporter: Reporter) -> int:
+def _num_missing(files: PartsLayout, manifest: Manifest, reporter: Reporter) -> int:
     num_there = len(files.finished())
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     return manifest.num_parts - num_there
@@ -192,11 +179,6 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
     if output is not None and output.suffix.lower() not in (".parquet", ".csv"):
         raise UsageError(f"--output {output} ends in {output.suffix or 'nothing'}", "--merge writes .parquet or .csv")
 
-    from pyarrow.parquet import read_schema
-
-    from vit.inference.parts import Manifest, check_parts, tables
-    from vit.inference.rows import PROBABILITIES, write_tables
-
     manifest = Manifest(files.manifest_path)
     with ProgressReport(reporter, "part") as progress:
         found = check_parts(files, manifest, progress.update)
@@ -207,10 +189,8 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
             *(f"{name}: {reason}" for name, reason in list(found.damaged.items())[:_SHOWN]),
             *([f"{some_of(found.foreign)}: not in the manifest"] if found.foreign else []),
         ]
-        raise DataError(
-            f"{folder} does not have one row for each image: {'; '.join(problems)}",
-            "move damaged parts elsewhere, and give the command with --parts again",
-        )
+        problem = f"{folder} does not have one row for each image: {'; '.join(problems)}"
+        raise DataError(problem, "move damaged parts elsewhere, and give the command with --parts again")
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
     summary = PredictionSummary(output or folder, None, *count_statuses(found.statuses), {})
@@ -222,27 +202,11 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
             problem = f"another program has made {output} meanwhile; it is kept"
             raise ResourceError(problem, "give another --output") from error
         reporter.line(f"{count_of(found.num_rows, 'row')} in {output}")
-        labeled = "LABELS.csv" if PROBABILITIES in read_schema(files.part_path(0)).names else "LABELED_FOLDER"
+        labeled = "LABELS.csv" if PROBABILITIES in pq.read_schema(files.part_path(0)).names else "LABELED_FOLDER"
         following = f"vit evaluate MODEL {labeled}"
     check_labeled(summary, fail_on_bad)
     reporter.next_command(following)
     return summary
-
-
-def check_where(where: ExecutorOptions, has_parts: bool) -> None:
-    """Raise UsageError where the options for a cluster do not fit each other or this machine."""
-    where.check()
-    if where.executor == "local":
-        if where.jobs is not None:
-            fix = "start the same command several times, or torchrun on several GPUs"
-            raise UsageError("--jobs without a cluster", fix)
-        return
-    if not has_parts:
-        raise UsageError(f"--executor {where.executor} without --parts", "give --parts FOLDER, which all machines see")
-    if where.jobs is None:
-        raise UsageError(f"--executor {where.executor} without --jobs", "give --jobs N, the number of tasks")
-    if where.cluster_options.cells_per_task:
-        raise UsageError("--cluster.cells_per_task with vit predict", "give --jobs N, the number of tasks")
 
 
 def _predict_on_cluster(job: PartsJob, where: ExecutorOptions, reporter: Reporter) -> PredictionSummary:
@@ -254,38 +218,26 @@ def _predict_on_cluster(job: PartsJob, where: ExecutorOptions, reporter: Reporte
             started = f"{count_of(len(tasks), 'task')} of {where.executor.upper()}"
             reporter.notice(f"{started}; their logs are in {files.jobs_dir}")
             files.jobs_dir.mkdir(exist_ok=True)
-            with cluster_of(where.executor).started(files.jobs_dir, tasks, where.cluster_options) as (names, alive):
-                _follow(files, num_parts, names, alive, reporter)
+            with (
+                cluster_of(where.executor).started(files.jobs_dir, tasks, where.cluster_options) as (names, alive),
+                ProgressReport(reporter, "part") as progress,
+            ):
+                ended_at = math.inf
+                while (num_there := len(files.finished())) < num_parts and time.monotonic() <= ended_at + _GRACE:
+                    progress.update(num_there, num_parts)
+                    ended_at = math.inf if alive(names) else min(ended_at, time.monotonic())
+                    time.sleep(_POLL)
         summary = _summary(files, manifest, before)
         if num_missing := num_parts - len(files.finished()):
-            raise BadInputsError(
-                f"the tasks have ended, and {num_missing:,} of {num_parts:,} parts are missing",
-                f"see the logs in {files.jobs_dir}; the same command computes what is missing",
-            )
+            problem = f"the tasks have ended, and {num_missing:,} of {num_parts:,} parts are missing"
+            fix = f"see the logs in {files.jobs_dir}; the same command computes what is missing"
+            raise BadInputsError(problem, fix)
     reporter.line(f"{count_of(summary.num_files, 'row')} in {job.folder}")
     return summary
 
 
-def _follow(files: PartsLayout, num_parts: int, names: Sequence[str], alive: Alive, reporter: Reporter) -> None:
-    """Wait until all parts are there, or all tasks have ended; the progress counts the parts."""
-    gone_since: float | None = None
-    with ProgressReport(reporter, "part") as progress:
-        while (num_there := len(files.finished())) < num_parts:
-            progress.update(num_there, num_parts)
-            now = time.monotonic()
-            gone_since = None if alive(names) else now if gone_since is None else gone_since
-            if gone_since is not None and now - gone_since > _GRACE:
-                return
-            time.sleep(_POLL)
-        progress.update(num_there, num_parts)
-
-
-def _summary(files: PartsLayout, manifest: "Manifest", before: Collection[str]) -> PredictionSummary:
+def _summary(files: PartsLayout, manifest: Manifest, before: Collection[str]) -> PredictionSummary:
     """Counts of the parts that were not there before."""
-    import pyarrow.parquet as pq
-
-    from vit.inference.rows import LABELS
-
     statuses, labels = Counter[str](), Counter[str]()
     for path in map(files.part_path, range(manifest.num_parts)):
         if path.name in before or not path.is_file():

@@ -54,12 +54,19 @@ class AnswerOptions:
             )
         import numpy as np  # not above: --help needs none
 
-        from vit.inference.answers.answers import answer_rule
+        from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE
+        from vit.inference.answers.answers import answer_rule, more_images
 
         scores, numbers = predictor.validation_scores, {name: getattr(self, name) for name in FRACTIONS}
         rule = answer_rule(scores, predictor.class_names, sets=self.sets, **numbers)
         if self.reject_novel:
-            rule = replace(rule, reject_novelty=_novelty_limit(predictor))
+            if predictor.novelty is None:
+                problem = f"--reject_novel needs a novelty: {_no_novelty(predictor)}"
+                raise UsageError(problem, "leave --reject_novel out")
+            if (count := len(predictor.novelty.validation)) < FEWEST_IMAGES:
+                problem = f"--reject_novel needs {FEWEST_IMAGES} {predictor.fitted_on}, and this model has {count}"
+                raise UsageError(problem, more_images(scores))
+            rule = replace(rule, reject_novelty=UNLIKE)
         if self.target_accuracy is not None and scores is not None:
             target, left = percent(self.target_accuracy), np.ones(len(scores), dtype=bool)
             thresholds = [("labels", rule.reject_below)]
@@ -76,22 +83,6 @@ class AnswerOptions:
             names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
             reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")
         return rule
-
-
-def _novelty_limit(predictor: "Predictor") -> float:
-    """The novelty from which images get no label. UsageError where the model cannot tell."""
-    from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE
-    from vit.inference.answers.answers import more_images
-
-    if predictor.novelty is None:
-        raise UsageError(f"--reject_novel needs a novelty: {_no_novelty(predictor)}", "leave --reject_novel out")
-    count = len(predictor.novelty.validation)
-    if count < FEWEST_IMAGES:
-        raise UsageError(
-            f"--reject_novel needs {FEWEST_IMAGES} {predictor.fitted_on}, and this model has {count}",
-            more_images(predictor.validation_scores),
-        )
-    return UNLIKE
 
 
 def _no_novelty(predictor: "Predictor") -> str:

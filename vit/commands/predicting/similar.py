@@ -61,7 +61,6 @@ def similar(
         The neighbors of each image, and the page.
 
     Raises:
-        VitError: the file is not of 'vit embed' or of another model, or the images cannot be used.
         BadInputsError: none of the images can be read.
 
     Example:
