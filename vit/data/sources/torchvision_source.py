@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torchvision import datasets
@@ -73,13 +74,10 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
             data = dataset.open(root=root, download=download, **arguments)
             if dataset.files is None:
                 is_first = isinstance(data, datasets.SVHN | datasets.STL10)  # channels come first
-                arrays, labels = (
-                    (data.data.transpose(0, 2, 3, 1), data.labels) if is_first else (data.data, data.targets)
-                )
+                arrays: Any = data.data.transpose(0, 2, 3, 1) if is_first else np.asarray(data.data)
+                numbers = np.asarray(data.labels if is_first else data.targets, dtype=np.int64)
                 paths = [f"{name}/{split}/{index:05d}" for index in range(len(arrays))]
-                splits[split] = Samples(
-                    paths, np.asarray(labels, dtype=np.int64), arrays=np.asarray(arrays, dtype=np.uint8)
-                )
+                splits[split] = Samples(paths, numbers, arrays=arrays)
             else:  # our decoder opens them later, with its limits
                 files = dataset.files(data)
                 labels = np.fromiter((label for _, label in files), dtype=np.int64, count=len(files))
@@ -90,6 +88,6 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
                 f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true"
             ) from error
         if split == "train":
-            numbers = range(int(splits[split].labels.max()) + 1)
-            class_names = tuple(map(str, getattr(data, "classes", None) or numbers))
+            all_numbers = range(int(splits[split].labels.max()) + 1)
+            class_names = tuple(map(str, getattr(data, "classes", None) or all_numbers))
     return Source(name, class_names, splits)
