@@ -71,14 +71,16 @@ def check(
         problem = f"--labels {folder} is not the folder of a cross-validation or a run"
         raise UsageError(problem, "make one with 'vit crossval DATA', and give its folder")
 
-    from vit.data.checks.check import Finding
-    from vit.data.checks.check import check as find_problems
     from vit.data.core.groups import group_notes, with_groups
     from vit.data.sources.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
     source = replace(source, notes=[*source.notes, *group_notes(source)])
     reporter = Reporter()
+
+    from vit.data.checks.check import Finding  # imports torch
+    from vit.data.checks.check import check as find_problems
+
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
         f"{len(source.class_names):,} {source.task.kinds}"
