@@ -82,9 +82,6 @@ def check(
     source = replace(source, notes=[*source.notes, *group_notes(source)])
     reporter = Reporter()
 
-    from vit.data.checks.check import Finding  # imports torch
-    from vit.data.checks.check import check as find_problems
-
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
         f"{len(source.class_names):,} {source.task.kinds}"
