@@ -194,8 +194,7 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
     """The methods that a comma-separated list names.
 
     "all" stands for all methods that fit the network and the installed packages. "best" stands for one method:
-    relevance where attention can be read, and Grad-CAM for other networks. Relevance is as faithful as Grad-CAM
-    (docs/measurements.md), and needs no other package.
+    relevance where attention can be read, which needs no other package, and Grad-CAM for other networks.
 
     Raises:
         UsageError: a method is unknown, or reads attention that the network does not have.

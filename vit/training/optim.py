@@ -114,7 +114,7 @@ class Trainable(Protocol):
 def layer_decay(network: Trainable, config: OptimConfig) -> float:
     """The layer decay of a network: what is given, or for "auto" 0.75 of a transformer and none of a CNN.
 
-    With 60 images a CNN loses accuracy by it: docs/measurements.md, "How few images are fine-tuned".
+    For a CNN neither was shown to be better, so it takes the simpler one: docs/finetuning.md.
     """
     if not isinstance(config.layer_decay, str):
         return config.layer_decay

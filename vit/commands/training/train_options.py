@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vit.data.core.samples import Source
     from vit.training.distributed.processes import Rendezvous
 
-# ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
+# ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; measured on photographs in docs/results.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
 
 FURTHER = "the best of this run, on its images and with its recipe, whose schedule begins again"

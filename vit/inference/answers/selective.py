@@ -46,8 +46,7 @@ def threshold_for(target: float, highest: Confidences, correct: Bools, groups: L
     With probability 95 % over the validation images, this holds for new images like them. Thresholds are tested from
     the highest one down, each with the exact binomial bound, until the first that fails: a fixed sequence needs no
     correction for the number of tests (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052, section 3.2).
-    The first test is at the fewest images that can pass. docs/measurements.md compares the search of Geifman
-    and El-Yaniv. Infinity: no threshold has the guarantee.
+    The first test is at the fewest images that can pass. Infinity: no threshold has the guarantee.
 
     Args:
         highest: (n,) largest probabilities of validation images.

@@ -57,7 +57,7 @@ def fine_tuning_steps(num_images: int, batch_size: int = LARGEST_FINE_TUNING_BAT
     """Optimizer steps of a fine-tuning: the length that `optim.epochs: auto` stands for.
 
     The number grows smoothly with the number n of training images: 250 (n / 100)^0.12, so that few images are seen
-    often enough. From about 3,000 images on it is 8 epochs. Measured in docs/measurements.md, "How few images are
+    often enough. From about 3,000 images on it is 8 epochs. Measured in docs/finetuning.md, "How few images are
     fine-tuned".
     """
     return max(round(250 * (num_images / 100) ** 0.12), LEAST_EPOCHS * (num_images // batch_size))
