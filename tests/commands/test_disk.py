@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
     done = run(words, timeout=300, cwd=tmp_path, env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     (code, said), locked, left, steps = json.loads(done.stdout.splitlines()[-1])
-    assert code == 7 and "No space left on device" in said and "choose another folder with --out" in said
+    assert code == 7 and "No space left on device" in said and "choose another --out" in said
     assert "WARNING: checkpoints will take up to 0." in said  # said at the start
     assert steps and all(step > 0 for step in steps.values())  # whole ones alone
     assert not [name for name in left if name.endswith(".partial")]

@@ -91,8 +91,8 @@ def test_nothing_is_overwritten(vit, shards, colors, here):
 def test_a_pack_that_fails_leaves_nothing(vit, colors, here, monkeypatch):
     real = packing.write_index
 
-    def full(index, path):
-        real(index, path)
+    def full(*arguments):
+        real(*arguments)
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(packing, "write_index", full)

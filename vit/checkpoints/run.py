@@ -1,5 +1,6 @@
 """The run folder of one training: every file name in it, who may train into it, its result"""
 
+import os
 import re
 import shlex
 import time
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.atomic_files import remove_partial, why_unwritable
+from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
@@ -124,13 +125,12 @@ class RunDirectory(RunLayout):
             path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
             try:
                 path.mkdir(parents=True)
-                obstacle = why_unwritable(path)  # shown now, not at the first checkpoint
+                _prove_writable(path)
             except FileExistsError:
                 continue
             except OSError as error:
-                obstacle = error.strerror or str(error)
-            if obstacle:
-                raise ResourceError(f"cannot write to {path}: {obstacle}", "choose another folder with --out")
+                problem = f"cannot write to {path}: {error.strerror}"
+                raise ResourceError(problem, "choose another folder with --out") from error
             return cls(path)
         raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
 
@@ -143,6 +143,16 @@ class RunDirectory(RunLayout):
                 f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
             )
         return run
+
+
+def _prove_writable(folder: Path) -> None:
+    """Write and sync a file: a full or read-only disk must show before the first step, not at the first checkpoint."""
+    probe = folder / ".probe"
+    with open(probe, "wb") as file:
+        file.write(b"\0" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+    probe.unlink()
 
 
 if TYPE_CHECKING:
