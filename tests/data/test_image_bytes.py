@@ -67,9 +67,12 @@ def test_a_read_that_fails_for_a_moment_changes_no_batch(code: int, source: Sour
 
 @pytest.mark.faults("D43", simulated="os.open raises the error")
 @pytest.mark.parametrize(
-    ("code", "fix"), [(errno.EIO, "network file system"), (errno.EMFILE, "ulimit -n"), (errno.ENOMEM, "free memory")]
-)
-@pytest.mark.parametrize("workers", [0, 1])
+    ("code", "fix", "workers"),
+    [
+        (errno.EIO, "network file system", 0), (errno.EMFILE, "ulimit -n", 0), (errno.ENOMEM, "free memory", 0),
+        (errno.EIO, "network file system", 1),
+    ],
+)  # fmt: skip
 def test_a_machine_that_cannot_read_ends_with_its_own_error(
     code: int, fix: str, workers: int, source: Source, fail
 ) -> None:

@@ -56,7 +56,7 @@ sys.exit(main())
 
 @linux_only
 @pytest.mark.faults("D44")
-@pytest.mark.parametrize(("limit", "when"), [(28, "early"), (32, "late")])
+@pytest.mark.parametrize(("limit", "when"), [(28, "early"), pytest.param(32, "late", marks=pytest.mark.slow)])
 def test_too_few_descriptors_are_one_line_and_no_hang(colors, tmp_path, limit, when):
     (tmp_path / "few.py").write_text(FEW)
     command = ("train", colors, "--network", "vit_nano_patch2_8", "--epochs", 2, "--data.num_workers", 2,
