@@ -120,15 +120,7 @@ def test_a_run_alone_runs_no_code(vit, mine, monkeypatch):
 def test_cells_of_a_study_run_the_code_that_its_options_name(mine):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     environment.pop(VARIABLE)
-    line = (
-        "study",
-        "digits",
-        "--networks",
-        "mine:Columns,vit_nano_patch2_8",
-        "--set",
-        "optim.loss=mine:focal",
-        "--jobs",
-    )
+    line = ("study", "digits", "--networks", "mine:Columns,vit_nano_patch2_8", "--set", "optim.loss=mine:focal")
     line += ("--jobs", "1", "--seeds", "1", "--sizes", "100", "--budget", "epochs:1", "--yes", "--wandb", "off")
     answer = run([sys.executable, "-m", "vit", *line], timeout=300, env=environment)
     assert answer.returncode == 0, answer.stderr
