@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vit.errors import DataError
+from vit.errors import CheckpointError, DataError
 from vit.plain_files import DamagedFileError, parse_yaml, read_json, read_text
+from vit.weights.file import read_config
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 11)
@@ -50,6 +51,15 @@ def test_a_result_of_any_depth_is_refused(vit, digits_run, here):
         assert vit(command, run).code == 3
     with pytest.raises(DataError, match="is not JSON"):
         read_json(run / "result.json")
+
+
+@pytest.mark.parametrize("content", [b"\xff{}", b"9" * 5_000, b"["])
+def test_every_json_that_cannot_be_read_is_named(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(DamagedFileError, match=r"config\.json is not JSON: "):
+        read_json(tmp_path / "config.json")
+    with pytest.raises(CheckpointError, match=r"config\.json is not JSON: "):
+        read_config(tmp_path / "config.json")
 
 
 @pytest.mark.faults("C20")

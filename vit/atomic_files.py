@@ -83,7 +83,7 @@ def partial_name(path: Path) -> Path:
 
 
 def remove_partial(folder: Path, name: str = "", unchanged_for: float | None = None) -> None:
-    """Remove partial files of killed processes, of one name or of all, which are unchanged for some seconds."""
+    """Remove partial files of killed processes, of one name or of all; `unchanged_for` seconds, None: of any age."""
     with suppress(OSError):
         for entry in list(folder.iterdir()):
             if entry.name.startswith(f".{name}." if name else ".") and entry.name.endswith(".partial"):

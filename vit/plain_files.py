@@ -44,10 +44,11 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; errors as those of `read_text`."""
+    """The content of a JSON file; errors are OSError, DamagedFileError."""
+    check_regular(path, MAX_BYTES)
     try:
-        return json.loads(read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, and numbers of 5,000 digits
         raise DamagedFileError(f"{path} is not JSON: {first_line(error)}") from error
 
 

@@ -51,7 +51,7 @@ def metric_text(runs: Iterable[RunSummary]) -> str:
 
 
 def list_runs(folder: Path) -> Iterator[RunSummary]:
-    """The runs below a folder by path, but cells of studies and cross-validations, and artifacts of MLflow (copies)."""
+    """The runs below a folder by path, without cells of studies and cross-validations and copies among artifacts."""
     for found, below, files in os.walk(folder):
         below.sort()
         if CONFIG in files:

@@ -1,4 +1,7 @@
-"""What stands beside weights: configs in a folder, as transformers, timm and OpenCLIP write them; settings in a file"""
+"""What stands beside weights: configs in a folder, as transformers, timm and OpenCLIP write them; settings in a file
+
+torchvision's weights are fetched here, with what torchvision states of them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

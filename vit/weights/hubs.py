@@ -1,6 +1,6 @@
 """Pretrained weights by name, fetched by timm or the Hugging Face hub, or found in its cache
 
-Imports no torch: that weights are not available is an error before torch is imported.
+Imports neither torch nor timm before a function needs them.
 """
 
 import threading

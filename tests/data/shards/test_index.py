@@ -51,7 +51,7 @@ def changed(folder, column, value, row=1):
         ("key", "", "row 1 has no key"),
         ("label", "", "has no label"),
         ("label", "purple", "classes that the training images lack: 'purple'"),
-        ("split", "trian", "did you mean 'train'?"),
+        ("split", "Trian", "a split is 'Trian'; did you mean 'train'?"),
     ],
 )
 def test_wrong_rows_are_refused(shards, column, value, said):

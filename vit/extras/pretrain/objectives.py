@@ -19,7 +19,7 @@ BACKBONE = "network."  # in front of the names of the backbone's weights, in an 
 SMOOTHING = 0.8  # of DIET from random weights (arXiv 2302.10260, section 3)
 PRETRAINED_SMOOTHING = 0.3  # for pretrained networks, as in public code for DIET-CP
 HEAD_ALONE = 0.05  # of the steps, as in public code for DIET-CP
-_PURPOSE = 5  # of the draws of a mask; `data/augment.py` uses 1 to 4
+_PURPOSE = 5  # of the draws of a mask; `data/pixels/augment.py` uses 1 to 4
 
 
 class Objective(nn.Module, ABC):

@@ -110,13 +110,13 @@ def read_index(content: bytes, where: str) -> ShardIndex:
         except pa.ArrowException as error:
             raise DataError(f"{where}: the column {name} is not of type {kind}", _MADE_BY) from error
 
-    of_rows, hashes, splits = column("shard"), column("sha256"), [name.casefold() for name in column("split")]
+    of_rows, hashes, splits = column("shard"), column("sha256"), column("split")
     shard_names = _shard_names(of_rows, where)
     numbers = {name: number for number, name in enumerate(shard_names)}
     known = SPLIT_OF_NAME | {"": "train"}
-    unknown = min(set(splits) - known.keys(), default=None)
+    unknown = min((name for name in set(splits) if name.casefold() not in known), default=None)
     if unknown is not None:
-        raise DataError(f"{where}: a split is {unknown!r}", nearest(unknown, known.keys() - {""}))
+        raise DataError(f"{where}: a split is {unknown!r}", nearest(unknown.casefold(), known.keys() - {""}))
     wrong = next((text for text in hashes if not re.fullmatch("[0-9a-fA-F]{64}", text)), None)
     if wrong is not None:
         raise DataError(f"{where}: the column sha256 has {wrong[:70]!r}; a hash has 64 hexadecimal digits", _MADE_BY)
@@ -124,7 +124,7 @@ def read_index(content: bytes, where: str) -> ShardIndex:
     index = ShardIndex(
         keys=column("key"),
         labels=column("label"),
-        splits=[known[name] for name in splits],
+        splits=[known[name.casefold()] for name in splits],
         groups=column("group"),
         shards=np.array([numbers[name] for name in of_rows], dtype=np.int64),
         offsets=np.array(column("offset", -1), dtype=np.int64),
