@@ -324,6 +324,14 @@ def test_damaged_files_are_named(make, file, text):
     assert not run.report_path.exists()
 
 
+@pytest.mark.parametrize("key", ["versions", "fingerprints"])
+def test_a_damaged_fact_of_a_result_is_named(make, key):
+    run, source = make()
+    write_json(run.result_path, {**json.loads(run.result_path.read_text()), key: []})
+    with pytest.raises(DataError, match="damaged"):
+        write_run_report(run, source)
+
+
 def test_a_run_that_has_not_finished(make):
     run, source = make()
     run.result_path.unlink()

@@ -87,26 +87,26 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
         drawn_curves = drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis))
         measured = MeasuredRun(run, result, config, class_names, read_splits(run.splits_path), source)
         content, pixels = report.run_content(measured)
+        num_changed = len(pixels.changed) if pixels else 0
+        common = {
+            "network": result.spec.name,
+            "data": result.data,
+            "folder": run.path.resolve().name,
+            "first_weights": measured.first_weights,
+            "warnings": measured.warnings,
+            "curves": drawn_curves,
+            "loss_text": losses.caption,
+            "validation_name": result.validation_name,
+            "best_epoch": result.best_epoch + 1,
+            "best_rule": rule_text(result.best_metric),
+            "facts": facts(result),
+            "config_name": run.config_path.name,
+            "config": config.splitlines(),
+            "changed": describe_changed(num_changed),
+            **scripts(*report.SCRIPTS),
+        }
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
-    num_changed = len(pixels.changed) if pixels else 0
-    common = {
-        "network": result.spec.name,
-        "data": result.data,
-        "folder": run.path.resolve().name,
-        "first_weights": measured.first_weights,
-        "warnings": measured.warnings,
-        "curves": drawn_curves,
-        "loss_text": losses.caption,
-        "validation_name": result.validation_name,
-        "best_epoch": result.best_epoch + 1,
-        "best_rule": rule_text(result.best_metric),
-        "facts": facts(result),
-        "config_name": run.config_path.name,
-        "config": config.splitlines(),
-        "changed": describe_changed(num_changed),
-        **scripts(*report.SCRIPTS),
-    }
     write_page(run.report_path, report.RUN_TEMPLATE, {**common, **content})
     return num_changed
 
