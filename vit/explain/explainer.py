@@ -69,9 +69,13 @@ class Explainer:
     """
 
     def __init__(
-        self, predictor: Predictor, methods: str = "all", label: str | None = None, layers: str = "",
+        self,
+        predictor: Predictor,
+        methods: str = "all",
+        label: str | None = None,
+        layers: str = "",
         with_faithfulness: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.predictor, self.with_faithfulness, engine = predictor, with_faithfulness, predictor.engine
         if not isinstance(engine, Engine):
             raise UsageError(
@@ -145,9 +149,14 @@ class Explainer:
 
 
 def faithfulness(
-    probability: Callable[[Tensor], Tensor], image: Tensor, background: Tensor, maps: Mapping[str, Tensor],
-    grid_size: int, num_steps: int = STEPS, seed: int = 0,
-) -> dict[str, Faithfulness]:  # fmt: skip
+    probability: Callable[[Tensor], Tensor],
+    image: Tensor,
+    background: Tensor,
+    maps: Mapping[str, Tensor],
+    grid_size: int,
+    num_steps: int = STEPS,
+    seed: int = 0,
+) -> dict[str, Faithfulness]:
     """Deletion and insertion of several maps of one image, beside random orders.
 
     Args:

@@ -82,9 +82,13 @@ class Inspection:
 
 
 def inspect_network(
-    title: str, network: VisionTransformer, spec: NetworkSpec, preprocess: Preprocess, images: Tensor | None,
+    title: str,
+    network: VisionTransformer,
+    spec: NetworkSpec,
+    preprocess: Preprocess,
+    images: Tensor | None,
     license: str | None = None,
-) -> Inspection:  # fmt: skip
+) -> Inspection:
     """Look into a ViT on its device.
 
     Args:

@@ -109,9 +109,15 @@ class Quantizer(Protocol):
         """Raise UsageError where a format does not hold int8, or a package is missing."""
 
     def write(
-        self, trained: LoadedModel, format: str, path: Path, model: Path, calibration: str | None, measure: str | None,
+        self,
+        trained: LoadedModel,
+        format: str,
+        path: Path,
+        model: Path,
+        calibration: str | None,
+        measure: str | None,
         reporter: Reporter,
-    ) -> Quantized:  # fmt: skip
+    ) -> Quantized:
         """Write a network in int8 to a new file or folder, and measure it on labeled images.
 
         Args:

@@ -53,9 +53,14 @@ class Engine:
     name = "torch"
 
     def __init__(
-        self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0,
+        self,
+        network: Network,
+        preprocess: Preprocess,
+        device: torch.device,
+        precision: str,
+        temperature: float = 1.0,
         rules: LabelRules | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.network = network.to(device).laid_out_for(device).eval()
         self.preprocess, self.device, self.temperature, self.rules = preprocess, device, temperature, rules
         self.precision = choose_precision(precision, device)

@@ -194,9 +194,12 @@ def claimed(files: PartsLayout, manifest: Manifest) -> Iterator[int]:
 
 
 def write_part(
-    files: PartsLayout, manifest: Manifest, number: int, rows: Iterable[Prediction],
+    files: PartsLayout,
+    manifest: Manifest,
+    number: int,
+    rows: Iterable[Prediction],
     open_rows: Callable[[Path], ParquetWriter],
-) -> None:  # fmt: skip
+) -> None:
     """Write a part, whole or not at all. The caller holds its lock.
 
     Args:

@@ -88,9 +88,12 @@ def named(image: InMemory, index: int, preprocess: Preprocess) -> Named:
 
 
 def read_input(
-    image: str | InMemory | ReadFrame, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None,
+    image: str | InMemory | ReadFrame,
+    preprocess: Preprocess,
+    name: str = "",
+    reader: ImageReader | None = None,
     frames: set[str] | None = None,
-) -> Tensor | ImageError:  # fmt: skip
+) -> Tensor | ImageError:
     """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure.
 
     Args:
@@ -133,9 +136,12 @@ def status_of(error: ImageError) -> Status:
 
 
 def rows_of(
-    engine: Classifies, items: Sequence[T], batch_size: int, read: Callable[[T], M] | None,
+    engine: Classifies,
+    items: Sequence[T],
+    batch_size: int,
+    read: Callable[[T], M] | None,
     compute: Callable[[list[M]], Iterable[R]],
-) -> Iterator[R]:  # fmt: skip
+) -> Iterator[R]:
     """`compute` of batches of what `read` makes of each item, flattened, in the order of the items.
 
     - **A network on a CPU**: each core reads and computes batches of its own. No core waits for another within a layer.

@@ -51,9 +51,15 @@ class Predictor:
     """
 
     def __init__(
-        self, engine: AnyEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None,
-        novelty: Novelty | None = None, license: str | None = None, is_exported: bool = False, lacks: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        engine: AnyEngine,
+        class_names: tuple[str, ...],
+        validation_scores: ValidationScores | None,
+        novelty: Novelty | None = None,
+        license: str | None = None,
+        is_exported: bool = False,
+        lacks: str = "",
+    ) -> None:
         self.engine, self.license, self.is_exported, self.lacks = engine, license, is_exported, lacks
         self.class_names, self.validation_scores = class_names, validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
@@ -201,9 +207,13 @@ class Predictor:
             yield self._answer(path, top, group, tuple(self.class_names[c] for c in chosen), novel)
 
     def _answer(
-        self, path: str, top: tuple[tuple[str, float], ...], group: str, labels: tuple[str, ...] = (),
+        self,
+        path: str,
+        top: tuple[tuple[str, float], ...],
+        group: str,
+        labels: tuple[str, ...] = (),
         novelty: float | None = None,
-    ) -> Prediction:  # fmt: skip
+    ) -> Prediction:
         """The prediction by the rule, for the most probable classes, the surest group and a prediction set."""
         (label, probability), engine = top[0], self.engine.name
         if reason := self._reason_of_novelty(novelty):
@@ -241,9 +251,12 @@ class Predictor:
 
 
 def load(
-    path: str | os.PathLike[str], device: str = "auto", precision: str = "auto", engine: EngineName = "auto",
+    path: str | os.PathLike[str],
+    device: str = "auto",
+    precision: str = "auto",
+    engine: EngineName = "auto",
     unfinished: bool = False,
-) -> Predictor:  # fmt: skip
+) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
 
     Args:

@@ -65,9 +65,14 @@ class Task(ABC):
 
     @abstractmethod
     def loss(
-        self, labels: AnyLabels, name: "LossName", label_smoothing: float, is_mixed: bool = False,
-        weights: _Floats | None = None, adjustment: _Floats | None = None,
-    ) -> "Loss":  # fmt: skip
+        self,
+        labels: AnyLabels,
+        name: "LossName",
+        label_smoothing: float,
+        is_mixed: bool = False,
+        weights: _Floats | None = None,
+        adjustment: _Floats | None = None,
+    ) -> "Loss":
         """The training loss.
 
         Args:
@@ -114,9 +119,14 @@ class SingleLabel(Task):
         return torch.from_numpy(labels)
 
     def loss(
-        self, labels: AnyLabels, name: "LossName", label_smoothing: float, is_mixed: bool = False,
-        weights: _Floats | None = None, adjustment: _Floats | None = None,
-    ) -> "Loss":  # fmt: skip
+        self,
+        labels: AnyLabels,
+        name: "LossName",
+        label_smoothing: float,
+        is_mixed: bool = False,
+        weights: _Floats | None = None,
+        adjustment: _Floats | None = None,
+    ) -> "Loss":
         from vit.tasks.losses import TrainingLoss
 
         return TrainingLoss(label_smoothing, weights, adjustment)
@@ -163,9 +173,14 @@ class MultiLabel(Task):
         return torch.from_numpy(labels).float()
 
     def loss(
-        self, labels: AnyLabels, name: "LossName", label_smoothing: float, is_mixed: bool = False,
-        weights: _Floats | None = None, adjustment: _Floats | None = None,
-    ) -> "Loss":  # fmt: skip
+        self,
+        labels: AnyLabels,
+        name: "LossName",
+        label_smoothing: float,
+        is_mixed: bool = False,
+        weights: _Floats | None = None,
+        adjustment: _Floats | None = None,
+    ) -> "Loss":
         from vit.tasks.losses import MultilabelLoss, frequencies_of, known_share
 
         return MultilabelLoss(name, label_smoothing, frequencies_of(labels), known_share(labels, is_mixed))

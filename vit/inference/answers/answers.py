@@ -150,9 +150,14 @@ class AnswerRule:
 
 
 def answer_rule(
-    scores: ValidationScores | None, class_names: Sequence[str], *, reject_below: float | None = None,
-    target_accuracy: float | None = None, coverage: float | None = None, sets: SetMethod = "lac",
-) -> AnswerRule:  # fmt: skip
+    scores: ValidationScores | None,
+    class_names: Sequence[str],
+    *,
+    reject_below: float | None = None,
+    target_accuracy: float | None = None,
+    coverage: float | None = None,
+    sets: SetMethod = "lac",
+) -> AnswerRule:
     """The rule for options of `vit predict`, fitted to the validation scores of a checkpoint.
 
     Args:

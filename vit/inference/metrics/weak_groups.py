@@ -126,9 +126,12 @@ class ImageTraits:
         return watched
 
     def find(
-        self, scored: ScoredImages, samples: Samples, columns: Mapping[str, Mapping[str, str]],
+        self,
+        scored: ScoredImages,
+        samples: Samples,
+        columns: Mapping[str, Mapping[str, str]],
         class_names: Sequence[str],
-    ) -> WeakGroups:  # fmt: skip
+    ) -> WeakGroups:
         """The weak groups of scored images. Of images that belong together, the first one counts.
 
         Args:
