@@ -84,8 +84,8 @@ def evaluate(
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
         root: folder of torchvision data sets
-        image_column: column of images (parquet) or of paths (CSV) of DATA; null: that of the run, or a usual one
-        label_column: column of labels (parquet, CSV) of DATA; null: that of the run, or a usual one
+        image_column: column of images (parquet) or paths (CSV); null: that of the run, the only one, or a usual one
+        label_column: column of labels (parquet, CSV) of DATA; null: that of the run, the only one, or a usual one
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
