@@ -77,6 +77,11 @@ def test_predicting_and_measuring_import_what_they_compute_with(trained, colors,
     assert dict(zip([command for command, _ in steps], found, strict=True)) == dict(steps)
 
 
+def test_listing_one_run_imports_nothing_that_computes(trained, tmp_path):
+    vit, *_ = trained
+    assert new_imports(tmp_path, ("runs", vit)) == [set()]
+
+
 def test_comparing_runs_imports_neither_torch_nor_figures(trained, tmp_path):
     vit, cnn, _ = trained
     assert new_imports(tmp_path, ("compare", vit, cnn)) == [{"scipy", "scipy.optimize", "scipy.stats"}]

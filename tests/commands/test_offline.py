@@ -31,7 +31,6 @@ sys.exit(main())
 """
 OURS = (
     r"(epoch|step) \d+/\d+ .*",
-    r"about \d+ s for 3 epochs, ends at .*",
     r"temperature stays 1: .*",
     r"Weights & Biases is offline \(no connection to .*\); upload later with: wandb sync .*",
 )

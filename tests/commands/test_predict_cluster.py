@@ -12,6 +12,9 @@ from PIL import Image
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.commands.predicting import predict_parts
+from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
+from vit.data.core.dataset_names import TableColumns
+from vit.errors import CheckpointError
 from vit.inference.parts import Manifest
 from vit.layout import PartsLayout
 
@@ -43,6 +46,14 @@ def test_options_that_do_not_fit_are_refused(vit, command, here, slurm_answers, 
     answer = vit(*command, *options)
     assert answer.code == 2 and words in answer.err, answer.err
     assert not (here / "parts").exists()
+
+
+def test_a_task_refuses_a_model_that_its_machine_lacks(here):
+    wanted = AnswerOptions(None, None, None, "lac", reject_novel=False)
+    setup = PredictionSetup("gone.ckpt", wanted, 5, False, "cpu", "auto", "auto")
+    job = predict_parts.PartsJob(setup, ["pictures"], here / "parts", False, 5, 64, TableColumns())
+    with pytest.raises(CheckpointError, match=r"gone\.ckpt"):
+        predict_parts.PartsTask(here, job)()
 
 
 @pytest.mark.faults("K20")

@@ -164,8 +164,9 @@ def test_an_empty_section_of_a_recipe_has_no_values(text, here):
         ("\toptim: 3\n", ("line 1",)),
         ("lr: 0.5\n", ("no option lr", "give optim.lr, in a file the key 'lr' below 'optim:'")),
         ("network: x\n", ("give model.network.name, in a file the key 'name' below 'model:' and 'network:'",)),
-        ("resume: auto\n", ("'resume'", "not an option of a recipe", "give --resume")),
-        ("dry_run: true\n", ("'dry_run'", "give --dry_run")),
+        ("resume: auto\n", ("'resume'", "not an option of a file", "give --resume")),
+        ("dry_run: 3\n", ("'dry_run'", "give --dry_run")),
+        ("config: [finetune]\n", ("'config'", "give --config")),
         ("optim.lr: 1\noptim: {lr: 2}\n", ("optim.lr is given twice", "keep one")),
     ],
 )
@@ -174,6 +175,12 @@ def test_a_recipe_file_that_cannot_be_used_is_named(command, text, words, vit, h
     """Most of these were internal errors. `resume` counted for nothing, and the advice for `lr` was `lr`."""
     (here / "mine.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     refused(vit(command, "digits", "--config", "mine.yaml", "--dry_run"), 2, "mine.yaml", *words)
+
+
+def test_a_study_file_that_names_another_file_is_refused(vit, here):
+    """This was an internal error."""
+    (here / "mine.yaml").write_text("config: digits\n")
+    refused(vit("study", "digits", "--config", "mine.yaml", "--dry_run"), 2, "mine.yaml", "'config'", "give --config")
 
 
 @pytest.mark.faults("K27")

@@ -130,7 +130,7 @@ def _next(found: "Sequence[RunSummary]") -> str:
         return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")
     best = finished[0]
     same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
-    if best.test_images and all(run.task.is_exclusive for run in same):
+    if best.test_images and len(same) > 1 and all(run.task.is_exclusive for run in same):
         from vit.study.common_images import surely_share_test_images
 
         for other in same[1:_TRIED]:

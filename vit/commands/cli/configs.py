@@ -1,5 +1,6 @@
 """Recipe and study files: by path, or by name where the program ships them; a repeated key is an error"""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ def find_config(name: str) -> Path:
     raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
 
 
-def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
-    """The file of --config, and the values of its options; UsageError for anything else, and for a key twice."""
+def read_config(name: str, parser: Parser, of_command: Sequence[str] = ("config",)) -> tuple[Path, dict[str, Any]]:
+    """The file of --config, and the values of its options; UsageError for anything else, and for a key twice.
+
+    Options `of_command` are not for files, whatever their value.
+    """
     path = find_config(name)
     try:
         text = read_text(path)
@@ -32,6 +36,9 @@ def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
     if not isinstance(tree, dict):
         raise UsageError(f"{path} holds no options", "give sections and options, as 'vit train --print_config' prints")
     _check_keys(path, text)
+    for option in of_command:
+        if option in tree:
+            raise UsageError(f"{path} has {option!r}, which is not an option of a file", f"give --{option} instead")
     try:
         return path, parser.read_tree(tree)
     except UsageError as error:

@@ -142,11 +142,7 @@ class RecipeLayers:
 
     def _read(self, config: str) -> Layer:
         """The values in a recipe file; UsageError for an unknown option or a wrong value, with the file's name."""
-        path, values = read_config(config, make_parser(self.kind))
-        for name in OF_COMMAND:
-            if name in values:
-                raise UsageError(f"{path} has {name!r}, which is not an option of a recipe", f"give --{name} instead")
-        return values
+        return read_config(config, make_parser(self.kind), OF_COMMAND)[1]
 
 
 def _section(section: str, layer: Layer) -> Layer:

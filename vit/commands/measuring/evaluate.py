@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
     from vit.inference.metrics.weak_groups import WeakGroups
     from vit.inference.scores.scored_images import Scored
+    from vit.report.run.run_common import EvaluatedImages
 
 _LOCK = ".unfinished"
 
@@ -83,8 +84,8 @@ def evaluate(
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
         root: folder of torchvision data sets
-        image_column: column of images (parquet) or of paths (CSV) of DATA; null: that of the run, or a usual one
-        label_column: column of labels (parquet, CSV) of DATA; null: that of the run, or a usual one
+        image_column: column of images (parquet) or paths (CSV); null: that of the run, the only one, or a usual one
+        label_column: column of labels (parquet, CSV) of DATA; null: that of the run, the only one, or a usual one
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
@@ -122,7 +123,6 @@ def evaluate(
         if not is_free:
             raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
 
-    from vit.checkpoints.locking import hold
     from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
     from vit.commands.measuring import measured_images, scoring
@@ -156,12 +156,11 @@ def evaluate(
             scored, ensemble = scoring.score_together(every, words, samples, reporter)
         else:
             scored = scoring.score_images(predictor, words, samples, reporter, traits)
-    from vit.report.page.style import save
-    from vit.report.run import run_page  # imports matplotlib
+    from vit.report.run.run_page import report_of  # imports matplotlib
 
-    class_names, rules, report = predictor.class_names, predictor.multilabel, run_page.report_of(predictor.task)
+    class_names, rules = predictor.class_names, predictor.multilabel
     scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
-    measurement = report.measure(scored, class_names, rules, scores)
+    measurement = report_of(predictor.task).measure(scored, class_names, rules, scores)
     run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
     folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)
     found = Evaluation(
@@ -184,29 +183,14 @@ def evaluate(
     if traits is not None:
         table = Path(data or ("" if recipe is None else recipe.data.source)).expanduser()
         weak = scoring.weak_groups_of(traits, scored, samples, table, source, class_names)
-    lock_path = found.folder / _LOCK  # while it is there, the folder is of an evaluation that is not finished
-    lock = hold(lock_path, wait=False)
-    if lock is None:
-        raise UsageError(f"another process writes to {found.folder}", "wait for it, or give another --output")
-    with lock:
-        files = _write_metrics(found, seen.warning, class_names, weak)
-        scored.write(files.predictions_path, class_names, rules)
-        for path, figure in report.evaluation_figures(scored, measurement, class_names, files).items():
-            save(figure, path)
-        scoring.show_measurement(reporter, measurement)
-        if weak is not None:
-            reporter.line(f"\nweak groups: {weak.describe()}")
-            for group in weak.found:
-                reporter.line(f"  {group.describe()}")
-        named, network = model, Path(model).name if recipe is None else str(recipe.model.network["name"])
-        if others:
-            named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models)} models"
-        images = EvaluatedImages(
-            named, network, source.name, shown, samples, predictor.preprocess, seen, predictor.fitted_on, class_names,
-            rules, weak,
-        )  # fmt: skip
-        run_page.write_evaluation_page(files, images, scored, measurement)
-        lock_path.unlink()
+    named, network = model, Path(model).name if recipe is None else str(recipe.model.network["name"])
+    if others:
+        named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models)} models"
+    images = EvaluatedImages(
+        named, network, source.name, shown, samples, predictor.preprocess, seen, predictor.fitted_on, class_names,
+        rules, weak,
+    )  # fmt: skip
+    files = _write(found, scored, images, reporter)
     if predictor.license is not None:
         reporter.line(f"\nlicense of the first weights: {license_text(predictor.license)}")
     reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -239,8 +223,35 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
+def _write(found: Evaluation, scored: "Scored", images: "EvaluatedImages", reporter: Reporter) -> EvaluationLayout:
+    """Write metrics, predictions, figures and page, and show the metrics; no other process writes to the folder."""
+    from vit.checkpoints.locking import hold
+    from vit.commands.measuring.scoring import show_measurement
+    from vit.report.page.style import save
+    from vit.report.run.run_page import report_of, write_evaluation_page
+
+    lock_path = found.folder / _LOCK  # while it is there, the folder is of an evaluation that is not finished
+    lock = hold(lock_path, wait=False)
+    if lock is None:
+        raise UsageError(f"another process writes to {found.folder}", "wait for it, or give another --output")
+    class_names, weak, report = images.class_names, images.weak, report_of(images.task)
+    with lock:
+        files = _write_metrics(found, images.seen.warning, class_names, weak)
+        scored.write(files.predictions_path, class_names, images.rules)
+        for path, figure in report.evaluation_figures(scored, found.measurement, class_names, files).items():
+            save(figure, path)
+        show_measurement(reporter, found.measurement)
+        if weak is not None:
+            reporter.line(f"\nweak groups: {weak.describe()}")
+            for group in weak.found:
+                reporter.line(f"  {group.describe()}")
+        write_evaluation_page(files, images, scored, found.measurement)
+        lock_path.unlink()
+    return files
+
+
 def _write_metrics(
-    found: Evaluation, warning: str, class_names: tuple[str, ...], weak: "WeakGroups | None"
+    found: Evaluation, warning: str, class_names: Sequence[str], weak: "WeakGroups | None"
 ) -> EvaluationLayout:
     from vit.atomic_files import write_json
 

@@ -125,7 +125,6 @@ def images_to_measure(
     Args:
         data: DATA; None: the images are those of the first model's run.
     """
-
     samples, seen = source.splits[split], SeenImages()
     for model in models:
         run = RunDirectory.around(Path(model))

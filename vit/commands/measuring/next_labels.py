@@ -82,7 +82,7 @@ def next_labels(
     """
     name, table = os.fspath(run), free_name(Path("to_label.csv"), [".html"]) if output is None else new_file(output)
     check_model(name)
-    page = new_file(table.with_suffix(".html"), "the page")
+    page = new_file(table.with_suffix(".html"), "--output: the page")
     listed = list_images(path_list(pool), recursive)
     if listed.reader is not None:
         raise UsageError("POOL has images that are not files of this machine", "give folders or files")

@@ -142,7 +142,7 @@ def predict(
         check_output(rows_file)
         page = rows_file.with_suffix(".html")
         if gallery:
-            new_file(page, "the page")
+            new_file(page, "--output: the page")
     if sort_into is None and (sort_by != "copy" or yes):
         raise UsageError("--sort_by and --yes need --sort_into", "give --sort_into FOLDER")
     if sort_into is not None and (parts is not None or (gallery and sort_by == "move")):

@@ -94,6 +94,7 @@ class PartsTask:
     def __call__(self) -> None:
         """Compute the parts that no other task has computed or computes now."""
         os.chdir(self.home)
+        self.job.setup.check()
         with suppress(BadInputsError):  # of images without a label, which the command counts over all tasks
             predict_in_parts(self.job, ExecutorOptions(), fail_on_bad=False)
 

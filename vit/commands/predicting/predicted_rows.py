@@ -152,7 +152,7 @@ class SortedFiles:
 
     def __init__(self, into: Path, by: SortBy, rows_file: Path) -> None:
         self.into, self.by = into, by
-        self.list_path = new_file(rows_file.with_name(f"{rows_file.stem}-sorted.csv"), "the file")
+        self.list_path = new_file(rows_file.with_name(f"{rows_file.stem}-sorted.csv"), "--output: the list")
         self._places: dict[str, Path] = {}  # of each path, which a list may name twice
         self._taken: set[Path] = set()
         for folder in (into, *map(self._apart, APART)):
