@@ -1,1 +1,1 @@
-"""Commands that write a model for other programs: export, convert."""
+"""Commands that write a model for other programs, or another model: export, convert, soup."""
