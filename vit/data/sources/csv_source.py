@@ -71,7 +71,9 @@ class _Listed:
             where = f"{table.path}, line {line}"
             named.append(split_of(splits[row], where))
             if not name.strip():
-                raise DataError(f"{where}: an empty path", "fill it in or remove the line")
+                empty = sum(not other.strip() for other in table.columns["path"])
+                count = f" ({empty:,} of {len(table.lines):,} lines have one)" * (empty > 1)
+                raise DataError(f"{where}: an empty path{count}", "fill it in or remove the line")
             self.paths.append(files.add(name, line))
             if self.groups is not None and not self.groups[row]:
                 raise DataError(
