@@ -196,7 +196,7 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
             raise DataError(
                 f"{path}, line {line}: {error}", "write labels as cat|indoors, unknown ones as ?cat"
             ) from error
-        _check_utf8(text, f"{path}, line {line}: labels")
+        _check_utf8(text, f"{path}, line {line}: the cell")
     listed = _Listed(table, to_measure)
     if to_measure:
         names = sorted({name for labels in parsed for name in labels})
