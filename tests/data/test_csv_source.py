@@ -362,6 +362,8 @@ def test_labels_lose_spaces_and_other_unicode_forms(tmp_path: Path) -> None:
     assert lists.class_names == ("caf\u00e9", "tea")
     with pytest.raises(DataError, match=r"line 3: an empty label \(2 of 3 lines have one\)"):
         open_source(str(table(tmp_path, "path,label\n1.jpg,a\n2.jpg, \n3.jpg,\n")))
+    with pytest.raises(DataError, match=r"line 3: an empty path \(2 of 3 lines have one\)"):
+        open_source(str(table(tmp_path, "path,label\n1.jpg,a\n ,b\n,b\n")))
 
 
 def test_only_tables_of_vit_are_read_without_escapes(tmp_path: Path) -> None:

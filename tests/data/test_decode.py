@@ -71,6 +71,15 @@ def test_images_are_upright(kind: str, orientation: int) -> None:
     assert np.abs(found.astype(int) - picture()).max() <= {"JPEG": 4, "AVIF": 4, "HEIF": 4}.get(kind, 0)
 
 
+def test_an_image_that_cannot_be_turned_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turned(pixels: torch.Tensor, orientation: int) -> torch.Tensor:
+        raise MemoryError
+
+    monkeypatch.setattr("vit.data.pixels.decode._turned", turned)
+    with pytest.raises((ImageError, MemoryError)):
+        decode_image(encoded(Image.fromarray(picture()), "JPEG"))
+
+
 @pytest.mark.faults("I6")
 @pytest.mark.parametrize("orientation", STORED)
 def test_tiffs_of_channels_and_of_deep_colors_are_upright(orientation: int) -> None:

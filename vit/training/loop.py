@@ -3,7 +3,7 @@
 Loop                        Lightning's Trainer for a plan, with our callbacks and files
   trainer.fit(module)       for each micro-batch: `training_step`, backward pass, optimizer, schedule, callbacks
     TrainingModule          seed of the batch, mean loss, `configure_optimizers` (optim.py)
-      Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation/)
+      Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation.py)
   callbacks/
     checks.py               processes agree; a loss or weight that is not finite; the end by `--patience`
     checkpoints.py          best.ckpt, last.ckpt, what they hold, and the files, with the previous one as a reserve

@@ -58,7 +58,7 @@ class Contents:
         }
 
     def split_hashes(self, source: Source) -> dict[str, str]:
-        """{split: hash of its names, labels, contents and groups, which decide intervals}. `source` was read."""
+        """{split: hash of its names, labels, contents and groups, which decide intervals}; `source` as it was read."""
         found = {}
         for split, hashes in self.hashes.items():
             samples = source.splits[split]

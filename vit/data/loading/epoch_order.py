@@ -1,5 +1,7 @@
 """The images of an epoch in their order: each once, classes equally often, or classes by the root of their size.
 
+Images of shards come each once, in an order that needs few shards at a time (`ShardOrder`).
+
 Balanced drawing is oversampling of rare classes and undersampling of common ones (Buda et al. 2018, arXiv 1710.05381).
 Drawing by the root of the class sizes lies between that and no change (Mahajan et al. 2018, arXiv 1805.00932).
 """

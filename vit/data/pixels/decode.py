@@ -201,9 +201,10 @@ def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
     """Apply the EXIF orientation of an image to its pixels. Damaged metadata are ignored."""
     try:
-        return _turned(pixels, image.getexif().get(ORIENTATION_TAG, 1))
+        orientation = image.getexif().get(ORIENTATION_TAG, 1)
     except Exception:  # noqa: BLE001  as above
         return pixels
+    return _turned(pixels, orientation)
 
 
 def _turned(pixels: Tensor, orientation: int) -> Tensor:

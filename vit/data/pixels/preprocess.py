@@ -37,7 +37,6 @@ class Preprocess:
     """Resize to image_size / crop_fraction, crop the center square, scale to 0..1, normalize.
 
     The default mean and std are those of ImageNet, which suit most photographs.
-
     """
 
     image_size: int  # side of the network's input, in pixels

@@ -71,7 +71,9 @@ class _Listed:
             where = f"{table.path}, line {line}"
             named.append(split_of(splits[row], where))
             if not name.strip():
-                raise DataError(f"{where}: an empty path", "fill it in or remove the line")
+                empty = sum(not other.strip() for other in table.columns["path"])
+                count = f" ({empty:,} of {len(table.lines):,} lines have one)" * (empty > 1)
+                raise DataError(f"{where}: an empty path{count}", "fill it in or remove the line")
             self.paths.append(files.add(name, line))
             if self.groups is not None and not self.groups[row]:
                 raise DataError(
@@ -194,7 +196,7 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
             raise DataError(
                 f"{path}, line {line}: {error}", "write labels as cat|indoors, unknown ones as ?cat"
             ) from error
-        _check_utf8(text, f"{path}, line {line}: labels")
+        _check_utf8(text, f"{path}, line {line}: the cell")
     listed = _Listed(table, to_measure)
     if to_measure:
         names = sorted({name for labels in parsed for name in labels})

@@ -48,8 +48,8 @@ def open_source(
     """List the images of DATA.
 
     Args:
-        data: see above. A folder with the name of a data set has precedence, unless it holds outputs of this program
-            alone: `--out .` makes such folders.
+        data: see the table of this module. A folder with the name of a data set has precedence, unless it holds
+            outputs of this program alone: `--out .` makes such folders.
         root, download: folder of torchvision's data sets, and whether missing files are downloaded to it.
         allow_empty: accept class folders without images.
         columns: columns of a parquet table or of a CSV that are given by name.

@@ -1,5 +1,7 @@
 """Parts of a list of images with equal proportions of every class, where no group of images is divided.
 
+Images with several labels and without groups are divided by `iteratively_stratified`. All others take two steps:
+
 1. Groups of two or more images are placed by a random assignment that is then improved (`assign`). So are all groups
    where most images are in such groups.
 2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. The
