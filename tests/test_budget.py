@@ -10,10 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 45_140,
-    "lines of Python in vit/extras/": 6_972,
+    "lines of Python in vit/ outside vit/extras/": 45_240,
+    "lines of Python in vit/extras/": 6_980,
     "files of Python in the fullest folder of vit/": 15,
-    "lines of the longest file of Python in vit/": 300,
+    "lines of the longest file of Python in vit/": 304,
     "words in docs/": 60_000,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,

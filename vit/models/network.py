@@ -88,3 +88,8 @@ def misfits(given: Mapping[str, object], expected: Mapping[str, object]) -> list
     return wrong + [
         f"{name} is {given[name]}, not {expected[name]}" for name in shared if given[name] != expected[name]
     ]
+
+
+def has_batch_norm(network: nn.Module) -> bool:
+    """Whether a network has any batch norm, PyTorch's or timm's."""
+    return any(isinstance(layer, _BatchNorm) for layer in network.modules())

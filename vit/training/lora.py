@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.errors import UsageError
-from vit.models.network import Network
-from vit.training.distributed.devices import has_batch_norm
+from vit.models.network import Network, has_batch_norm
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)

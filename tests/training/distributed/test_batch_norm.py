@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from vit.models.network import has_batch_norm
 from vit.models.spec import create_network
-from vit.training.distributed.devices import has_batch_norm, synchronized
+from vit.training.distributed.devices import synchronized
 
 
 @pytest.fixture

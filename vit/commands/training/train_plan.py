@@ -182,7 +182,7 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     if weights is None:
         return [("start", f"random weights: {why}")] if why else []
 
-    from vit.training.distributed.devices import has_batch_norm
+    from vit.models.network import has_batch_norm
     from vit.training.network.features import last_layer
     from vit.training.network.initial_network import fits_head
 

@@ -27,7 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from vit.errors import UsageError, nearest
 from vit.inference.devices import choose_device
 from vit.launch import is_launched
-from vit.models.network import Network
+from vit.models.network import Network, has_batch_norm
 from vit.models.vision_transformer import Block, VisionTransformer
 from vit.training.distributed.processes import PATIENCE
 from vit.training.recipes.recipe import Recipe, TrainerConfig
@@ -150,11 +150,6 @@ def _own_part(value: Any, weight: Tensor) -> Any:
     if isinstance(value, Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
         return distribute_tensor(value, weight.device_mesh, weight.placements)
     return value
-
-
-def has_batch_norm(network: nn.Module) -> bool:
-    """Whether a network has any batch norm, PyTorch's or timm's."""
-    return any(isinstance(layer, _BatchNorm) for layer in network.modules())
 
 
 def takes_batch_stats(network: nn.Module, recipe: Recipe) -> bool:

@@ -1,4 +1,4 @@
-"""Options of a recipe that contradict each other or the machine, in one table"""
+"""Options of a recipe that contradict each other or the machine"""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
