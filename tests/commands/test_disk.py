@@ -110,8 +110,8 @@ mount(run / "wandb")
 answer = ask("train", "--resume", run, drawn=True)
 mount(folder / "cell" / "wandb")
 notices = []
-told = Tracking(folder / "cell", folder, "cell", None, {}, NUMBERS_ALONE)
-tracker = open_trackers(Recipe(wandb="offline"), told, notices.append)
+settings = Tracking(folder / "cell", folder, "cell", None, {}, NUMBERS_ALONE)
+tracker = open_trackers(Recipe(wandb="offline"), settings, notices.append)
 for step in range(2000):
     tracker.log({"train/loss": 1.0, "lr": 0.1}, step)
 tracker.finish()
