@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.console import Reporter, count_of, duration, interval
-from vit.csv_files import new_table
-from vit.errors import ResourceError, UsageError, VitError
+from vit.csv_files import new_output
+from vit.errors import UsageError, VitError
 from vit.layout import CellsLayout
 
 if TYPE_CHECKING:
@@ -104,17 +104,13 @@ def _row(run: "RunSummary") -> tuple[str, ...]:
 
 
 def _write(path: Path, found: "Sequence[RunSummary]") -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new_table(path, _COLUMNS, mode="x") as table:
-            for run in found:
-                around = run.accuracy or ("", "", "")
-                images = "" if run.images is None else run.images
-                seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
-                names = (run.path, run.state, run.started, run.data, run.network)
-                table.row((*map(str, names), images, *around, seconds, run.problem, run.metric))
-    except OSError as error:
-        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
+    with new_output(path, _COLUMNS) as table:
+        for run in found:
+            around = run.accuracy or ("", "", "")
+            images = "" if run.images is None else run.images
+            seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
+            names = (run.path, run.state, run.started, run.data, run.network)
+            table.row((*map(str, names), images, *around, seconds, run.problem, run.metric))
 
 
 def _next(found: "Sequence[RunSummary]") -> str:

@@ -76,7 +76,8 @@ def compare(
     differ = f"{num_different:,} images have different labels{most}"
     reporter.line(f"\n{differ if num_different else 'The runs give every image the same label.'}")
     guesses: list[tuple[str, ...]] = []
-    for of_runs in ([run.rows[index] for run in finished] for index in found.disagreements[:SHOWN]):
+    for index in found.disagreements[:SHOWN]:
+        of_runs = [run.rows[index] for run in finished]
         guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
     if guesses:
         reporter.table(("image", "true", *(run.name for run in finished)), guesses)

@@ -8,7 +8,7 @@ from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, Positi
 from vit.commands.cli.command_line import Parser
 from vit.commands.cli.options import Option, options_of
 from vit.commands.cli.recipe_options import MAIN, NO_TRIALS, make_parser
-from vit.commands.comparing.crossval_plan import make_crossval_plan, report_crossval, show_crossval
+from vit.commands.comparing.crossval_plan import OUT, make_crossval_plan, report_crossval, show_crossval
 from vit.commands.studies.study_cells import StudyProgress
 from vit.commands.studies.study_series import ONE_DEVICE
 from vit.commands.training.train_options import TrainOptions, read_values, to_options
@@ -63,7 +63,7 @@ def crossval_parser() -> Parser:
         options=(*recipe.options, folds, *options_of(ExecutorOptions)),
         main={"folds": {"--folds N": "number of folds", "--jobs N": "folds at a time; else by devices"}, **MAIN},
     )
-    return parser.changed(NO_TRIALS | {"out": {"default": "crossval"}}).without(_REFUSED, ("distill",))
+    return parser.changed(NO_TRIALS | {"out": {"default": OUT}}).without(_REFUSED, ("distill",))
 
 
 def main(words: Sequence[str]) -> int:

@@ -80,8 +80,9 @@ def probe(
     ExecutorOptions(**where).check()
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
     parent = folder / "backbones"
-    sources, recipes = _sources(items(backbones), parent), {}
+    sources = _sources(items(backbones), parent)
     parent.mkdir(parents=True, exist_ok=True)
+    recipes = {}
     for number, (label, weights) in enumerate(sources.items()):
         model = {"init_from": weights, "freeze": "backbone", "preprocess": {"image_size": image_size}}
         recipe = parent / f"recipe{number}.yaml"
@@ -115,16 +116,17 @@ def probe(
         reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
     reporter.line("\n" + conditions(found))
     reporter.table(TITLES, [one.cells() for one in found])
-    failed = [name for name in sources if name not in {one.name for one in found}]
-    reporter.line("\n" + verdict(found, failed))
+    measured = {one.name for one in found}
+    reporter.line("\n" + verdict(found, [name for name in sources if name not in measured]))
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
     next_options = {
-        **{f"data.{name}": value for name, value in of_data.items()}, "init_from": found[0].source,
+        **{f"data.{name}": value for name, value in of_data.items()},
+        "init_from": found[0].source,
         "image_size": None if image_size is None else str(image_size),
-    }  # fmt: skip
+    }
     reporter.next_command(shell_command("vit", "train", data, options=next_options))
     return ProbeSummary(plan.folder.path, found)
 

@@ -63,8 +63,8 @@ def check(
     """
     list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
     page_file = None if page is None else new_file(page, "--page")
-    name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
-
+    name, root = os.fspath(data), path_text(root)
+    folder = None if labels is None else Path(labels).expanduser()
     columns = TableColumns(image_column, label_column)
     made = () if folder is None else (CrossvalLayout(folder).description_path, RunLayout(folder).config_path)
     if made and not any(file.is_file() for file in made):

@@ -179,11 +179,13 @@ def evaluate(
         from vit.export.latency import show_latencies_of_model
 
         found = replace(found, latency=show_latencies_of_model(reporter, Path(model), predictor))
-    recipe, weak = None if run is None else read_recipe(run.config_path), None
+    recipe = None if run is None else read_recipe(run.config_path)
+    weak = None
     if traits is not None:
         table = Path(data or ("" if recipe is None else recipe.data.source)).expanduser()
         weak = scoring.weak_groups_of(traits, scored, samples, table, source, class_names)
-    named, network = model, Path(model).name if recipe is None else str(recipe.model.network["name"])
+    named = model
+    network = Path(model).name if recipe is None else str(recipe.model.network["name"])
     if others:
         named, network = f"the average of {', '.join(models)}", f"ensemble of {len(models)} models"
     images = EvaluatedImages(

@@ -80,7 +80,8 @@ def next_labels(
     Example:
         vit data next runs/photos/vit_tiny_patch16_224/20260101-120000 unlabeled/ --count 100
     """
-    name, table = os.fspath(run), free_name(Path("to_label.csv"), [".html"]) if output is None else new_file(output)
+    name = os.fspath(run)
+    table = free_name(Path("to_label.csv"), [".html"]) if output is None else new_file(output)
     check_model(name)
     page = new_file(table.with_suffix(".html"), "--output: the page")
     listed = list_images(path_list(pool), recursive)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from vit.atomic_files import name_new_file, partial_name
 from vit.commands.cli.arguments import new_file
 from vit.console import Reporter, count_of, percent
-from vit.csv_files import TableWriter, create
+from vit.csv_files import new_table
 from vit.errors import BadInputsError, ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -193,8 +193,7 @@ class SortedFiles:
         if self.by == "move" and not yes:
             reporter.notice(f"nothing was moved: {files} would be; --yes moves them")
             return
-        with create(self.list_path, "x") as file:
-            table = TableWriter(file, ("path", "sorted_to"))
+        with new_table(self.list_path, ("path", "sorted_to"), mode="x") as table:
             for done, (path, place) in enumerate(self._places.items()):
                 try:
                     place.parent.mkdir(parents=True, exist_ok=True)

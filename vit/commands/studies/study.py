@@ -62,10 +62,10 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     all_images = count_of(sum(plan.num_images.values()), "image")
     reporter.notice(f"\nFrozen networks first: features of {all_images} by each network, then heads")
     results: list[CellResult] = []
+    features, digests = plan.folder.path / FEATURES, plan.contents.by_path(plan.source)
     for name, recipe in plan.firsts.items():
-        where = (plan.folder.path / FEATURES, plan.contents.by_path(plan.source))
         try:
-            results += frozen_results(name, recipe, sizes, sources, *where)
+            results += frozen_results(name, recipe, sizes, sources, features, digests)
         except UsageError as error:  # a network without one last layer
             reporter.notice(f"There is no preliminary answer: {error.problem}")
             return

@@ -207,17 +207,17 @@ def _checked(options: StudyOptions) -> StudyOptions:
         raise UsageError("--init random with --init_from, which names weights", "leave one out")
     for name in {"tracker", "wandb"} & options.set.keys():
         raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
-    tuned = _dotted(options.tune)
+    options = replace(options, vary=_dotted(options.vary), tune=_dotted(options.tune), set=_dotted(options.set))
     known = make_recipe_parser()
-    for name in (*_dotted(options.set), *_dotted(options.vary), *tuned, *(f"data.{key}" for key in options.data)):
+    for name in (*options.set, *options.vary, *options.tune, *(f"data.{key}" for key in options.data)):
         if known.find(name) is None:
             raise known.unknown(f"--{name}")
-    if "optim.best_metric" in tuned:
+    if "optim.best_metric" in options.tune:
         raise UsageError(
             "--tune optim.best_metric: tuning chooses by this metric, and values of different metrics cannot be ranked",
             "give one with --set optim.best_metric=..., or compare several with --vary",
         )
-    return replace(options, vary=_dotted(options.vary), tune=tuned, set=_dotted(options.set))
+    return options
 
 
 def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:
