@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
-from vit.checkpoints.model_path import FIX
 from vit.checkpoints.result import RunResult
 from vit.console import count_of
 from vit.csv_files import records
@@ -224,7 +223,9 @@ def checkpoint_of(path: Path) -> Path:
     for candidate in (run.best_path, run.last_path):
         if candidate.is_file():
             return candidate
-    raise CheckpointError(f"{path} has no {run.best_path.relative_to(path)}", FIX)
+    raise CheckpointError(
+        f"{path} has no {run.best_path.relative_to(path)}", "give a run folder or a checkpoint that 'vit train' wrote"
+    )
 
 
 def slug(name: str) -> str:
