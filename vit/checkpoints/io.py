@@ -114,9 +114,13 @@ def load_plain(path: Path) -> Any:
                 raise zipfile.BadZipFile("a checksum is wrong")
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        runs_code = "weights_only" in str(error) or "Unsupported" in str(error)
-        damage = "it holds objects that would run code" if runs_code else "it is damaged or cut short"
+        damage = "it holds objects that would run code" if runs_code(error) else "it is damaged or cut short"
         raise ValueError(kind_of(path) or damage) from error
+
+
+def runs_code(error: Exception) -> bool:
+    """Whether torch.load with weights_only refused a file for objects in it, and not for damage."""
+    return "weights_only" in str(error) or "Unsupported" in str(error)
 
 
 def are_weights(state: object, limit: int) -> bool:

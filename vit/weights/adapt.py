@@ -187,19 +187,19 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: 
     with the middle ones (docs/finetuning.md). Self-supervised networks can have seen small crops with resampled
     positions (DINO), and networks for large images were trained on smaller ones before.
     """
-    embed, names = network.patch_embed, ("patch_embed.proj.weight", "pos_embed")
-    kernel, positions = (weights.get(name) for name in names)
+    embed, kernels = network.patch_embed, "patch_embed.proj.weight"
+    kernel, positions = weights.get(kernels), weights.get("pos_embed")
     if kernel is not None and kernel.ndim == 4 and kernel.shape[2:] != embed.proj.weight.shape[2:]:
-        weights[names[0]] = resample_patch_kernel(kernel, embed.patch_size)
-        changes[names[0]].append(f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels")
+        weights[kernels] = resample_patch_kernel(kernel, embed.patch_size)
+        changes[kernels].append(f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels")
     if positions is not None and positions.ndim == 3 and isinstance(network.pos_embed, nn.Parameter):
         prefix = network.config.num_positions - network.config.num_patches
         grid = math.isqrt(max(0, positions.shape[1] - prefix))
         if grid != embed.grid_size and grid > 0 and grid * grid + prefix == positions.shape[1]:
             keeps_middle = has_head and grid <= _LARGEST_CUT and embed.grid_size < _LEAST_RESAMPLED * grid
             change, how = (middle_positions, ", the middle") if keeps_middle else (resample_positions, "")
-            weights[names[1]] = change(positions, embed.grid_size, prefix)
-            changes[names[1]].append(f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches{how}")
+            weights["pos_embed"] = change(positions, embed.grid_size, prefix)
+            changes["pos_embed"].append(f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches{how}")
 
 
 def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vit.atomic_files import atomic_write
 from vit.checkpoints.format import KEY, Description
-from vit.checkpoints.io import are_weights, load_plain
+from vit.checkpoints.io import are_weights, load_plain, runs_code
 from vit.checkpoints.model_path import stand_in
 from vit.errors import CheckpointError, first_line
 from vit.plain_files import MAX_BYTES, read_json
@@ -187,8 +187,7 @@ def is_ours(path: Path) -> bool:
         with torch.serialization.safe_globals(_PLAIN):
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # noqa: BLE001  an untrusted file
-        runs_code = "weights_only" in str(error) or "Unsupported" in str(error)
-        return path.suffix == ".ckpt" and not runs_code
+        return path.suffix == ".ckpt" and not runs_code(error)
     about = content.get(KEY) if isinstance(content, dict) else None  # some program's network may be called so, too
     return about is not None and not (isinstance(about, dict) and any(isinstance(v, Tensor) for v in about.values()))
 

@@ -36,11 +36,8 @@ _TIMM = {"mobilenet_v2": "mobilenetv2_100", "mobilenet_v3_large": "mobilenetv3_l
          "swin_b": "swin_base_patch4_window7_224"}  # fmt: skip
 _SAME_NAME = ("convnext_", "densenet", "efficientnet_b", "resnet", "resnext", "vgg", "wide_resnet")
 _REGNET = re.compile(r"regnet_([xy])_(\d+)(?:_(\d))?([mg])f")
-_OTHER_REGNETS = (
-    "regnet_x_400mf",
-    "regnet_y_800mf",
-    "regnet_y_8gf",
-)  # timm has those of the paper beside torchvision's
+# timm has those of the paper beside torchvision's
+_OTHER_REGNETS = ("regnet_x_400mf", "regnet_y_800mf", "regnet_y_8gf")
 _TOLERANCE = 1e-5  # of the largest output, in float32
 
 

@@ -62,10 +62,14 @@ def with_bursts(source: Source, progress: "Progress | None" = None) -> Source:
         notes.append(f"groups that share {count:,} images with equal contents are kept together; {UNDO}")
     else:
         several = "burst" if len(clusters) == 1 else "bursts"
-        prefixed = ((f"{split}/" if len(samples) > 1 else "", one) for split, one in source.splits.items())
-        names = [f"{prefix}{path}" for prefix, one in prefixed for path in one.paths]
+        names = [
+            f"{split}/{path}" if len(samples) > 1 else path
+            for split, one in source.splits.items()
+            for path in one.paths
+        ]
         notes.append(f"{count:,} images in {len(clusters):,} {several} of near-duplicates are kept together; {UNDO}")
-    joined, splits, start = _joined(names, clusters), {}, 0
+    joined = _joined(names, clusters)
+    splits, start = {}, 0
     for split, one in source.splits.items():
         splits[split] = replace(one, groups=tuple(joined[start : start + len(one)]))
         start += len(one)
@@ -199,7 +203,8 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
             with suppress(ImageError):  # it stands alone
                 data = b"" if known is None else known.encoded(one, place)
                 square = small_square(one, place, data, MIN_SIDE)
-                squares |= {} if square is None else {place: square}
+                if square is not None:
+                    squares[place] = square
         return list(squares), *(hash_squares(np.stack(list(squares.values()))) if squares else none)
 
     starts = np.cumsum([0, *map(len, samples)])

@@ -136,10 +136,6 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
         for image in np.flatnonzero(chosen & readable).tolist():
             height, width = facts["sides"][image].tolist()
             yield found(image, kind, f"{width}x{height} pixels", suggestion)
-    usual = int(np.bincount(facts["channels"][readable], minlength=1).argmax())
-    for image in np.flatnonzero(readable & (facts["channels"] != usual)).tolist():
-        detail = f"{facts['channels'][image]} channels; most images have {usual}"
-        yield found(image, "channels", detail, "convert it, or leave it out")
 
 
 def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
@@ -147,6 +143,10 @@ def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findin
     facts, readable = scanned.facts, scanned.readable
     counts = np.bincount(facts["channels"][readable], minlength=1)
     usual = int(counts.argmax())
+    for image in np.flatnonzero(readable & (facts["channels"] != usual)).tolist():
+        detail = f"{facts['channels'][image]} channels; most images have {usual}"
+        suggestion = "convert it, or leave it out"
+        yield Finding("warning", "channels", *images.describe(image), detail=detail, suggestion=suggestion)
     if usual not in (0, COLORS):
         suggestion = f"train with --model.preprocess.channels {usual}"
         detail = f"{counts[usual]:,} images have {usual} channels"

@@ -78,7 +78,8 @@ def batch_loader(
             images in memory that need no work before a GPU has them. RandAugment takes about 50 microseconds for a
             small image, as long as a GPU trains on two of them. A training on the same cores gains nothing.
     """
-    workers, augment = num_workers, None if dataset.augment is None else dataset.augment.augment
+    workers = num_workers
+    augment = None if dataset.augment is None else dataset.augment.augment
     is_recolored = augment is not None and (augment.randaugment > 0 or augment.own is not None)
     if workers is None and dataset.is_stacked and not (is_recolored and torch.cuda.is_available()):
         workers = 0

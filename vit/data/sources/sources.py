@@ -143,7 +143,7 @@ def _add_notes(source: Source) -> None:
         for name in names
         if (original := original_of(name)) in counted
     ]
-    notes += [describe_escapes(names)] * bool(describe_escapes(names))
+    notes += filter(None, [describe_escapes(names)])
     levels = levels_of(names)
     groups = "".join(f" in {len(one.names):,} groups such as {one.example!r}" for one in levels)
     if levels and not source.task.is_exclusive:

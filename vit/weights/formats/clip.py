@@ -47,7 +47,7 @@ def from_transformers(weights: Weights, config: Config) -> Converted:
     is_clip = "cls_token" in weights
     if is_clip and "head.weight" in weights:
         raise ValueError("its classifier reads patches before the last norm, and a plain ViT reads them after it")
-    if "cls_token" in weights:
+    if is_clip:
         weights["cls_token"] = weights["cls_token"].reshape(1, 1, -1)
     if "pos_embed" in weights:
         weights["pos_embed"] = weights["pos_embed"][None]

@@ -8,6 +8,7 @@ or are masked: they are 0 here.
 
 import re
 from collections.abc import Set
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,12 +23,12 @@ from vit.weights.preprocess_config import CLIP, IMAGENET, PreprocessValues
 
 _EVA_PREPROCESS: PreprocessValues = {**CLIP, "interpolation": "bicubic"}
 _EVA_UNREAD = {r"rope\..*": "frequencies of the rotary positions, which the network computes"}
-_EVA_RULES = {
+_OF_TIMM = {
     r"blocks\.(\d+)\.gamma_([12])": r"blocks.\1.ls\2.gamma",
-    r"blocks\.(\d+)\.attn\.([qkv])_proj\.(.*)": r"blocks.\1.attn.\2.\3",
     r"blocks\.(\d+)\.mlp\.fc1_g\.(.*)": r"blocks.\1.mlp.gate.\2",
     r"blocks\.(\d+)\.mlp\.fc1_x\.(.*)": r"blocks.\1.mlp.up.\2",
 }
+_EVA_RULES = {**_OF_TIMM, r"blocks\.(\d+)\.attn\.([qkv])_proj\.(.*)": r"blocks.\1.attn.\2.\3"}
 _EVA_BACK = {r"blocks\.(\d+)\.ls([12])\.gamma": r"blocks.\1.gamma_\2"}
 _POOLS = {"cls": "token", "mean": "avg", "patch_mean": "avg"}
 _EVA_MODEL = "eva02_base_patch14_224"  # of timm, whose rotary positions are learned_rope2d_eva
@@ -156,11 +157,6 @@ _OF_META = {
     r"blocks\.(\d+)\.mlp\.w2\.(.*)": r"blocks.\1.mlp.up.\2",
     r"blocks\.(\d+)\.mlp\.w3\.(.*)": r"blocks.\1.mlp.fc2.\2",
 }
-_OF_TIMM = {
-    r"blocks\.(\d+)\.gamma_([12])": r"blocks.\1.ls\2.gamma",
-    r"blocks\.(\d+)\.mlp\.fc1_g\.(.*)": r"blocks.\1.mlp.gate.\2",
-    r"blocks\.(\d+)\.mlp\.fc1_x\.(.*)": r"blocks.\1.mlp.up.\2",
-}
 
 
 def is_dinov3_transformers(names: Set[str]) -> bool:
@@ -191,7 +187,7 @@ def from_dinov3_transformers(weights: Weights, config: Config) -> Converted:
     if float(config.get("rope_theta", 100.0)) != 100.0:
         raise ValueError(f"config.json: rope_theta is {config['rope_theta']}, and published weights have 100")
     found = _converted(weights, _OF_TRANSFORMERS, options)
-    return Converted(fused(found.weights, "qkv", ("q", "k", "v")), found.options, found.dropped, found.preprocess)
+    return replace(found, weights=fused(found.weights, "qkv", ("q", "k", "v")))
 
 
 def from_dinov3_timm(weights: Weights, config: Config) -> Converted:
