@@ -105,7 +105,8 @@ def with_signals_and_retries(
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
     """
-    resume, again = f"to go on: {run.how_to_resume}", partial(start_again, run=run, listeners=listeners)
+    resume = f"to go on: {run.how_to_resume}"
+    again = partial(start_again, run=run, listeners=listeners)
     with Signals(resume) as signals:
         attempt = partial(attempt, Observers(signals, listeners))
         try:
@@ -138,7 +139,8 @@ def train_network(
     start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, observers: Observers, resume: bool
 ) -> tuple[TrainingStats, Measured]:
     """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt."""
-    config, distillation = plan.recipe.distill, None
+    config = plan.recipe.distill
+    distillation = None
     if plan.teacher is not None and config.weight is not None:
         logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
         if plan.teacher_remembers:

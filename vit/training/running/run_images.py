@@ -240,7 +240,8 @@ def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
     That an earlier run was validated on the images that validate this one is as it should be. A pretraining chooses
     nothing by its validation images.
     """
-    done, seen = "has trained on {}", _seen_among(run, rows)
+    done = "has trained on {}"
+    seen = _seen_among(run, rows)
     counts = {split: {used: len(indices) for used, indices in some.items()} for split, some in seen.items()}
     learned = {split: used["train"] for split, used in counts.items()}
     fitted = {"test": sum(counts["test"].values()) - learned["test"]} if "test" in counts else {}
