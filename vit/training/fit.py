@@ -31,6 +31,7 @@ from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation import Distillation, TeacherLogits, TeachingLoss
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.loop import Classifier, Loop
+from vit.training.losses import metric_name
 from vit.training.network.features import SharedFeatures
 from vit.training.network.initial_network import InitialNetwork, describe, initial_network, probe
 from vit.training.observers import Listener, Observers, Signals, Stop
@@ -104,7 +105,8 @@ def with_signals_and_retries(
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
     """
-    resume, again = f"to go on: {run.how_to_resume}", partial(start_again, run=run, listeners=listeners)
+    resume = f"to go on: {run.how_to_resume}"
+    again = partial(start_again, run=run, listeners=listeners)
     with Signals(resume) as signals:
         attempt = partial(attempt, Observers(signals, listeners))
         try:
@@ -137,7 +139,8 @@ def train_network(
     start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, observers: Observers, resume: bool
 ) -> tuple[TrainingStats, Measured]:
     """Train a network by gradient descent, write its checkpoints and metrics.csv, and measure best.ckpt."""
-    config, distillation = plan.recipe.distill, None
+    config = plan.recipe.distill
+    distillation = None
     if plan.teacher is not None and config.weight is not None:
         logits = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
         if plan.teacher_remembers:
@@ -145,7 +148,7 @@ def train_network(
         distillation = Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
     classifier = Classifier.of(plan, start.network, distillation)
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
-    own = [f"val/{path.partition(':')[2]}" for path in [plan.recipe.optim.metric] if path is not None]
+    own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
     columns = columns_with((*plan.source.task.validation_columns, *own))
     description, patience = describe(plan, start.license), plan.recipe.optim.patience
     ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]

@@ -151,6 +151,11 @@ class OwnMetric(Protocol):
         """A metric of probabilities (B, C) and labels, class numbers (B,) or (B, C) 1, 0 and -1, with one number."""
 
 
+def metric_name(path: str) -> str:
+    """The name of a metric at an import path, as metrics.csv has it after val/."""
+    return path.partition(":")[2]
+
+
 def own_metric(path: str | None, num_classes: int) -> dict[str, Metric]:
     """{name of the metric in metrics.csv, without val/: the metric at an import path}; {} without a path."""
     if path is None:
@@ -163,7 +168,7 @@ def own_metric(path: str | None, num_classes: int) -> dict[str, Metric]:
         raise UsageError(problem, "give a function of the number of classes") from error
     if not isinstance(metric, Metric):
         raise UsageError(f"--optim.metric {path} makes {type(metric).__name__}", "return a torchmetrics.Metric")
-    return {path.partition(":")[2]: metric}
+    return {metric_name(path): metric}
 
 
 class SmoothedLoss:

@@ -64,7 +64,8 @@ class Trial:
         with _throw_away_folder(Path(plan.recipe.out).expanduser()) as folder, suppress(StopTrial):
             seed_everything(plan.recipe.seed, verbose=False)
             start = initial_network(plan, resume=False, notice=lambda _: None)
-            observers, data = Observers(self.signals, listeners, (callback,)), self.data.renewed(plan.loader_options)
+            observers = Observers(self.signals, listeners, (callback,))
+            data = self.data.renewed(plan.loader_options)
             train_network(start, data, plan, RunDirectory(folder), observers, resume=False)
         self.clear()
 
@@ -153,7 +154,8 @@ def pace_of(trial: Trial, time_left: float) -> tuple[Plan, Pace]:
     latest = time.perf_counter() + time_left
 
     def attempt(plan: Plan, count: StepCount) -> tuple[Plan, Pace]:
-        clock, began = _StepClock(min(max(_SHARE * time_left, _SHORTEST), _LONGEST), latest), time.perf_counter()
+        clock = _StepClock(min(max(_SHARE * time_left, _SHORTEST), _LONGEST), latest)
+        began = time.perf_counter()
         trial.of(plan.of_steps(1, _ENDLESS)).run(clock, count)
         ended, ends = time.perf_counter(), clock.ends
         step = step_seconds(began, ends, plan.device.type)

@@ -13,6 +13,7 @@ from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create, new_table, records
 from vit.data.core.batch import Batch
 from vit.data.loading.module import ImageDataModule
+from vit.errors import some_of
 from vit.training.distributed.processes import gathered
 from vit.training.losses import SmoothedLoss, epoch_loss
 from vit.training.observers import Observers
@@ -158,7 +159,7 @@ class Recorder(Callback):
         self.write(row, trainer)
         self.unreadable = set().union(*gathered(self.unreadable))
         if trainer.is_global_zero and len(self.unreadable) > self.num_reported:
-            some = "; ".join(sorted(self.unreadable)[:SHOWN]) + "; ..." * (len(self.unreadable) > SHOWN)
+            some = some_of(sorted(self.unreadable), SHOWN, "; ")
             self.observers.notice(
                 f"WARNING: {len(self.unreadable):,} training images cannot be read; other images take their places: "
                 f"{some}"

@@ -130,7 +130,8 @@ def add_rows(head: nn.Linear, features: Tensor, labels: Tensor, new: Sequence[in
 
 
 def _labeled_features(network: Network, plan: Plan, *parts: Samples) -> tuple[nn.Linear, list[Labeled]]:
-    was_training, backbone = network.training, FrozenBackbone(network, plan)
+    was_training = network.training
+    backbone = FrozenBackbone(network, plan)
     features = [labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in parts]
     backbone.whole().train(was_training)
     return backbone.head, features

@@ -170,7 +170,8 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_optimizer(network.shapes.named_parameters(), recipe.optim)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
-    chosen, every = _with_choices(recipe, source, network, augment, schedule, machine), recipe.trainer.checkpoint_every
+    chosen = _with_choices(recipe, source, network, augment, schedule, machine)
+    every = recipe.trainer.checkpoint_every
     return kind(
         recipe=chosen if chosen.optim.batch_size == AUTO else with_length(chosen, schedule),
         source=source,

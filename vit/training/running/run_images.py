@@ -20,7 +20,7 @@ from vit.data.checks.contents import Contents
 from vit.data.core.groups import copies_note
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.splits.split import SplitRow, listed_task, read_splits, split_rows
-from vit.errors import DataError
+from vit.errors import DataError, some_of
 from vit.plain_files import parse_yaml, read_json, read_text
 from vit.training.planning.images import opened_data
 from vit.training.recipes.recipe import Recipe
@@ -58,7 +58,7 @@ def check_readable(source: Source, contents: Contents) -> None:
         for place, reason in contents.unreadable.get(split, {}).items()
     ]
     if bad:
-        some = "; ".join(bad[:_SHOWN]) + "; ..." * (len(bad) > _SHOWN)
+        some = some_of(bad, _SHOWN, "; ")
         others = len(contents.unreadable.get("train", {}))
         besides = f" (and {others:,} training files)" if others else ""
         problem = f"{len(bad):,} validation and test files{besides} cannot be read: {some}"
@@ -147,7 +147,7 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
     if changed:
-        some = ", ".join(changed[:_SHOWN]) + ", ..." * (len(changed) > _SHOWN)
+        some = some_of(changed, _SHOWN)
         problem = f"{len(changed):,} {split} images of {source.name} have changed since the run or are missing: {some}"
         raise DataError(problem, "restore them, or give DATA to measure the images as they are now")
 
@@ -240,7 +240,8 @@ def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
     That an earlier run was validated on the images that validate this one is as it should be. A pretraining chooses
     nothing by its validation images.
     """
-    done, seen = "has trained on {}", _seen_among(run, rows)
+    done = "has trained on {}"
+    seen = _seen_among(run, rows)
     counts = {split: {used: len(indices) for used, indices in some.items()} for split, some in seen.items()}
     learned = {split: used["train"] for split, used in counts.items()}
     fitted = {"test": sum(counts["test"].values()) - learned["test"]} if "test" in counts else {}

@@ -27,7 +27,8 @@ def open_trackers(recipe: Recipe, run: Tracking, notify: Callable[[str], None]) 
         except Exception as error:  # noqa: BLE001  a broken installation or a lost server raises anything
             notify(f"{title} cannot be used ({describe(error)}); training goes on without it")
         else:
-            trackers |= {} if tracker is None else {title: tracker}
+            if tracker is not None:
+                trackers[title] = tracker
     return Trackers(trackers, notify)
 
 

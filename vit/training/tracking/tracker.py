@@ -83,11 +83,14 @@ def public(value: object) -> object:
 
 def flat(config: Mapping[str, object]) -> dict[str, object]:
     """The public options by their dotted names: {"optim.lr": 0.001}. Empty sections have no names."""
-    shown, options = public(config), dict[str, object]()
+    shown = public(config)
     assert isinstance(shown, dict)
+    options: dict[str, object] = {}
     for name, value in shown.items():
-        inner = flat(value) if isinstance(value, dict) else {}
-        options |= {f"{name}.{key}": item for key, item in inner.items()} if isinstance(value, dict) else {name: value}
+        if isinstance(value, dict):
+            options |= {f"{name}.{key}": item for key, item in flat(value).items()}
+        else:
+            options[name] = value
     return options
 
 

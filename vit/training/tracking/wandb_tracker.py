@@ -245,8 +245,9 @@ def open_wandb(mode: WandbMode, run: Tracking, notify: Callable[[str], None]) ->
 def _begin(home: Path, run: Tracking, settings: "wandb.Settings", mode: Literal["online", "offline"]) -> "wandb.Run":
     import wandb
 
-    config, id_path = public(run.config), RunLayout(home).wandb_id_path
+    config = public(run.config)
     assert isinstance(config, dict)
+    id_path = RunLayout(home).wandb_id_path
     run_id = id_path.read_text().strip() if id_path.exists() else ""
     if not run_id:
         run_id = secrets.token_hex(4)
