@@ -34,12 +34,11 @@ class ExplainPage:
         """Add one image; `heads` is a PNG of its attention heads."""
         for name, one in explanation.faithfulness.items():
             self.found.setdefault(name, []).append(one)
-        faithfulness = explanation.faithfulness
         maps = [
             {
                 "method": name,
                 "picture": encoded(overlay(explanation.image, one)),
-                "faithfulness": faithfulness.get(name),
+                "faithfulness": explanation.faithfulness.get(name),
             }
             for name, one in explanation.maps.items()
         ]

@@ -40,7 +40,8 @@ class CommonAnswers:
         DataError where two runs were tested on different images or list different groups, fewer than two images are
         common, or a list of images is damaged.
         """
-        correct, num_left_out = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs], 0
+        correct = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs]
+        num_left_out = 0
         if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
             groups = [
                 numbered([row.group for row in _measured_rows(run, result, _test_rows(run))])

@@ -116,16 +116,17 @@ def _open(path: Path) -> tuple[RunDirectory, RunResult]:
 
 def _read(run: RunDirectory, result: RunResult) -> FinishedRun:
     """A run without what its splits.csv lists."""
-    scored, network = run.scored_path("test"), result.spec.name
+    scored = run.scored_path("test")
     if not scored.is_file():
         raise DataError(f"{run.path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
     rows = read_scored(scored, result.num_images["test"])
     try:
         recipe = parse_yaml(read_text(run.config_path))
     except (OSError, ValueError):
-        recipe = None
-    known, recipe = result.seen_before or (), recipe if isinstance(recipe, dict) else {}
-    fingerprint = result.fingerprints["test"]
+        recipe = {}
+    recipe = recipe if isinstance(recipe, dict) else {}
+    network, fingerprint = result.spec.name, result.fingerprints["test"]
+    known = result.seen_before or ()
     return FinishedRun(
         run.path, network, network, result.data, result.seed, fingerprint, rows, seen_before=known, recipe=recipe
     )

@@ -132,9 +132,10 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
-    runs, has_folds = [(study.run(cell), result) for cell, result in finished], "folds" in study.protocol()
+    runs = [(study.run(cell), result) for cell, result in finished]
     seeds = [cell.seed for cell, _ in finished]
-    common = CommonAnswers.of_folds(runs, seeds) if has_folds else CommonAnswers.of(runs)
+    described = study.protocol()
+    common = CommonAnswers.of_folds(runs, seeds) if "folds" in described else CommonAnswers.of(runs)
     failed = [
         FailedCell(**vars(cell), error=run.failure_path.read_text(encoding="utf-8", errors="replace").strip())
         for cell in cells
@@ -147,7 +148,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         for name, version in result.versions.items():
             versions.setdefault(name, set()).add(version)
     protocol = {
-        **study.protocol(),
+        **described,
         "cells": f"{len(finished):,} of {num_wanted:,} finished, {len(failed):,} failed",
         "checkpoints": _distinct(rule_text(result.best_metric) for result in results),
         "device": _distinct(result.device for result in results),

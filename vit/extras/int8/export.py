@@ -214,7 +214,8 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
     largest = float(np.abs(expected.probabilities - found.probabilities).max())
     f1 = None
     if isinstance(expected, ScoredImages) and isinstance(found, ScoredImages):
-        differs, right = expected.predictions != found.predictions, (found.correct, expected.correct)
+        differs = expected.predictions != found.predictions
+        right = found.correct, expected.correct
     else:
         assert isinstance(expected, ScoredLabels)
         assert isinstance(found, ScoredLabels)

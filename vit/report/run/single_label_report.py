@@ -113,8 +113,8 @@ def evaluation_content(
     content = _measured_content(tested, pictures, class_names, shown, predictions, measurement.answers)
     kind = "image" if images.split == "all" else f"{images.split} image"
     measured = count_text(measurement.num_images, num_groups, kind)
-    title, num_right = f"{images.network} on {images.data}", int(tested.correct.sum())
-    lines = result_lines(title, accuracy, num_right, measured, content["confusions"].cells)
+    title = f"{images.network} on {images.data}"
+    lines = result_lines(title, accuracy, content["num_right"], measured, content["confusions"].cells)
     lines += [f"Warning: {images.seen.warning}"] if images.seen.warning else []
     weak_text = images.weak.describe() if images.weak else ""
     return {
@@ -158,8 +158,8 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], RunImages | N
     content = _measured_content(tested, pictures, class_names, classes, file_name, answers)
     levels = [metrics.LevelAccuracy(**{**row, "accuracy": Metric(**row["accuracy"])}) for row in result.levels or ()]
     by_size = class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups)
-    title, num_right = f"{result.spec.name} on {result.data}", int(tested.correct.sum())
-    lines = result_lines(title, accuracy, num_right, images, content["confusions"].cells)
+    title = f"{result.spec.name} on {result.data}"
+    lines = result_lines(title, accuracy, content["num_right"], images, content["confusions"].cells)
     lines += [f"Warning: {sentence}" for sentence in measured.warnings]
     lines += [*training_lines(result, first_weights), f"Run {run.path.resolve().name}"]
     steps = [*training_advice(result, first_weights), *advice(accuracy, classes, groups)]

@@ -164,7 +164,7 @@ def _parts(cells: "Sequence[Cell]", size: int) -> "Iterator[tuple[Cell, ...]]":
 def follow(
     study: Path,
     tasks: "Mapping[str, Sequence[Cell]]",
-    alive: Callable[[Collection[str]], Collection[str]],
+    alive: Alive,
     problem: Callable[[str], str],
     notify: "Callable[[Cell, Event], None]",
 ) -> None:
