@@ -85,7 +85,11 @@ def test_a_class_that_is_never_sure_leaves_answers_of_groups():
     assert [(one.depth, one.num_groups, one.example) for one in measured.levels] == [(2, 4, "a/c"), (1, 2, "a")]
     assert [one.accuracy.value for one in measured.levels] == [1, 1] and measured.metrics.acc1.value < 0.5
     assert measured.levels[0].accuracy.low > 0.97
-    assert MeasuredAnswers.from_dict(measured.answers.to_dict()) == measured.answers
+    plain = measured.answers.to_dict()
+    assert MeasuredAnswers.from_dict(plain) == measured.answers
+    del plain["sets"][0]["measured"]
+    with pytest.raises(KeyError):
+        MeasuredAnswers.from_dict(plain)
     assert measured.to_dict()["levels"][1]["accuracy"]["value"] == 1
 
 

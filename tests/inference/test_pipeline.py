@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vit
-from vit.inference import prediction as pipeline
+from vit.inference import prediction
 from vit.inference.engine import Engine
 from vit.inference.prediction import rows_of
 
@@ -29,7 +29,7 @@ def two_threads():
 
 @pytest.mark.usefixtures("two_threads")
 def test_cores_that_work_alone_give_the_rows_of_cores_in_turns(digits_run, mixed, monkeypatch):
-    monkeypatch.setattr(pipeline, "available_cores", lambda: 2)
+    monkeypatch.setattr(prediction, "available_cores", lambda: 2)
     model = vit.load(digits_run.path)
     threads = set()
     compute = model.engine.logits_and_features
@@ -38,7 +38,7 @@ def test_cores_that_work_alone_give_the_rows_of_cores_in_turns(digits_run, mixed
     files = [str(file) for file in sorted(mixed.iterdir()) if file.is_file()] * 4
     alone = list(model.predict_files(files, batch_size=3))
     assert threading.get_ident() not in threads
-    monkeypatch.setattr(pipeline, "available_cores", lambda: 1)
+    monkeypatch.setattr(prediction, "available_cores", lambda: 1)
     threads.clear()
     turns = list(model.predict_files(files, batch_size=3))
     assert threads == {threading.get_ident()}
@@ -55,11 +55,11 @@ def test_cores_that_work_alone_give_the_rows_of_cores_in_turns(digits_run, mixed
     [(1, 64, 0), (3, 64, 0), (4, 64, 2), (40, 64, 10), (40, 8, 7), (2000, 64, 16), (2000, 1, 1)],
 )
 def test_all_cores_get_equally_many_batches(digits_run, monkeypatch, num_images, batch_size, expected):
-    monkeypatch.setattr(pipeline, "available_cores", lambda: 2)
-    monkeypatch.setattr(pipeline, "CORE_PIXELS", 16 * 8 * 8)
+    monkeypatch.setattr(prediction, "available_cores", lambda: 2)
+    monkeypatch.setattr(prediction, "CORE_PIXELS", 16 * 8 * 8)
     engine = vit.load(digits_run.path).engine
     assert isinstance(engine, Engine) and engine.preprocess.image_size == 8
-    assert pipeline._images_per_core(engine, num_images, batch_size) == expected
+    assert prediction._images_per_core(engine, num_images, batch_size) == expected
 
 
 def test_an_accelerator_gets_whole_batches_of_pictures_read_ahead():
@@ -67,7 +67,7 @@ def test_an_accelerator_gets_whole_batches_of_pictures_read_ahead():
 
     def compute(part):
         batches.append(part)
-        assert len(read) <= (len(batches) + pipeline.AHEAD) * 4 + 1
+        assert len(read) <= (len(batches) + prediction.AHEAD) * 4 + 1
         return [-item for item in part]
 
     def reading(item):

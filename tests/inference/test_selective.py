@@ -17,16 +17,16 @@ def world(generator, count):
 @pytest.mark.parametrize(("target", "count"), [(0.65, 100), (0.8, 1000), (0.9, 3000)])
 def test_new_images_reach_the_target_in_at_least_95_percent_of_fits(target, count):
     generator = np.random.default_rng(0)
-    fits, misses, coverages = 300, 0, []
+    fits, misses, thresholds = 300, 0, []
     for _ in range(fits):
         found = threshold_for(target, *world(generator, count))
         if found == np.inf:
             continue
         # accuracy of all images above a threshold t in this world: mean of c^2 over (t, 1)
         misses += (1 - found**3) / (3 * (1 - found)) < target
-        coverages.append(found)
+        thresholds.append(found)
     assert misses <= binom.ppf(0.999, fits, 0.05)
-    assert len(coverages) > fits / 2  # it is not safe because it never answers
+    assert len(thresholds) > fits / 2  # it is not safe because it never answers
 
 
 def test_more_validation_images_keep_more_images():

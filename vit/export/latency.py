@@ -162,10 +162,11 @@ class Speed:
 
 def measured_speed(trained: LoadedModel, exported: Classify) -> Speed:
     """Time both on random images; of `ROUNDS` passes after the first one, the fastest counts."""
-    reference = trained_engine(trained, torch.device("cpu"), "32-true").probabilities
+    reference = _by_torch(trained, torch.device("cpu"), "32-true")
     side = trained.network.image_size
     count = max(1, min(MOST_IMAGES, int(FLOPS_PER_PASS / trained.description.spec.cost(side).flops)))
-    images, seconds = _noise(count, trained.description.preprocess.channels, side), [float("inf"), float("inf")]
+    images = _noise(count, trained.description.preprocess.channels, side)
+    seconds = [float("inf"), float("inf")]
     with torch.inference_mode():
         for _ in range(1 + ROUNDS):  # the first pass allocates and compiles, and is never the fastest
             for place, classify in enumerate((reference, exported)):

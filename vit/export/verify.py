@@ -95,8 +95,9 @@ def compare_peer(
             one, other = ours(prepared), peer.probabilities(theirs)
         largest = torch.maximum(largest, (one - other).abs().max())
         num_labels += num_different(one, other, rules)
-    found = num_others, float(gray), worst, float(largest), num_labels, num_shifted
-    return PeerDifference(peer.name, num_images, *found)
+    return PeerDifference(
+        peer.name, num_images, num_others, float(gray), worst, float(largest), num_labels, num_shifted
+    )
 
 
 def contents(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:

@@ -154,8 +154,7 @@ class Predictor:
 
     def predict_inputs(self, inputs: Sequence[Input], top_k: int) -> list[Prediction]:
         """The predictions for inputs that `read_input` made, each with its name."""
-        compute = lambda part: self._predict_batch(part, top_k)  # noqa: E731
-        return list(rows_of(self.engine, inputs, BATCH_SIZE, None, compute))
+        return list(rows_of(self.engine, inputs, BATCH_SIZE, None, lambda part: self._predict_batch(part, top_k)))
 
     def _predict(
         self, named: Sequence[Named], top_k: int, batch_size: int, reader: ImageReader | None = None

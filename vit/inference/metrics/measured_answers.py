@@ -94,7 +94,7 @@ class MeasuredAnswers:
             int(plain["num_validation"]),
             Metric(**plain["area"]),
             [MeasuredThreshold(**row | {name: metric_of(row, name) for name in _OF_THRESHOLD}) for row in thresholds],
-            [MeasuredSets(**row | {"measured": metric_of(row, "measured")}) for row in plain["sets"]],
+            [MeasuredSets(**row | {"measured": Metric(**row["measured"])}) for row in plain["sets"]],
             None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
             plain["num_groups"],
         )

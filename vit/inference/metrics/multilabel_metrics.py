@@ -5,9 +5,9 @@ labels of one image are not independent. Those of F1, of average precisions, and
 of these samples and `class_mean`. That of the log-loss is of `mean_loss`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -184,20 +184,22 @@ def resample(scored: ScoredLabels, thresholds: Sequence[float]) -> Resampled:
         raise DataError("no label of any image is known", "give images with labels")
     predicted = scored.predicted(thresholds) & known
     columns = np.concatenate([predicted & present, predicted, present], axis=1).astype(np.float64)
-    labels = range(present.shape[1])
-    ranked = [RankedImages(known[:, k], present[:, k], scored.probabilities[:, k]) for k in labels]
-    num_images = len(scored.paths)
-    samples, size = bootstrap(num_images, scored.groups, seed=0), max(1, _CELLS // num_images)
-    every_once = np.ones((1, num_images), dtype=np.int32)
-    sizes = [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]
+    ranked = [RankedImages(known[:, k], present[:, k], scored.probabilities[:, k]) for k in range(present.shape[1])]
     precisions, summed = [], []
-    # how often each image is in a sample, (R, n): first every image once, then blocks of samples
-    for counts in chain((every_once,), (np.stack(list(islice(samples, count))).astype(np.int32) for count in sizes)):
+    for counts in _samples(scored):
         precisions.append(np.stack([images.average_precision(counts) for images in ranked], axis=1))
         summed.append(counts.astype(np.float64) @ columns)
-    sums = np.concatenate(summed)
-    tp, guessed, positive = np.split(sums, 3, axis=1)
+    tp, guessed, positive = np.split(np.concatenate(summed), 3, axis=1)
     return Resampled(np.concatenate(precisions), tp, guessed, positive)
+
+
+def _samples(scored: ScoredLabels) -> Iterator[npt.NDArray[np.int32]]:
+    """How often each image is in a sample, as blocks (R, n): first every image once, then the samples."""
+    num_images = len(scored.paths)
+    yield np.ones((1, num_images), dtype=np.int32)
+    samples, size = bootstrap(num_images, scored.groups, seed=0), max(1, _CELLS // num_images)
+    for start in range(0, RESAMPLES, size):
+        yield np.stack(list(islice(samples, min(size, RESAMPLES - start)))).astype(np.int32)
 
 
 class RankedImages:

@@ -59,9 +59,10 @@ def effective_number(groups: Labels | None) -> float | None:
 
     Kish 1965, "Survey Sampling", section 8.2.
     """
-    if groups is None:
-        return None
-    sizes = np.unique(groups, return_counts=True)[1]
+    return None if groups is None else _effective(np.unique(groups, return_counts=True)[1])
+
+
+def _effective(sizes: Labels) -> float:
     return float(sizes.sum() ** 2 / np.square(sizes).sum())
 
 
@@ -108,8 +109,7 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
 
 def _student_factor(sizes: Labels) -> float:
     """Student's quantile over the normal one, for groups of these sizes: few with most images count as few groups."""
-    effective = float(sizes.sum() ** 2 / np.square(sizes).sum())
-    return float(stdtrit(max(effective - 1, 1.0), 0.975)) / NORMAL_QUANTILE
+    return float(stdtrit(max(_effective(sizes) - 1, 1.0), 0.975)) / NORMAL_QUANTILE
 
 
 def _of_few(num_groups: int) -> float:
