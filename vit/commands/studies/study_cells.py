@@ -20,20 +20,16 @@ HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features
 
 
 def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
-    """Run this machine's cells; returns the number of failed cells.
-
-    Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
-    """
+    """Run this machine's cells, and forget those without enough time; returns the number of failed cells."""
     plan.folder.describe(plan.cells, plan.protocol)
     progress = _TimedProgress(reporter, plan)
     progress.run(progress.ordered(plan.own_cells), plan.options, plan.contents.by_path(plan.source))
     if left_out := progress.left_out:
         plan.folder.forget({cell.folder for cell in left_out})
         longer = duration(1.5 * (plan.seconds or 0.0)).replace(" ", "")
-        reporter.notice(
-            f"{duration(plan.seconds or 0.0)} are over: {count_of(len(left_out), 'training')} did not start, such as "
-            f"{left_out[0].describe()}; the same command with --time {longer} adds them"
-        )
+        missing = f"{count_of(len(left_out), 'training')} did not start, such as {left_out[0].describe()}"
+        over = f"{duration(plan.seconds or 0.0)} are over"
+        reporter.notice(f"{over}: {missing}; the same command with --time {longer} adds them")
     return progress.num_failed
 
 
@@ -45,6 +41,7 @@ class StudyProgress:
         self.progress = ProgressReport(reporter, "cell")
         self.work = dict(zip((cell.folder for cell in cells), work_of(cells, num_images), strict=True))
         self.num_running = self.num_done = self.num_failed = 0
+        self.left_out: list[Cell] = []
         left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
         self.total, self.work_done = len(left), 0.0
         self.total_work = sum(self.work[cell.folder] for cell in left)
@@ -82,17 +79,21 @@ class StudyProgress:
         share = self.work_done / self.total_work
         self.progress.update(self.num_done + self.num_failed, self.total, words, share=share)
 
+    def leave_out(self, cell: "Cell") -> None:
+        """Expect no longer a cell that does not start."""
+        self.left_out.append(cell)
+        self.total -= 1
+        self.total_work -= self.work[cell.folder]
+
     def close(self) -> None:
         """Remove the progress bar, and say how the offline runs of all cells are uploaded to Weights & Biases."""
         self.progress.close()
         offline = [run for cell in self.work for run in (self.study / cell / "wandb").glob("offline-run-*")]
         if offline:
-            found = {"/".join("*" for _ in Path(cell).parts[1:]) for cell in self.work}
-            folders = f"{shlex.quote(str(self.study))}/{CELLS}/{found.pop()}"
+            below = "/".join("*" for _ in Path(next(iter(self.work))).parts[1:])
+            runs = f"{shlex.quote(str(self.study))}/{CELLS}/{below}/wandb/offline-run-*"
             count = count_of(len(offline), "offline run")
-            self.reporter.notice(
-                f"Weights & Biases has {count} of cells; upload with: wandb sync {folders}/wandb/offline-run-*"
-            )
+            self.reporter.notice(f"Weights & Biases has {count} of cells; upload with: wandb sync {runs}")
 
     def _outcome(self, cell: "Cell", event: "Event") -> str:
         from vit.checkpoints.run import RunDirectory
@@ -110,22 +111,18 @@ class _TimedProgress(StudyProgress):
     def __init__(self, reporter: Reporter, plan: "StudyPlan") -> None:
         super().__init__(reporter, plan.folder.path, plan.own_cells, plan.num_images)
         self.plan = plan
-        self.left_out: list[Cell] = []
         self._began: dict[str, float] = {}  # by the folder of a cell
         self._expected = self._taken = 0.0  # seconds of all cells that have ended
         self._decided: dict[tuple[int, int], bool] = {}  # all networks of a size and seed start, or none
 
+        self._ranks: dict[tuple[int, int], int] = {}  # {(size, seed): place in the order of the design}
+        for place, (size, count) in enumerate(() if plan.design is None else plan.design.order):
+            for seed in plan.seeds[size][:count]:
+                self._ranks.setdefault((size, seed), place)
+
     def ordered(self, cells: "Sequence[Cell]") -> "Sequence[Cell]":
         """The cells in the order of the design; in the given order where no time decides."""
-        if self.plan.design is None:
-            return cells
-        rungs = list(self.plan.design.order)
-
-        def rank(cell: "Cell") -> int:
-            number = self.plan.seeds[cell.num_images].index(cell.seed) + 1
-            return next((at for at, (size, most) in enumerate(rungs) if size == cell.num_images and number <= most), -1)
-
-        return sorted(cells, key=rank)
+        return sorted(cells, key=lambda cell: self._ranks.get((cell.num_images, cell.seed), -1))
 
     def notify(self, cell: "Cell", event: "Event") -> None:
         """Show the event, and take note of the time of the cell."""
@@ -146,13 +143,9 @@ class _TimedProgress(StudyProgress):
             slower = self._taken / self._expected if self._expected else 1.0
             group = [one for one in plan.cells if (one.num_images, one.seed) == key]
             needed = slower * sum(plan.pace.seconds(one.series, one.recipe) for one in group) / plan.pace.slots
-            first = [size for size, _ in plan.design.order[:1]]
-            is_first = cell.num_images in first and cell.seed in plan.seeds[cell.num_images][: plan.design.order[0][1]]
-            self._decided[key] = is_first or time.monotonic() + needed <= plan.began + plan.seconds
-        if not self._decided[key]:  # it is expected no longer
-            self.left_out.append(cell)
-            self.total -= 1
-            self.total_work -= self.work[cell.folder]
+            self._decided[key] = self._ranks.get(key) == 0 or time.monotonic() + needed <= plan.began + plan.seconds
+        if not self._decided[key]:
+            self.leave_out(cell)
         return self._decided[key]
 
 
