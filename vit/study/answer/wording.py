@@ -58,6 +58,12 @@ def listed(sizes: Sequence[int]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def complement(error: Interval, whole: float = 1.0) -> Interval:
+    """An accuracy from an error, or the reverse; with `whole` 0, a difference of accuracies from one of errors."""
+    low, high = (None if end is None else whole - end for end in (error.high, error.low))
+    return Interval(whole - error.value, low, high)
+
+
 def percents(interval: Interval) -> Cell:
     """A fraction and its interval as percentages without a sign: ('5.20', '4.80 to 5.60')."""
     return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * min(max(value, 0), 1):.2f}")
