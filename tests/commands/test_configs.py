@@ -16,8 +16,8 @@ from vit.commands.cli.recipe_options import read_recipe
 from vit.commands.studies.study_options import items, read_words
 from vit.commands.studies.study_series import series_of
 from vit.models.spec import NetworkSpec
-from vit.study.design import without_cell_files
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
+from vit.study.spec import without_cell_files
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.values import plain

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from vit.errors import UsageError
-from vit.study.design import with_cell_files, without_cell_files
 from vit.study.grid import Inputs, key_of
+from vit.study.spec import with_cell_files, without_cell_files
 from vit.training.recipes.recipe import DistillConfig, ModelConfig, Recipe
 
 

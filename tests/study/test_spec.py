@@ -4,7 +4,7 @@ import pytest
 
 from vit.commands.cli.recipe_options import make_parser, to_recipe
 from vit.errors import UsageError
-from vit.study.design import make_series
+from vit.study.spec import make_series
 from vit.training.recipes.recipe import Recipe
 
 NANO = {"ViT": ["--model.network.name=vit_nano_patch2_8"]}

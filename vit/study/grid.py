@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
-from vit.study.design import with_cell_files
 from vit.study.findings import ListedCell
+from vit.study.spec import with_cell_files
 from vit.training.planning.schedule import (
     AUTO,
     automatic_batch_size,

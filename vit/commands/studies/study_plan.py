@@ -171,9 +171,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     first = _recipes(series)[0]
     listed = listed_images(first)
 
-    from vit.study.design import without_cell_files
     from vit.study.grid import Budget, parse_sizes
     from vit.study.running.cluster import share_of
+    from vit.study.spec import without_cell_files
     from vit.training.planning.images import at_revision
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
@@ -253,8 +253,8 @@ def _recipes(series: Series) -> list[Recipe]:
 
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
     """Hashes of the images, weights and teachers that cells learn from."""
-    from vit.study.design import with_cell_files
     from vit.study.grid import Inputs
+    from vit.study.spec import with_cell_files
     from vit.weights.open import weights_hash
 
     recipes = _recipes(series)

@@ -42,8 +42,8 @@ Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
 def series_of(options: StudyOptions) -> Series:
     """The recipes of every series, whose names of networks and data are checked."""
-    from vit.study.design import has_weights_pattern, make_series, without_cell_files
     from vit.study.grid import of_cells
+    from vit.study.spec import has_weights_pattern, make_series, without_cell_files
 
     def read(words: Sequence[str]) -> Recipe:
         """As `vit train` reads them, but for published weights that it finds by itself."""
