@@ -106,7 +106,7 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
             for kind, found in groups.items()
             if found
         },
-        "counts": {kind: len(found) for kind, found in {**groups, **others}.items()},
+        "counts": {kind: len(own) for kind, own in groups.items()} | {kind: len(own) for kind, own in others.items()},
         "others": {
             kind: [card((one.split, one.path), one.label, one.detail) for one in own[:PER_KIND]]
             for kind, own in others.items()
