@@ -223,7 +223,6 @@ def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, 
         "preprocessor_config.json",
     ):
         assert word in answer.err, answer.err
-    assert "learns little" not in answer.out
     (config,) = (tmp_path / "runs").glob("**/config.yaml")
     recipe = yaml.safe_load(config.read_text())
     assert recipe["model"]["network"]["depth"] == 2 and recipe["model"]["network"]["num_heads"] == 1
