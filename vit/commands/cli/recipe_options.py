@@ -92,9 +92,14 @@ _OF_COMMAND = (  # options beside those of the recipe
 )
 
 
-@cache
 def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     """The parser of `vit train` or `vit pretrain`, which also checks recipe files."""
+    return _parser(issubclass(kind, PretrainRecipe))
+
+
+@cache
+def _parser(is_pretraining: bool) -> Parser:
+    kind = PretrainRecipe if is_pretraining else Recipe
     data = Option("data.source", str, "images, as above", None, "DATA", is_positional=True)
     parts = {name: part for name, part in get_type_hints(kind).items() if is_dataclass(part)}
     sections = {name: (part.__doc__ or "").partition("\n")[0] for name, part in parts.items()}
@@ -109,7 +114,7 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
         MAIN,
         sections,
     )
-    if kind is not PretrainRecipe:
+    if not is_pretraining:
         return parser.changed({"model.init_from": {"default": AUTO}})
     parser = replace(
         parser,

@@ -14,7 +14,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, labeled_images
 from vit.data.sources.image_csv import other_columns
 from vit.inference.answers.selective import fewest_images
-from vit.inference.engine import compile_for, score
+from vit.inference.engine import NoveltyOf, compile_for, score
 from vit.inference.files import TABLES
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import Measurement
@@ -39,7 +39,7 @@ def score_images(
     where = f"{engine.device.type}, {engine.precision}, {engine.name}{compiled}"
     reporter.notice(f"{len(samples):,} {words}, {where}")
     batches: Iterable[Batch] = labeled_images(samples, predictor.preprocess)
-    novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
+    novelty_of: NoveltyOf | None = None if predictor.novelty is None else predictor.novelty.of_features
     if traits is not None:
         batches = traits.watch(batches)
         novelty_of = novelty_of and traits.watch_features(novelty_of)
