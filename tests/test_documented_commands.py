@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ask
 from vit.__main__ import COMMANDS
-from vit.commands.cli.configs import shipped_configs
+from vit.commands.cli.recipe_options import shipped_configs
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])

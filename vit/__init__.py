@@ -62,12 +62,11 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name not in _COMMANDS:
         raise AttributeError(f"module 'vit' has no attribute {name!r}")
-    from vit.commands.cli.command_line import checked, quietable
+    from vit.commands.cli.command_line import for_python
     from vit.registry import command_module
 
     function = getattr(command_module(name), name)
-    checks_itself = name in ("train", "pretrain", "crossval", "study")
-    return quietable(function if checks_itself else checked(function))
+    return for_python(function, is_checked=name not in ("train", "pretrain", "crossval", "study"))
 
 
 def __dir__() -> list[str]:

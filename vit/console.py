@@ -55,8 +55,14 @@ class Reporter:
         _print(self.out, text)
 
     def notice(self, text: str) -> None:
-        """Print a message that is not part of the result."""
-        _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
+        """Print a message that is not part of the result; an empty text is none."""
+        if text:
+            _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
+
+    def some(self, notices: Sequence[str], most: int = 10) -> None:
+        """Print the first of some notices with a margin, and "..." where there are more."""
+        for text in [*notices[:most], *["..."] * (len(notices) > most)]:
+            self.notice(f"  {text}")
 
     def table(
         self,
@@ -65,8 +71,10 @@ class Reporter:
         title: str | None = None,
         spare: Sequence[str] = (),
     ) -> None:
-        """Print a table. A narrow terminal leaves `spare` columns out, whose values stand elsewhere too."""
+        """Print a table, if it has rows. A narrow terminal leaves `spare` columns out, whose values stand elsewhere."""
         cells = [[harmless(str(cell)) for cell in row] for row in rows]
+        if not cells:
+            return
         shown = list(columns)
         for name in spare if self.out.file.isatty() else ():
             widths = [max(map(cell_len, column)) for column in zip(shown, *cells, strict=True)]
@@ -77,7 +85,7 @@ class Reporter:
             cells = [row[:left_out] + row[left_out + 1 :] for row in cells]
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for column, name in enumerate(shown):
-            numeric = bool(cells) and all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
+            numeric = all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
             # in a narrow terminal, paths and names are folded before a number is
             table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
@@ -209,7 +217,9 @@ class ProgressReport:
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
         """Show the progress; `share` is the finished fraction of parts of different lengths, None: done / total."""
-        share, now = done / max(total, 1) if share is None else share, time.monotonic()
+        now = time.monotonic()
+        if share is None:
+            share = done / max(total, 1)
         if self._first is None:
             self._first = now, share
         elapsed, gained = now - self._first[0], share - self._first[1]

@@ -9,8 +9,7 @@ import pytest
 
 from tests.terminal import Terminal
 from vit.__main__ import COMMANDS
-from vit.commands.cli.configs import shipped_configs
-from vit.commands.cli.recipe_options import SHORT
+from vit.commands.cli.recipe_options import SHORT, shipped_configs
 from vit.commands.completion import SHELLS, completion_script
 
 LINES = (  # what is typed before the key TAB -> what is there then

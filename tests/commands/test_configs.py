@@ -10,9 +10,8 @@ import pytest
 import torch
 import yaml
 
-from vit.commands.cli.configs import shipped_configs
 from vit.commands.cli.recipe_layers import RecipeLayers
-from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.cli.recipe_options import read_recipe, shipped_configs
 from vit.commands.studies.study_options import items, read_words
 from vit.commands.studies.study_series import series_of
 from vit.models.spec import NetworkSpec

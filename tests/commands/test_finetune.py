@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.runs import run_folder
-from vit.commands.cli.configs import shipped_configs
+from vit.commands.cli.recipe_options import shipped_configs
 from vit.data.core.dataset_names import KNOWN
 
 QUICK = ("--optim.steps", 2, "--data.train_images", 100, "--wandb", "off")

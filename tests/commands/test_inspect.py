@@ -1,7 +1,6 @@
 """`vit inspect`: figures and a page of a ViT, with images, without, and of bare weights."""
 
 import os
-import re
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from safetensors.torch import save_file
 from tests.commands.following import next_words
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.load import load
+from vit.commands.predicting.inspect import inspect
 from vit.data.pixels.preprocess import Preprocess
 from vit.models.spec import NetworkSpec, create_network
 
@@ -25,7 +25,7 @@ def test_a_run_is_inspected_over_its_own_images(vit, digits_run, here):
     network, description = load(digits_run.best)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     assert f"{parameters:,}" in html and html.count("<img ") == 4 and "over 5 images" in html
-    assert "mean attention distance over 5 images; " in answer.out
+    assert "mean attention distance over 5 images, by block: " in answer.out
     assert "quadratic in the 16 patches" in answer.out
     assert answer.out.strip().splitlines()[-1] == f"Next: vit explain {digits_run.path} IMAGES"
     assert vit("inspect", digits_run.path, "--limit", 1).code == 0 and (here / "inspection-2").is_dir()
@@ -69,8 +69,8 @@ def test_weights_of_others_are_inspected(vit, here, colors):
         assert (here / name / "filters.png").is_file()
         assert "quadratic in the 16 patches" in answer.out
         own = [value for key, value in weights.items() if name == "whole" or "head" not in key]
-        assert f"{sum(map(torch.numel, own)):,}" in (here / name / "inspection.html").read_text()
-        assert bool(re.search(r"^ *head ", answer.out, re.MULTILINE)) == (name == "whole")
+        page = (here / name / "inspection.html").read_text()
+        assert f"{sum(map(torch.numel, own)):,}" in page and (">head</" in page) == (name == "whole")
         assert answer.out.splitlines()[-1] == f"Next: vit train DATA --init_from {name}.safetensors"
         assert vit(*next_words(answer, DATA=str(colors)), "--dry_run").code == 0
 
@@ -96,21 +96,16 @@ def test_a_cnn_s_checkpoint_is_refused(vit, here):
     not {"VIT_DEIT_WEIGHTS", "VIT_PHOTOS"} <= os.environ.keys(),
     reason="VIT_DEIT_WEIGHTS names no file with DeiT-Tiny's weights, or VIT_PHOTOS no folder of photographs",
 )
-def test_how_far_the_heads_of_deit_tiny_look(vit, here):
+def test_how_far_the_heads_of_deit_tiny_look(here):
     """Pixels, on 50 of 250 ImageNet photographs: heads differ in the first block, and look everywhere in the last one.
 
     Between photographs the heads of the first block have a standard deviation of 9 to 20 pixels, so the mean over 50
     others may be another one by 6. Crop and interpolation change it by less than 1.
     """
-    answer = vit("inspect", os.environ["VIT_DEIT_WEIGHTS"], os.environ["VIT_PHOTOS"], "--limit", 50)
-    assert answer.code == 0, answer.err
-    (uniform,) = re.findall(r"images?; ([\d.]+) pixels if every", answer.out)
-    assert float(uniform) == pytest.approx(116.5, abs=0.05)
-    table = {
-        int(block): (float(nearest), float(farthest))
-        for block, nearest, farthest in re.findall(r"(?m)^ *(\d+) +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+ *$", answer.out)
-    }
-    assert sorted(table) == list(range(12))
+    found = inspect(os.environ["VIT_DEIT_WEIGHTS"], os.environ["VIT_PHOTOS"], limit=50).inspection
+    assert found.reach.uniform_distance == pytest.approx(116.5, abs=0.05)
+    table = [(row.min().item(), row.max().item()) for row in found.reach.distance]
+    assert len(table) == 12
     assert table[0] == (pytest.approx(58, abs=6), pytest.approx(84, abs=6))
     assert table[2][0] == pytest.approx(21, abs=1)
     assert table[11] == (pytest.approx(114, abs=2), pytest.approx(116, abs=2))

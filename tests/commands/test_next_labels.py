@@ -51,7 +51,7 @@ def test_the_table_trains_when_it_is_filled_in(vit, colors_run, draw_classes, he
     answer = vit("data", "next", colors_run, "pool", "--recursive", "--count", 6, "--by", by)
     assert answer.code == 0, answer.err
     assert "14 images to choose from; left out: 15 known ones or copies" in answer.err  # the run knows all blue ones
-    assert "WARNING: pool/violet/bad.png cannot be read: " in answer.err
+    assert "WARNING: 1 image cannot be read" in answer.err and "  pool/violet/bad.png: " in answer.err
     assert next_words(answer) == ["train", "to_label.csv"]
     header, rows = read_table(here / "to_label.csv")
     assert header == ["path", "label", "suggested", "probability", "split"]

@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -53,7 +54,7 @@ def test_a_task_refuses_a_model_that_its_machine_lacks(here):
     setup = PredictionSetup("gone.ckpt", wanted, 5, False, "cpu", "auto", "auto")
     job = predict_parts.PartsJob(setup, ["pictures"], here / "parts", False, 5, 64, TableColumns())
     with pytest.raises(CheckpointError, match=r"gone\.ckpt"):
-        predict_parts.PartsTask(here, job)()
+        replace(job, home=here)()
 
 
 @pytest.mark.faults("K20")

@@ -256,6 +256,14 @@ def test_options_that_do_not_go_together(vit, digits_run, pictures, parts):
         assert answer.code == 2 and problem in answer.err
 
 
+def test_several_processes_need_parts(vit, digits_run, pictures, here, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    answer = vit("predict", digits_run.path, pictures, "--output", "rows.csv")
+    assert answer.code == 2 and "several processes of vit predict need --parts" in answer.err
+    assert not (here / "rows.csv").exists()
+
+
 @linux_only
 @pytest.mark.slow
 def test_the_processes_of_torchrun_share_the_parts(vit, digits_run, pictures, parts, here):

@@ -62,8 +62,7 @@ def test_all_runs_newest_first(vit, folder):
     assert shown(answer) == [f"2026-01-0{day}" for day in (6, 5, 4, 3, 2, 1)]
     assert "95.00 % (90.00 to 100.00)" in answer.out and "stopped" in answer.out and "damaged" in answer.out
     assert answer.err.count("WARNING") == 1 and "20260106-120000 is damaged" in answer.err
-    best = [folder.name + f"/cats/vit/2026010{day}-120000" for day in (2, 1)]
-    assert answer.out.splitlines()[-1] == f"Next: vit compare {' '.join(best)}"
+    assert answer.out.splitlines()[-1] == f"Next: vit predict {folder.name}/cats/vit/20260102-120000 FOLDER_OF_IMAGES"
 
 
 def test_sorted_filtered_and_limited(vit, folder):
@@ -129,20 +128,6 @@ def test_the_store_of_mlflow_has_no_runs(vit, folder, here):
     answer = vit("runs", "--output", "all.csv")
     assert answer.code == 0 and "f3" not in (here / "all.csv").read_text()
     assert len(shown(answer)) == 11
-
-
-def test_only_runs_with_the_same_test_images_are_compared(vit, folder):
-    """`vit compare` refuses others."""
-    worse, best = (folder / "cats" / "vit" / f"2026010{day}-120000" for day in (1, 2))
-    compare, predict = (f"Next: vit {words}" for words in ("compare", f"predict {best.relative_to(folder.parent)}"))
-    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(compare)
-    change(worse, test_groups=3)
-    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(predict)
-    change(worse, test_groups=None, fingerprints={"test": "other"})
-    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(predict)
-    change(worse, fingerprints={})
-    change(best, fingerprints={})
-    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(predict)
 
 
 def test_runs_of_several_labels_show_their_exact_match(vit, labels_run, digits_run, folder, here):

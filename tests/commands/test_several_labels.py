@@ -21,7 +21,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands.training import train_progress
 from vit.data.sources.sources import open_source
 from vit.inference.scores.scored_images import read_scored_labels
-from vit.report.run import run_figures
+from vit.report.run import run_page
 from vit.report.run.run_page import write_run_report
 from vit.study.running import runner
 from vit.training.planning.plan import make_plan
@@ -126,7 +126,7 @@ def test_without_test_images_a_run_shows_only_what_thresholds_do_not_decide(vit,
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize("step", [3, 8])
 def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, monkeypatch, step):
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
+    monkeypatch.setattr(run_page, "draw_run", lambda *_: None)
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
         answer = vit("train", labels_csv, *LABELS_OPTIONS, "--checkpoint_every", "0s", "--out", tmp_path)

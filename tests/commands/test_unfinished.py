@@ -12,7 +12,7 @@ from tests.commands.test_resume import at_step, die
 from tests.runs import run_folder
 from vit.commands.training import train_progress
 from vit.errors import UsageError
-from vit.report.run import run_figures
+from vit.report.run import run_page
 
 SHORT = (
     "--network", "vit_nano_patch2_8", "--batch_size", 6, "--epochs", 4, "--data.num_workers", 0, "--wandb", "off",
@@ -137,7 +137,7 @@ def test_a_run_folder_that_goes_away_ends_the_training(vit, colors, tmp_path, mo
             (run / "checkpoints").mkdir(parents=True)  # as a tracker that writes into it would
 
     if place == "at the end":
-        monkeypatch.setattr(run_figures, "write_classes", leave)
+        monkeypatch.setattr(run_page, "write_classes", leave)
     else:
         monkeypatch.setattr(train_progress.TrainProgress, "step", at_step(9, leave))
     answer = vit("train", colors, *SHORT, "--checkpoint_every", "0s", "--out", tmp_path / "runs")

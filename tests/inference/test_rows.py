@@ -14,7 +14,7 @@ from tests.forked import run
 from vit.csv_files import records
 from vit.errors import ResourceError, UsageError
 from vit.inference.prediction import Prediction
-from vit.inference.rows import JsonLinesWriter, from_json, merge, open_writer, to_json, write_tables
+from vit.inference.rows import from_json, open_writer, to_json, write_tables
 from vit.tasks.task import MULTI_LABEL
 
 TOP = (("cat", 0.5), ("dög, the", 0.25), ("=1+1", 0.125))
@@ -137,17 +137,6 @@ def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ResourceError, match="cannot write"):
         write(tmp_path / "file" / "rows.csv", ROWS)
-
-
-@pytest.mark.parametrize(("count", "processes"), [(0, 2), (1, 2), (7, 3), (6, 3)])
-def test_parts_are_merged_in_the_order_of_the_list(tmp_path, count, processes):
-    rows = [Prediction(os.fsdecode(b"\xe9%d" % i), "ok", "cat", 0.1 * i, (("cat", 0.1 * i),)) for i in range(count)]
-    parts = [tmp_path / f"{rank}.jsonl" for rank in range(processes)]
-    for rank, part in enumerate(parts):
-        with JsonLinesWriter(part, 1) as writer:
-            for row in rows[rank::processes]:
-                writer.write(row)
-    assert list(merge(parts)) == rows
 
 
 def test_json_is_plain():

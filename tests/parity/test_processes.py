@@ -14,7 +14,6 @@ from PIL import Image
 from tests.forked import run as run_program
 from tests.tables import rows
 from vit.checkpoints.load import load
-from vit.inference.rows import from_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +74,7 @@ def test_evaluation_counts_every_image_once(vit, digits_run, thousand_and_three,
 
 @pytest.mark.slow
 @pytest.mark.faults("X1")
-def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digits_run, odd, tmp_path):
+def test_fewer_images_than_processes_are_evaluated_once(vit, digits_run, odd, tmp_path):
     for name in ("3", "7"):
         shutil.copytree(odd / name, tmp_path / "few" / name, ignore=shutil.ignore_patterns("01*", "02*", "03*"))
     done = torchrun(
@@ -83,14 +82,6 @@ def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digit
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["images"] == 2
-    given = ("predict", digits_run.path, tmp_path / "few", "--recursive", "--output")
-    assert vit(*given, tmp_path / "one.csv").code == 0
-    done = torchrun(tmp_path, "-m", "vit", *given, "two.csv", processes=3)
-    assert done.returncode == 0, done.stderr
-    one, two = rows(tmp_path / "one.csv"), rows(tmp_path / "two.csv")
-    assert len(two) == 2 and [(row["path"], row["label"]) for row in two] == [
-        (row["path"], row["label"]) for row in one
-    ]
 
 
 @pytest.mark.faults("X1")
@@ -112,28 +103,6 @@ def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
     assert two["validation"] == pytest.approx(one["validation"], abs=1e-7) and two["correct"] == one["correct"]
     for name, metric in one["metrics"].items():
         assert two["metrics"][name] == pytest.approx(metric, abs=1e-6), name
-
-
-@pytest.mark.faults("X1")
-@pytest.mark.slow
-def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed, tmp_path):
-    assert vit("predict", digits_run.path, mixed, "--output", tmp_path / "one.jsonl").code == 0
-    (tmp_path / "two").mkdir()
-    done = torchrun(
-        tmp_path / "two", "-m", "vit", "predict", digits_run.path, mixed, "--output", "rows.jsonl", "--gallery"
-    )
-    assert done.returncode == 0, done.stderr
-    assert sorted(os.listdir(tmp_path / "two")) == ["rows.html", "rows.jsonl"]
-    one, two = (
-        [from_json(json.loads(line)) for line in path.read_text().splitlines()]
-        for path in (tmp_path / "one.jsonl", tmp_path / "two" / "rows.jsonl")
-    )
-    assert len(two) == len(one)
-    for first, second in zip(one, two, strict=True):
-        assert (first.path, first.status, first.label, first.error) == (
-            second.path, second.status, second.label, second.error
-        )  # fmt: skip
-        assert dict(second.top) == pytest.approx(dict(first.top), abs=1e-6)
 
 
 @pytest.mark.slow

@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from vit.commands.cli.command_line import SCHEMA, Parser, command_parser
-from vit.commands.cli.configs import shipped_configs
 from vit.commands.cli.options import REQUIRED, Option, choices
-from vit.commands.cli.recipe_options import SHORT, make_parser
+from vit.commands.cli.recipe_options import SHORT, make_parser, shipped_configs
 from vit.commands.comparing.crossval import crossval_parser
 from vit.commands.studies import study_options
 from vit.data.core.dataset_names import KNOWN
@@ -55,10 +54,8 @@ def completion_script(shell: str, commands: Mapping[str, str]) -> str:
         "data": sorted(KNOWN),
         "network": [*CATALOG, *sorted(timm_names())],
     }
-    functions = [
-        _FUNCTIONS[shell].format(kind=kind, words=" ".join(filter(_SAFE.fullmatch, words)))
-        for kind, words in names.items()
-    ]
+    safe = {kind: " ".join(filter(_SAFE.fullmatch, words)) for kind, words in names.items()}
+    functions = [_FUNCTIONS[shell].format(kind=kind, words=words) for kind, words in safe.items()]
     return shtab.complete(_whole(commands), shell, root_prefix="_vit", preamble="\n".join(functions))
 
 
@@ -84,7 +81,6 @@ def _whole(commands: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _copy(name: str, parser: Parser, to: argparse.ArgumentParser) -> None:
-    """Copy the arguments of a command."""
     for option in parser.shown:
         short = [flag for flag, dotted in parser.short.items() if dotted == f"--{option.name}"]
         words, kind = [*short, f"--{option.name}"], ""

@@ -20,18 +20,18 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
         vit models 'convnext*'
     """
     known = (*CATALOG, *timm_names())
+    no_match = UsageError(f"no network matches {pattern!r}", suggestion((pattern or "").strip("*")))
     if pattern is not None and timm_names() and not any(fnmatch(name, pattern) for name in known):
-        raise _no_match(pattern)  # before torch is imported
+        raise no_match  # before torch is imported
 
     from vit.models.spec import describe
 
     matching = list(CATALOG) if pattern is None else names(pattern)
     if pattern is not None and not matching:
-        raise _no_match(pattern)
-    rows = [
-        (name, size, f"{cost.parameters:,}", f"{cost.flops / 1e9:.2f}", about)
-        for name, size, cost, about in describe(matching[:limit])
-    ]
+        raise no_match
+    rows = []
+    for name, size, cost, about in describe(matching[:limit]):
+        rows.append((name, size, f"{cost.parameters:,}", f"{cost.flops / 1e9:.2f}", about))
     reporter = Reporter()
     reporter.table(("name", "pixels", "parameters", "GFLOPs", "about"), rows)
     if len(matching) > limit:
@@ -40,7 +40,3 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
         reporter.line("\nEvery model of timm can be used as well: vit models 'convnext*'")
     reporter.line("GFLOPs: of one image's forward pass, a multiply-add counted as two; parameters: with 1,000 classes")
     reporter.next_command(f"vit train DATA --network {rows[0][0] if rows else matching[0]}")
-
-
-def _no_match(pattern: str) -> UsageError:
-    return UsageError(f"no network matches {pattern!r}", suggestion(pattern.strip("*")))

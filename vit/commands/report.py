@@ -65,8 +65,7 @@ def report(
         PRETRAINING_PAGE.load()(run)
         following = f"vit train DATA --init_from {shlex.quote(str(path))}"
     else:
-        num_changed = write_run_report(run, images_for_pictures(path, root, reporter))
-        if num_changed:
+        if num_changed := write_run_report(run, images_for_pictures(path, root, reporter)):
             reporter.notice(describe_changed(num_changed))
         following = f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery"
     reporter.facts([("report", str(run.report_path))])

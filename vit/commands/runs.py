@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.console import Reporter, count_of, duration, interval
 from vit.csv_files import new_output
-from vit.errors import UsageError, VitError
+from vit.errors import UsageError
 from vit.layout import CellsLayout
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ Order = Literal["newest", "accuracy", "data", "network", "time"]
 _COLUMNS = (
     "path", "state", "started", "data", "network", "images", "accuracy", "low", "high", "seconds", "problem", "metric",
 )  # fmt: skip
-_TRIED = 3  # runs among which a comparison is proposed, because their lists of images are read
 _KEYS: "dict[Order, Callable[[RunSummary], tuple[object, ...]]]" = {
     "newest": lambda run: (),
     "accuracy": lambda run: (-run.accuracy[0] if run.accuracy else 1.0,),
@@ -67,14 +65,11 @@ def runs(
     found = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
     if not found:
         words = f" with the words {only!r}" if only else ""
-        study = None if only else first_study(place)
-        if study is None:
+        if only or (study := first_study(place)) is None:
             raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
         report, cells = (shlex.quote(str(path)) for path in (study, CellsLayout(study).cells_dir))
-        raise UsageError(
-            f"{place} has no run outside of studies and cross-validations",
-            f"see them with 'vit report {report}', or list their runs: vit runs {cells}",
-        )
+        fix = f"see them with 'vit report {report}', or list their runs: vit runs {cells}"
+        raise UsageError(f"{place} has no run outside of studies and cross-validations", fix)
     found.sort(key=_KEYS[sort])
     reporter = Reporter()
     columns = ("started", "data", "network", "images", metric_text(found[:limit]), "time", "run")
@@ -85,7 +80,13 @@ def runs(
     for run in (run for run in found if run.problem):
         reporter.notice(f"WARNING: {run.path} is damaged: {run.problem}")
     if table_file is not None:
-        _write(table_file, found)
+        with new_output(table_file, _COLUMNS) as table:
+            for run in found:
+                around = run.accuracy or ("", "", "")
+                images = "" if run.images is None else run.images
+                seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
+                names = (run.path, run.state, run.started, run.data, run.network)
+                table.row((*map(str, names), images, *around, seconds, run.problem, run.metric))
         reporter.line(f"\n{count_of(len(found), 'row')} in {table_file}")
     if page_file is not None:
         from vit.report.run.runs_page import write_runs_page
@@ -103,35 +104,11 @@ def _row(run: "RunSummary") -> tuple[str, ...]:
     return (run.started, run.data, run.network, images, accuracy, time, str(run.path))
 
 
-def _write(path: Path, found: "Sequence[RunSummary]") -> None:
-    with new_output(path, _COLUMNS) as table:
-        for run in found:
-            around = run.accuracy or ("", "", "")
-            images = "" if run.images is None else run.images
-            seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
-            names = (run.path, run.state, run.started, run.data, run.network)
-            table.row((*map(str, names), images, *around, seconds, run.problem, run.metric))
-
-
 def _next(found: "Sequence[RunSummary]") -> str:
-    """Compare the best run with the next one that was tested on the same images, or use it; else finish a stopped one.
-
-    `vit compare` takes no models of several labels.
-    """
     from vit.checkpoints.run import RunDirectory
 
-    finished = sorted((run for run in found if run.accuracy), key=lambda run: run.accuracy or (), reverse=True)
-    if not finished:
-        stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
-        return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")
-    best = finished[0]
-    same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
-    if best.test_images and len(same) > 1 and all(run.task.is_exclusive for run in same):
-        from vit.study.common_images import surely_share_test_images
-
-        for other in same[1:_TRIED]:
-            runs = [RunDirectory(best.path), RunDirectory(other.path)]
-            with suppress(VitError):  # its files are damaged
-                if surely_share_test_images([(run, run.finished_result()) for run in runs]):
-                    return f"vit compare {shlex.quote(str(best.path))} {shlex.quote(str(other.path))}"
-    return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
+    best = max(found, key=lambda run: run.accuracy or (), default=None)
+    if best is not None and best.accuracy:
+        return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
+    stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
+    return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")

@@ -6,7 +6,7 @@ The file is called NAME.partial until it is complete. A run that ends early keep
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -271,19 +271,6 @@ def from_json(row: dict[str, Any]) -> Prediction:
     """The prediction of a JSON row, as `to_json` wrote it."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
     return Prediction(**{**row, "top": top, "labels": tuple(row.get("labels", ()))})
-
-
-def merge(parts: list[Path]) -> Iterator[Prediction]:
-    """The rows of JSON-lines files in turn: the first of each file, then the second of each file, ..."""
-    with ExitStack() as opened:
-        waiting = [opened.enter_context(open(part, encoding="utf-8", errors="surrogateescape")) for part in parts]
-        while waiting:
-            for file in list(waiting):
-                line = file.readline()
-                if line:
-                    yield from_json(json.loads(line))
-                else:
-                    waiting.remove(file)
 
 
 def parquet_text(text: str) -> str:

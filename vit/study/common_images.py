@@ -20,7 +20,6 @@ from vit.errors import DataError
 from vit.inference.scores.image_groups import numbered
 from vit.study.statistics.variance_components import Bools
 
-QUICK_BYTES = 2**25  # of a list of about 300,000 images, which is read in 1 to 3 seconds
 _CHOOSING = ("validation", "calibration")  # splits that no seed of a training draws, and that choose or fit
 FinishedRuns = Sequence[tuple[RunDirectory, RunResult]]
 
@@ -213,14 +212,6 @@ def changed_places(first: StudyImages, other: StudyImages) -> list[int]:
     """The places of test images whose contents differ between two runs. Where a hash is unknown, none is found."""
     pairs = enumerate(zip(first.test, other.test, strict=False))  # one of them is empty where no list is there
     return [place for place, (mine, theirs) in pairs if mine and theirs and mine != theirs]
-
-
-def surely_share_test_images(runs: FinishedRuns) -> bool:
-    """Whether test images of the same names have the same contents; False for long lists that differ: slow to read."""
-    if any(run.splits_path.is_file() and run.splits_path.stat().st_size > QUICK_BYTES for run, _ in runs):
-        return len({_file_hash(run) for run, _ in runs}) == 1
-    first, *others = listed_images(runs)
-    return not any(changed_places(first, other) for other in others)
 
 
 def _file_hash(run: RunDirectory) -> str:

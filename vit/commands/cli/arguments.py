@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of
-from vit.console import interval, percent
+from vit.console import Reporter, interval, percent
 from vit.errors import ResourceError, UsageError
+from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.layout import RunLayout
 from vit.study.running.cluster import ClusterOptions, Executor, check_executor
 from vit.training.recipes.ranges import PositiveInt as PositiveInt
 
 if TYPE_CHECKING:
-    from vit.console import Reporter
     from vit.inference.scores.intervals import Interval
 
 StrPath = str | os.PathLike[str]
@@ -66,6 +67,14 @@ def with_interval(one: "Interval") -> str:
     return percent(one.value) if one.low is None or one.high is None else interval(one.value, one.low, one.high)
 
 
+def check_models(models: Sequence[str], engine: EngineName, device: str, unfinished: bool) -> None:
+    """Raise VitError where a model is given twice, missing or not finished, or where an engine cannot compute it."""
+    check_different(models)
+    for model in models:
+        check_model(model, unfinished)
+        check_engine(engine, Path(model), device)
+
+
 def in_points(gap: "Interval", unit: str = " points") -> str:
     """A difference of accuracies, with its interval where both ends are known."""
     around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+z.2f} to {100 * gap.high:+z.2f})"
@@ -105,18 +114,18 @@ def new_folder(wanted: Path | None, default: Path) -> Path:
     """Make the wanted folder, which is not there or empty; without one, the first free name of the default."""
     from vit.inference.files import made_folder
 
+    if wanted is None and default.parent.is_symlink():
+        raise UsageError(f"{default.parent} is a link to another folder", "remove the link, or give --output")
     try:
         if wanted is None:
-            if default.parent.is_symlink():
-                raise UsageError(f"{default.parent} is a link to another folder", "remove the link, or give --output")
             return made_folder(default)
         wanted.mkdir(parents=True, exist_ok=True)
+        return wanted
     except OSError as error:
         raise ResourceError(f"cannot make {wanted or default}: {error.strerror}", "choose another --output") from error
-    return wanted
 
 
-def warn_of_unfinished(lacks: str, reporter: "Reporter") -> None:
+def warn_of_unfinished(lacks: str, reporter: Reporter) -> None:
     """Warn where the training of a model lacks something."""
     if lacks:
         from vit.checkpoints.run import unfinished_text

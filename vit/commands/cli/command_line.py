@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce, wraps
 from operator import or_
-from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from vit.commands.cli.help_text import ALL, CommandOptions, help_text, indented, schema_text
 from vit.commands.cli.options import (
@@ -28,7 +28,6 @@ from vit.commands.cli.options import (
 from vit.console import silenced
 from vit.errors import UsageError, close_name, nearest
 
-P = ParamSpec("P")
 R = TypeVar("R")
 Function = Callable[..., object]
 Command = Function | Mapping[str, Function]  # one function, or one for each action, such as `vit data check`
@@ -137,14 +136,13 @@ class Parser(CommandOptions):
         if above is not None and not above.is_positional:
             return UsageError(f"{above.name} has no options of its own", f"give its value: --{above.name} VALUE")
         dotted = self.short.get(f"--{name}", "").removeprefix("--")
+        fix = _OF_OTHERS.get(name) or self._nearest(given, is_flag)
         if name in self.sections:
             fix = f"see 'vit {self.command} --help {name}'"
         elif dotted and not is_flag:
             *sections, key = dotted.split(".")
             below = " and ".join(f"'{section}:'" for section in sections)
             fix = f"give {dotted}, in a file the key {key!r} below {below}"
-        else:
-            fix = _OF_OTHERS.get(name) or self._nearest(given, is_flag)
         return UsageError(f"vit {self.command} has no option {given}", fix)
 
     def _nearest(self, given: str, is_flag: bool) -> str:
@@ -159,7 +157,6 @@ class Parser(CommandOptions):
         return self.hint if close in (None, given) else f"did you mean {close!r}?"
 
     def _take(self, word: str, waiting: "deque[Option]", values: dict[str, Any]) -> None:
-        """Store a positional argument."""
         if not waiting:
             data = next((option for option in self.options if option.is_positional and option.metavar == "DATA"), None)
             problem = f"vit {self.command} cannot use the word {word!r}"
@@ -201,31 +198,24 @@ def run_command(command: Command, arguments: Sequence[str], name: str = "") -> N
         command(**parser.with_defaults(parser.read_words(arguments)))
 
 
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function for Python. A call with a wrong value raises the UsageError of the command line."""
+def for_python(function: Callable[..., R], is_checked: bool) -> Callable[..., R]:
+    """The same function with one more argument, `quiet`: print warnings alone.
 
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        signature = inspect.signature(function)
-        values = dict(signature.bind(*args, **kwargs).arguments)
-        for name, parameter in signature.parameters.items():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                values |= values.pop(name, {})
-        command_parser(function).read_values(values)
-        return function(*args, **kwargs)
-
-    return call
-
-
-def quietable(function: Callable[..., R]) -> Callable[..., R]:
-    """The same function with one more argument, `quiet`: print warnings alone."""
+    With `is_checked`, a call with a wrong value raises the UsageError of the command line.
+    """
+    signature = inspect.signature(function)
 
     @wraps(function)
     def call(*args: Any, quiet: bool = False, **kwargs: Any) -> R:
+        if is_checked:
+            values = dict(signature.bind(*args, **kwargs).arguments)
+            for name, parameter in signature.parameters.items():
+                if parameter.kind is parameter.VAR_KEYWORD:
+                    values |= values.pop(name, {})
+            command_parser(function).read_values(values)
         with silenced(quiet):
             return function(*args, **kwargs)
 
-    signature = inspect.signature(function)
     quiet_parameter = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
     parameters = sorted([*signature.parameters.values(), quiet_parameter], key=lambda parameter: parameter.kind)
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -273,12 +263,7 @@ def _option(parameter: inspect.Parameter, about: str) -> Option:
     members = union_members(annotation)
     sequences = [get_args(member)[0] for member in members if get_origin(member) is Sequence]
     kinds = union_members(sequences[0]) if sequences else members
-    return Option(
-        parameter.name,
-        reduce(or_, [kind for kind in kinds if get_origin(kind) is not os.PathLike]),
-        about,
-        [] if sequences and parameter.default is not REQUIRED else parameter.default,
-        metavar,
-        is_positional=parameter.kind is not parameter.KEYWORD_ONLY,
-        takes_several=bool(sequences),
-    )
+    kind = reduce(or_, [one for one in kinds if get_origin(one) is not os.PathLike])
+    default = [] if sequences and parameter.default is not REQUIRED else parameter.default
+    is_positional = parameter.kind is not parameter.KEYWORD_ONLY
+    return Option(parameter.name, kind, about, default, metavar, is_positional, takes_several=bool(sequences))

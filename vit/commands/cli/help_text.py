@@ -18,10 +18,10 @@ from vit.errors import UsageError, nearest
 from vit.training.recipes.ranges import Bound, Pattern
 
 ALL = "all"
+OF_COMMAND = ("config", "resume", "dry_run", "print_config")  # options that files of --config do not have
 WIDTH, SCREEN = 79, 40  # characters of a line, lines of a help that is not asked for in full
 _COLUMN = 26  # where the texts of one screen begin
 _LONGEST_CHOICES = 48
-_NOT_IN_FILES = ("config", "resume", "dry_run", "print_config")
 _TYPES: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
 _LIMITS = {">": "exclusiveMinimum", ">=": "minimum", "<": "exclusiveMaximum", "<=": "maximum"}
 
@@ -195,7 +195,7 @@ def _default(option: Option, key: str = "") -> str:
 
 def schema_text(parser: CommandOptions) -> str:
     """The JSON schema of a command's files as text: types, ranges, defaults and texts of its options."""
-    options = [option for option in parser.shown if option.name not in _NOT_IN_FILES]
+    options = [option for option in parser.shown if option.name not in OF_COMMAND]
     title = f"A file for 'vit {parser.command} --config'"
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": title}
     return json.dumps({**head, **_section(options, parser, ""), "type": "object"}, indent=1)
@@ -220,7 +220,6 @@ def _section(options: Sequence[Option], parser: CommandOptions, beginning: str) 
 
 
 def _schema(kind: Any) -> dict[str, Any]:
-    """The schema of the values of a type."""
     origin, parts = get_origin(kind), get_args(kind)
     members = union_members(kind)
     if len(members) > 1:

@@ -72,12 +72,14 @@ def options_of(kind: type, section: str = "") -> list[Option]:
     hints = get_type_hints(kind, include_extras=True)
     options: list[Option] = []
     for item in fields(kind):
-        name, default = f"{section}{item.name}", REQUIRED if item.default is MISSING else item.default
+        name, default = f"{section}{item.name}", item.default
         if is_dataclass(hints[item.name]):
             options += options_of(hints[item.name], f"{name}.")
             continue
         if item.default_factory is not MISSING:
             default = item.default_factory()
+        elif default is MISSING:
+            default = REQUIRED
         options.append(Option(name, hints[item.name], abouts.get(item.name, ""), default))
     return options
 
@@ -130,7 +132,6 @@ def _read(kind: Any, value: object, word: str | None, name: str) -> Any:
 
 
 def _parsed(word: str) -> object:
-    """A word as plain YAML."""
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
     if re.fullmatch(r"[-+]?\d+", word):
@@ -162,7 +163,13 @@ def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
                 return choice
         raise _WrongValueError(value, nearest(str(value), map(str, parts)))
     if origin is dict and isinstance(value, Mapping):
-        return {str(key): _fit_item(parts[1], item, str(key)) for key, item in value.items()}  # YAML has the number 7
+        fitted = {}
+        for key, item in value.items():
+            try:
+                fitted[str(key)] = _fit(parts[1], item)  # YAML has the number 7
+            except _WrongValueError as error:
+                raise _WrongValueError(error.value, error.fix, str(key)) from error
+        return fitted
     if origin in (list, tuple) and isinstance(value, list | tuple):
         return origin(_fit(parts[0], item) for item in value)
     if origin in _COLLECTIONS:
@@ -179,13 +186,6 @@ def _fit(kind: Any, value: Any, word: str | None = None) -> Any:
     if value is not None:
         raise _WrongValueError(value, "give null")
     return None
-
-
-def _fit_item(kind: Any, item: Any, key: str) -> Any:
-    try:
-        return _fit(kind, item)
-    except _WrongValueError as error:
-        raise _WrongValueError(error.value, error.fix, key) from error
 
 
 def _fit_one_of(members: tuple[Any, ...], value: Any, word: str | None) -> Any:

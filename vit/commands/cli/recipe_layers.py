@@ -7,11 +7,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vit.commands.cli.configs import read_config, shipped_configs
-from vit.commands.cli.recipe_options import AUTO, FROM_RANDOM, OF_COMMAND, make_parser, to_recipe
+from vit.commands.cli.recipe_options import AUTO, FROM_RANDOM, make_parser, read_config, shipped_configs, to_recipe
 from vit.errors import UsageError
 from vit.layout import RunLayout
 from vit.models.catalog import check_network
@@ -50,7 +50,7 @@ class RecipeLayers:
 
     def says(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files or in one of them."""
-        return name in self.options or any(name in layer for layer in self._files())
+        return name in self.options or any(name in layer for layer in self.files)
 
     def recipe(self) -> Recipe:
         """The recipe of these values above the shipped recipes for the data set, for pretrained weights and for LoRA.
@@ -58,11 +58,10 @@ class RecipeLayers:
         With pretrained weights the recipe for the data set gives its split alone: the rest is for random weights.
         Its init_from is "auto" where nothing says what to start from.
         """
-        files = self._files()
         if self.kind is PretrainRecipe:
-            return to_recipe(self.kind, self._above(self._of_pretraining(files), files))
+            return self._pretraining()
         below = [{**_UNTRAINED, "model.init_from": AUTO}]
-        layers = self._above(below, files)
+        layers = self._above(below)
         for name in (_network(layers), *map(layers.get, _OWN_CODE)):
             if is_path(path := str(name)):  # the user's own words; a run folder's do not come here
                 trust(path)
@@ -71,19 +70,19 @@ class RecipeLayers:
         if not self.configs and source in shipped_configs():
             shipped = self._read(_shipped(source, _network(layers)))
             below.append(_section("data", shipped) if is_pretrained else shipped)
-        layers = self._above(below, files)
+        layers = self._above(below)
         if is_pretrained:
             below.append(self._read(FINETUNE))
         if layers.get("model.lora") is not None:
             below.append(self._read(LORA))
-        return to_recipe(self.kind, self._above(below, files))
+        return to_recipe(self.kind, self._above(below))
 
     def replaced_recipe(self) -> str:
         """A note where recipe files replace the recipe for the data set and are not whole themselves; else ""."""
         shipped = shipped_configs()
         if not self.configs or shipped.keys() & set(self.configs):
             return ""
-        layers = self._above([], self._files())
+        layers = self._above([])
         source = _source(layers)
         if source not in shipped or "optim.optimizer" in layers:
             return ""
@@ -92,7 +91,7 @@ class RecipeLayers:
 
     def note_for_cpu(self) -> str:
         """A note where the recipe for the data set is for a GPU, and a shipped one is for a CPU; else ""."""
-        layers = self._above([_UNTRAINED], [])
+        layers = self._above([_UNTRAINED])
         source, shipped = _source(layers), shipped_configs()
         if self.configs or source not in shipped or f"{source}_cpu" not in shipped or _is_pretrained(layers):
             return ""
@@ -104,45 +103,47 @@ class RecipeLayers:
     def recipe_above(self, base: Recipe) -> Recipe:
         """The recipe of these values above another recipe."""
         layer = make_parser(type(base)).read_tree(plain(base))
-        recipe = to_recipe(type(base), self._above([layer], self._files()))
+        recipe = to_recipe(type(base), self._above([layer]))
         if recipe.optim.time is not None and recipe.optim.time == base.optim.time:
             recipe.optim.steps = base.optim.steps  # of a run: as measured when it began
         return recipe
 
-    def _of_pretraining(self, files: Sequence[Layer]) -> list[Layer]:
-        """The layers below a pretraining: the network for its data set, and the recipe of its method."""
+    def _pretraining(self) -> Recipe:
+        """The recipe of a pretraining: above the network for its data set, and above the recipe of its method."""
         below = [_UNTRAINED]
-        layers = self._above([{**_UNTRAINED, "method": PretrainRecipe().method}], files)
+        layers = self._above([{**_UNTRAINED, "method": PretrainRecipe().method}])
         source, is_pretrained = _source(layers), _is_pretrained(layers)
         if not self.configs and source in shipped_configs() and not is_pretrained:
             below.append(_section("model", self._read(source)))
-        return [*below, self._read(f"pretrain_{layers['method']}" + "_further" * is_pretrained)]
+        below.append(self._read(f"pretrain_{layers['method']}" + "_further" * is_pretrained))
+        return to_recipe(self.kind, self._above(below))
 
-    def _above(self, below: Sequence[Layer], files: Sequence[Layer]) -> Layer:
-        """All layers as one. The network of a file takes the place of the networks in the layers below.
+    def _above(self, below: Sequence[Layer]) -> Layer:
+        """All layers as one: those below, the files, and the options.
 
-        Another name in the options takes the place of the size of the network below, whose other options stay.
-        A given augmentation takes the place of all augmentation in the layers below: "none" means none.
-        Epochs, steps and a time are one choice: each takes the place of the others, and the options give one at most.
+        The network of a file takes the place of the networks below it. Another name in the options takes the place of
+        the size of the network alone. A given augmentation takes the place of all augmentation below: "none" means
+        none. Epochs, steps and a time are one choice: each takes the place of the others, and options give one at most.
         """
         first, *others = [name for name in LENGTHS if self.options.get(name) is not None] or [""]
         if others:
             shown = f"{LENGTHS[first]} {self.options[first]}"
             raise UsageError(f"{shown} with --{others[0]}: both are lengths", "leave one out")
         whole: Layer = {}
-        for number, layer in enumerate([*below, *files]):
+        for number, layer in enumerate([*below, *self.files]):
             if "model.network" in layer:
                 whole = {name: value for name, value in whole.items() if name != "model.network"}
             whole = _merged(_without_replaced(whole, layer, number >= len(below)), layer)
         name = (self.options.get("model.network") or {}).get("name")
         return _merged(_without_replaced(_without_size(whole, name), self.options, True), self.options)
 
-    def _files(self) -> list[Layer]:
+    @cached_property
+    def files(self) -> list[Layer]:
+        """The values of the recipe files, a later one above an earlier one."""
         return [self._read(config) for config in self.configs]
 
     def _read(self, config: str) -> Layer:
-        """The values in a recipe file; UsageError for an unknown option or a wrong value, with the file's name."""
-        return read_config(config, make_parser(self.kind), OF_COMMAND)[1]
+        return read_config(config, make_parser(self.kind))[1]
 
 
 def _section(section: str, layer: Layer) -> Layer:
@@ -167,15 +168,13 @@ def _without_replaced(below: Layer, layer: Layer, is_given: bool) -> Layer:
 
 
 def _is_pretrained(layer: Layer) -> bool:
-    """Whether init_from names weights."""
     return layer.get("model.init_from") not in (None, AUTO, *FROM_RANDOM)
 
 
 def _without_size(below: Layer, name: object) -> Layer:
-    """A layer without the size of its network, where a network of another name takes its place; None: there is none.
+    """A layer without the size of its network, which the catalog states, and without options that network `name` lacks.
 
-    The size is what the catalog states for one of the two networks. Options that the other network lacks go, too.
-    Options beside the name "auto" belong to no network, and stay.
+    None: the name stays. Options beside the name "auto" belong to no network, and stay.
     """
     network = below.get("model.network") or {}
     before = network.get("name", "auto")

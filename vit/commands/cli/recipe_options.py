@@ -1,4 +1,4 @@
-"""The options of a recipe: the parser of `vit train`, and the config.yaml of a run"""
+"""The options of a recipe: the parser of `vit train`, recipe files by path or shipped name, the config.yaml of a run"""
 
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.cli.command_line import Parser
-from vit.commands.cli.configs import read_config
+from vit.commands.cli.help_text import OF_COMMAND
 from vit.commands.cli.options import Option, options_of
 from vit.data.core.dataset_names import KNOWN, check_data
-from vit.errors import DataError
+from vit.errors import DataError, UsageError, first_line, nearest
 from vit.models.catalog import check_image_size, check_network
-from vit.plain_files import parse_yaml, read_text
+from vit.plain_files import DamagedFileError, parse_yaml, read_text
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainRecipe
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
@@ -24,28 +24,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SHORT = {
-    "--network": "--model.network.name",
-    "--image_size": "--model.preprocess.image_size",
-    "--resize_mode": "--model.preprocess.resize_mode",
-    "--augment": "--augment.name",
-    "--init_from": "--model.init_from",
-    "--init": "--model.init_from",
-    "--freeze": "--model.freeze",
-    "--lora": "--model.lora",
-    "--teacher": "--distill.teacher",
-    "--epochs": "--optim.epochs",
-    "--time": "--optim.time",
-    "--patience": "--optim.patience",
-    "--batch_size": "--optim.batch_size",
-    "--lr": "--optim.lr",
-    "--precision": "--trainer.precision",
-    "--devices": "--trainer.devices",
-    "--num_nodes": "--trainer.num_nodes",
-    "--strategy": "--trainer.strategy",
-    "--checkpoint_every": "--trainer.checkpoint_every",
-    "--keep_state": "--trainer.keep_state",
-}
+SHORT = {  # flags without their sections
+    "--network": "--model.network.name", "--augment": "--augment.name",
+    **{f"--{name.rpartition('.')[2]}": f"--{name}" for name in (
+        "model.init_from", "model.preprocess.image_size", "model.preprocess.resize_mode", "model.freeze", "model.lora",
+        "distill.teacher", "optim.epochs", "optim.time", "optim.patience", "optim.batch_size", "optim.lr",
+        "trainer.precision", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.checkpoint_every",
+        "trainer.keep_state",
+    )}, "--init": "--model.init_from",
+}  # fmt: skip
 MAIN = {  # the first help: groups of options with their values, and texts of one line
     "data": {
         "--image_size N": "side of the input in pixels; else the network's own",
@@ -66,10 +53,7 @@ MAIN = {  # the first help: groups of options with their values, and texts of on
         "--seed N": "seed of weights, order, augmentation and dropout",
     },
     "augmentation": {"--augment NAME": "none, light, standard or strong"},
-    "hardware": {
-        "--devices N": "devices of this machine",
-        "--precision NAME": "auto, 32-true, bf16-mixed or 16-mixed",
-    },
+    "hardware": {"--devices N": "devices of this machine", "--precision NAME": "auto, 32-true, bf16-mixed or 16-mixed"},
     "tracking": {
         "--out FOLDER": "parent folder of run folders",
         "--wandb MODE": "Weights & Biases: auto, online, offline or off",
@@ -106,7 +90,6 @@ _OF_COMMAND = (  # options beside those of the recipe
     Option("dry_run", bool, "show the plan, and train nothing", False),
     Option("print_config", bool, "print the recipe with every value filled in, and train nothing", False),
 )
-OF_COMMAND = tuple(option.name for option in _OF_COMMAND)
 
 
 def make_parser(kind: type[Recipe] = Recipe) -> Parser:
@@ -118,11 +101,8 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
 def _parser(is_pretraining: bool) -> Parser:
     kind = PretrainRecipe if is_pretraining else Recipe
     data = Option("data.source", str, "images, as above", None, "DATA", is_positional=True)
-    sections = {
-        name: (section.__doc__ or "").partition("\n")[0]
-        for name, section in get_type_hints(kind).items()
-        if is_dataclass(section)
-    }
+    parts = {name: part for name, part in get_type_hints(kind).items() if is_dataclass(part)}
+    sections = {name: (part.__doc__ or "").partition("\n")[0] for name, part in parts.items()}
     parser = Parser(
         "train",
         "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
@@ -196,10 +176,7 @@ def _recipe_of(tree: Any) -> Recipe:
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise an error before torch is imported if the network, weights, teacher, DATA or a tracker do not exist.
-
-    The same holds for a fold and a pattern of groups that cannot be read.
-    """
+    """Raise VitError for names, a fold or a pattern that do not exist or cannot be read, before torch is imported."""
     network = recipe.model.network.get("name", "auto")
     if network != "auto":
         check_network(str(network))
@@ -225,3 +202,68 @@ def listed_images(recipe: Recipe) -> "Source | None":
     from vit.training.planning.images import opened_data
 
     return None if recipe.data.source in KNOWN else opened_data(recipe.data)
+
+
+def find_config(name: str) -> Path:
+    """The file of --config: a path, or the name of a recipe that comes with the program; UsageError for neither."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    shipped = shipped_configs()
+    if name in shipped:
+        return shipped[name]
+    raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
+
+
+def read_config(name: str, parser: Parser) -> tuple[Path, dict[str, Any]]:
+    """The file of --config, and its values; UsageError for anything else, a key twice, or an option not for files."""
+    path = find_config(name)
+    try:
+        text = read_text(path)
+        tree = parse_yaml(text)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text in UTF-8", "save it as UTF-8") from error
+    except (OSError, DamagedFileError) as error:
+        raise UsageError(f"{path} cannot be read: {first_line(error)}", "fix it, or give another file") from error
+    if not isinstance(tree, dict):
+        raise UsageError(f"{path} holds no options", "give sections and options, as 'vit train --print_config' prints")
+    _check_keys(path, text)
+    for option in OF_COMMAND:
+        if option in tree:
+            raise UsageError(f"{path} has {option!r}, which is not an option of a file", f"give --{option} instead")
+    try:
+        return path, parser.read_tree(tree)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.problem}", error.fix) from error
+
+
+def _check_keys(path: Path, text: str) -> None:
+    """Raise UsageError where a key stands twice, of which YAML parsers silently take the last."""
+    import yaml
+
+    waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
+    seen = set()  # an anchor is met at each of its aliases
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if lines.setdefault(str(key.value), line) != line:
+                    problem = f"{path} has {key.value!r} in line {lines[str(key.value)]} and again in line {line}"
+                    raise UsageError(problem, "keep one of the two")
+                waiting.append(value)
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Recipes, networks and studies by name; inside an installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[2]
+    folders = (package / "configs", package.parent / "configs")
+    return {
+        str(path.relative_to(folder).with_suffix("")): path for folder in folders for path in folder.rglob("*.yaml")
+    }

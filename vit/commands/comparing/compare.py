@@ -70,16 +70,16 @@ def compare(
     if found.options:
         reporter.line("\nOptions that differ")
         reporter.table(("option", *(run.name for run in finished)), found.options)
-    num_different = len(found.disagreements)
-    most = f", the {SHOWN} with the largest difference in loss" * (num_different > SHOWN)
-    differ = f"{num_different:,} images have different labels{most}"
-    reporter.line(f"\n{differ if num_different else 'The runs give every image the same label.'}")
-    guesses: list[tuple[str, ...]] = []
-    for index in found.disagreements[:SHOWN]:
-        of_runs = [run.rows[index] for run in finished]
-        guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
-    if guesses:
+    if num_different := len(found.disagreements):
+        most = f", the {SHOWN} with the largest difference in loss" * (num_different > SHOWN)
+        reporter.line(f"\n{num_different:,} images have different labels{most}")
+        guesses: list[tuple[str, ...]] = []
+        for index in found.disagreements[:SHOWN]:
+            of_runs = [run.rows[index] for run in finished]
+            guesses.append((*of_runs[0][:2], *(f"{row.predicted} ({row.probability:.0%})" for row in of_runs)))
         reporter.table(("image", "true", *(run.name for run in finished)), guesses)
+    else:
+        reporter.line("\nThe runs give every image the same label.")
     for sentence in found.seen_before:
         reporter.line(f"\nWARNING: {sentence}")
     in_order = sorted(found.disagreements)
@@ -95,8 +95,8 @@ def compare(
         from vit.report.run.run_pictures import describe_changed
         from vit.report.studies.compare_page import write_compare_page
 
-        num_changed = write_compare_page(page_file, found, images_for_pictures(finished[0].path, root, reporter))
-        if num_changed:
+        pictures = images_for_pictures(finished[0].path, root, reporter)
+        if num_changed := write_compare_page(page_file, found, pictures):
             reporter.notice(describe_changed(num_changed))
         reporter.line(f"\npage in {page_file}")
     if page_file is None and in_order:
@@ -105,16 +105,13 @@ def compare(
     else:
         best = max(finished, key=lambda run: int(run.correct.sum()))
         reporter.next_command(f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES")
-    return ComparisonSummary(
-        found.num_images,
-        {run.name: accuracy for run, accuracy in zip(finished, found.accuracies, strict=True)},
-        {pair.other.name: pair.gap for pair in found.pairs},
-        [finished[0].rows[index].path for index in in_order],
-    )
+    accuracies = dict(zip((run.name for run in finished), found.accuracies, strict=True))
+    differences = {pair.other.name: pair.gap for pair in found.pairs}
+    paths = [finished[0].rows[index].path for index in in_order]
+    return ComparisonSummary(found.num_images, accuracies, differences, paths)
 
 
 def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
-    """The first run with each other run, over the test images alone."""
     reporter.line(f"\nAccuracy of {found.runs[0].name} minus that of each other run, on the same images")
     p_name = "McNemar's p" if found.runs[0].groups is None else "p of groups"
     columns = ("against", "difference in points", "only first right", "only other right", p_name, "p corrected")
@@ -127,18 +124,15 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     reporter.line(f"\n{about}; another seed gives others, and 'vit study' trains them.")
     _show_correction(reporter, "The last column is", len(found.pairs))
     if any(pair.is_between for pair in found.pairs):
-        above = "Where p is above 0.05 beside an interval without 0"
-        reporter.line(f"{above}, nothing is told apart: the test is stricter.")
+        reporter.line("Where p is above 0.05 beside an interval without 0, nothing is told apart: the test is stricter")
 
 
 def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:
-    """Say that the p values of several tests are corrected, and that the intervals beside them are not."""
     if num_tests > 1:
         reporter.line(f"{what} corrected for {num_tests} comparisons (Hochberg); the intervals are not.")
 
 
 def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
-    """Recipes over their seeds and the test images."""
     reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
     means = [(group.name, str(len(group.wrong)), with_interval(_opposite(group.error, 1))) for group in found.groups]
     reporter.table(("network", "seeds", "mean accuracy"), means)

@@ -67,14 +67,9 @@ def crossval_parser() -> Parser:
     """The parser of `vit crossval`."""
     recipe = make_parser()
     folds = Option("folds", PositiveInt, "number of folds, 2 or more", 5)
-    parser = replace(
-        recipe,
-        command="crossval",
-        about=_ABOUT,
-        example=_EXAMPLE,
-        options=(*recipe.options, folds, *options_of(ExecutorOptions)),
-        main={"folds": {"--folds N": "number of folds", "--jobs N": "folds at a time; else by devices"}, **MAIN},
-    )
+    options = (*recipe.options, folds, *options_of(ExecutorOptions))
+    main = {"folds": {"--folds N": "number of folds", "--jobs N": "folds at a time; else by devices"}, **MAIN}
+    parser = replace(recipe, command="crossval", about=_ABOUT, example=_EXAMPLE, options=options, main=main)
     return parser.changed(NO_TRIALS | {"out": {"default": OUT}}).without(_REFUSED, ("distill",))
 
 
@@ -128,10 +123,7 @@ class CrossvalPlan:
 
 
 def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) -> CrossvalPlan:
-    """Read the images, divide them, and make every choice before the first training.
-
-    DataError where the images cannot be divided into so many folds.
-    """
+    """Read and divide the images, and make every choice; DataError where they cannot be divided into so many folds."""
     start = find_start(options, reporter)
     if start.recipe.data.fold is not None:
         raise UsageError("data.fold is one fold, and vit crossval trains all", "leave it out")
@@ -174,7 +166,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
         known = known_contents(source, digests)
         assert known is not None  # all images have just been read
         inputs.append(Inputs(found.name, known.split_hashes(source), weights))
-    parent, notes = Path(recipe.out if options.layers.says("out") else OUT).expanduser(), [*joined.notes]
+    parent = Path(recipe.out if options.layers.says("out") else OUT).expanduser()
+    notes = list(joined.notes)
     if len(found.splits) > 1:
         counts = ", ".join(f"{len(samples):,} {split}" for split, samples in found.splits.items())
         notes.insert(0, f"the splits of {found.name} ({counts}) do not count: every image is tested once")
@@ -182,23 +175,14 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
         notes.append(f"fold 1: {sources[0].notes[-1]}")
     notes += [start.why] if start.why else []
     facts: dict[str, JsonValue] = {
-        "data": found.name,
-        "source": data.source,
-        "classes": list(found.class_names),
-        "images": len(whole),
-        "network": first.spec.name,
-        "folds": folds,
-        "division": f"{describe_division(whole)}, seed {data.split_seed}",
-        "seed": recipe.seed,
-        **({"seen_before": list(seen)} if seen else {}),
-    }
-    return CrossvalPlan(
-        fold_cells(recipe, first.spec.name, inputs, [len(source.splits["train"]) for source in sources]),
-        CrossvalDirectory(parent / (recipe.name or slug(found.name))),
-        digests,
-        facts,
-        notes,
-    )
+        "data": found.name, "source": data.source, "classes": list(found.class_names), "images": len(whole),
+        "network": first.spec.name, "folds": folds,
+        "division": f"{describe_division(whole)}, seed {data.split_seed}", "seed": recipe.seed,
+    }  # fmt: skip
+    if seen:
+        facts["seen_before"] = list(seen)
+    cells = fold_cells(recipe, first.spec.name, inputs, [len(source.splits["train"]) for source in sources])
+    return CrossvalPlan(cells, CrossvalDirectory(parent / (recipe.name or slug(found.name))), digests, facts, notes)
 
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan, where: ExecutorOptions) -> None:

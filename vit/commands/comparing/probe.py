@@ -79,10 +79,9 @@ def probe(
     check_data(os.fspath(data))
     ExecutorOptions(**where).check()
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
-    parent = folder / "backbones"
+    parent, recipes = folder / "backbones", {}
     sources = _sources(items(backbones), parent)
     parent.mkdir(parents=True, exist_ok=True)
-    recipes = {}
     for number, (label, weights) in enumerate(sources.items()):
         model = {"init_from": weights, "freeze": "backbone", "preprocess": {"image_size": image_size}}
         recipe = parent / f"recipe{number}.yaml"
@@ -122,11 +121,8 @@ def probe(
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
-    next_options = {
-        **{f"data.{name}": value for name, value in of_data.items()},
-        "init_from": found[0].source,
-        "image_size": None if image_size is None else str(image_size),
-    }
+    next_options: dict[str, str | None] = {f"data.{name}": value for name, value in of_data.items()}
+    next_options |= {"init_from": found[0].source, "image_size": None if image_size is None else str(image_size)}
     reporter.next_command(shell_command("vit", "train", data, options=next_options))
     return ProbeSummary(plan.folder.path, found)
 

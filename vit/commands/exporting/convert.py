@@ -4,6 +4,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from vit.atomic_files import atomic_write
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.commands.cli.command_line import Metavar
-from vit.commands.exporting.model_card import check_card, write_converted_card
+from vit.commands.exporting.model_card import write_converted_card
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError, UsageError, some_of
 from vit.models.catalog import check_network
@@ -75,7 +76,7 @@ def convert(
         vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt
     """
     source, path = os.fspath(source), new_file(output)
-    card_file = check_card(card, "ckpt", has_folder=False)
+    card_file = None if card is None else new_file(card, "--card")
     check_weights(source)
 
     from vit.weights.formats.weight_format import PREDICTS_NUMBERS, READS_PRE_LOGITS
@@ -93,11 +94,12 @@ def convert(
     options: dict[str, int | str | bool] = _given(
         num_heads=num_heads, activation=activation, patch_size=patch_size, prefix_positions=prefix_positions
     )
-    replaced = _given(mean=mean, std=std, crop_fraction=crop_fraction, interpolation=interpolation)
-    if replaced:
+    if replaced := _given(mean=mean, std=std, crop_fraction=crop_fraction, interpolation=interpolation):
         pretrained = pretrained.with_preprocess(replaced)
     source_names, whose = _class_names(pretrained, class_names)
-    names = _numbered(source_names)
+    names = source_names  # all different: the two classes "crane" of ImageNet become "crane (134)" and "crane (517)"
+    while same := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
+        names = tuple(f"{name} ({number})" if name in same else name for number, name in enumerate(names))
     facts = _write(pretrained, path, names, image_size, options, bool(replaced))
     of_classes = [("classes", f"{len(names):,}: {', '.join(names[:3])}, ... ({whose})")]
     if repeated := [name for name, before in zip(names, source_names, strict=True) if name != before]:
@@ -107,15 +109,12 @@ def convert(
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
     if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
-        reporter.notice(
-            f"WARNING: nothing states these values, so they are guesses: {guesses}; where one is wrong, replace it by "
-            "--num_heads, --image_size, --mean, --std, --crop_fraction, --interpolation or --class_names"
-        )
+        options_text = "--num_heads, --image_size, --mean, --std, --crop_fraction, --interpolation or --class_names"
+        guessed = f"nothing states these values, so they are guesses: {guesses}"
+        reporter.notice(f"WARNING: {guessed}; where one is wrong, replace it by {options_text}")
     if pretrained.outside:
-        reporter.notice(
-            f"WARNING: {source} has other weights beside this network: {some_of(pretrained.outside, 5)}; if it ends in "
-            "one of them, its classifier is not the one that was taken"
-        )
+        others = f"{source} has other weights beside this network: {some_of(pretrained.outside, 5)}"
+        reporter.notice(f"WARNING: {others}; if it ends in one of them, its classifier is not the one that was taken")
     if card_file is not None:
         from vit.checkpoints.load import load
         from vit.inference.deployment import LoadedModel
@@ -135,7 +134,7 @@ def _how_to_train(source: str) -> str:
 
 
 def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple[tuple[str, ...], str]:
-    """(class names, their origin); numbers where no names are known."""
+    """(class names, their origin)."""
     from vit.weights.pretrained import imagenet_classes
 
     if file is not None:
@@ -148,7 +147,6 @@ def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple
 
 
 def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
-    """The class names in a text file."""
     if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
         raise DataError(f"there is no list of classes {path}", "give a text file with one name in each line")
     try:
@@ -161,13 +159,6 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     for name in (name for name, count in Counter(names).items() if count > 1):
         lines = " and ".join(f"in line {number}" for number, one in enumerate(names, 1) if one == name)
         raise DataError(f"{path} has the class name {name!r} {lines}", "give each class a name of its own")
-    return names
-
-
-def _numbered(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names that are all different: the two classes "crane" of ImageNet become "crane (134)" and "crane (517)"."""
-    while repeated := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
-        names = tuple(f"{name} ({number})" if name in repeated else name for number, name in enumerate(names))
     return names
 
 
@@ -199,18 +190,14 @@ def _write(
     is_same_size = image_size in (None, pretrained.own_network(options).image_size)
     is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
     rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
+    license_name = None if pretrained.license == UNKNOWN else pretrained.license
     description = Description(
-        class_names,
-        filled.spec,
-        filled.preprocess,
-        temperature=pretrained.temperature if is_same else 1.0,
-        versions=versions(),
-        validation_scores=pretrained.validation_scores if is_same else None,
-        multilabel=rules,
-        license=None if pretrained.license == UNKNOWN else pretrained.license,
-        unfinished=pretrained.unfinished or None,
-        made_of=pretrained.made_of,
-    )
+        class_names, filled.spec, filled.preprocess, versions=versions(), multilabel=rules, license=license_name,
+        unfinished=pretrained.unfinished or None, made_of=pretrained.made_of,
+    )  # fmt: skip
+    if is_same:
+        scores = pretrained.validation_scores
+        description = replace(description, temperature=pretrained.temperature, validation_scores=scores)
     try:
         with atomic_write(output, is_new=True) as partial:
             write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit import registry
 from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import Model, StrPath, path_text, warn_of_unfinished
+from vit.commands.cli.arguments import Model, StrPath, new_file, path_text, warn_of_unfinished
 from vit.commands.cli.command_line import Metavar
-from vit.commands.exporting.model_card import check_card, show_license, trained_model, write_card
+from vit.commands.exporting.model_card import show_license, trained_model, write_card
 from vit.console import Reporter
 from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
 from vit.layout import RunLayout
+from vit.weights.license import CARD
 
 if TYPE_CHECKING:
     from vit.export.format import Classify, Quantizer
@@ -94,7 +95,9 @@ def export(
     wanted = None if output is None else Path(output).expanduser()
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
-    card_file = check_card(card, format, has_folder=not export_kind.ending)
+    if card is not None and not export_kind.ending:
+        raise UsageError(f"--card, but --format {format} has its card in the folder, as {CARD}", "leave --card out")
+    card_file = None if card is None else new_file(card, "--card")
     trained, reporter = trained_model(Path(model), unfinished), Reporter()
     description = trained.description
     warn_of_unfinished(description.unfinished or "", reporter)
@@ -109,19 +112,16 @@ def export(
         exported, cost, classify = replace(trained, description=int8.description), int8.cost, int8.classify
         reporter.line(summary)
         reporter.facts(int8.facts)
-    else:
-        difference = write(trained, format, path, files)
-        if not isinstance(difference, str):
-            classify = export_kind.read(trained, path)
+    elif isinstance(difference := write(trained, format, path, files), str):
         reporter.line(summary)
-        if isinstance(difference, str):
-            reporter.line(difference)
-        else:
-            where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
-            _show_difference(reporter, difference, where)
+        reporter.line(difference)
+    else:
+        classify = export_kind.read(trained, path)
+        reporter.line(summary)
+        where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
+        _show_difference(reporter, difference, where)
     show_license(reporter, trained)
-    written = write_card(Path(model), exported, format, path, card_file, cost)
-    if written is not None:
+    if (written := write_card(Path(model), exported, format, path, card_file, cost)) is not None:
         reporter.line(f"model card: {written}")
     _show_size_and_speed(reporter, trained, kind, path, classify)
     if latency:
@@ -129,8 +129,7 @@ def export(
 
         own = {f"{format} {precision}": partial(export_kind.read, exported, path)}
         show_latencies_of(reporter, trained, "cpu", "32-true", own)
-    reporter.line()
-    for line in export_kind.how_to_load(exported, path).splitlines():
+    for line in ["", *export_kind.how_to_load(exported, path).splitlines()]:
         reporter.line(line)
     if export_kind.next_command:
         following = export_kind.next_command.format(path=shlex.quote(str(path)))
@@ -145,23 +144,19 @@ def export(
 def _show_difference(reporter: Reporter, difference: "ExportDifference", where: str) -> None:
     """Show how far probabilities differ from the checkpoint's, and pixels where the library prepares them itself."""
     reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
-    peer = difference.peer
-    if peer is None:
+    if (peer := difference.peer) is None:
         return
     if not peer.num_images:
         reporter.line(f"{peer.library}'s own transform was not compared: Pillow decodes all files otherwise")
         return
     left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
-    reporter.line(
-        f"{peer.library}'s own transform, from the bytes of {peer.num_images:,} files{left_out}: pixels differ by "
-        f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, labels of "
-        f"{peer.num_labels:,} files"
-    )
+    pixels = f"pixels differ by {peer.gray:.2f} gray levels on average at most"
+    labels = f"probabilities by {peer.largest:.1e}, labels of {peer.num_labels:,} files"
+    of_files = f"from the bytes of {peer.num_images:,} files{left_out}"
+    reporter.line(f"{peer.library}'s own transform, {of_files}: {pixels}, {labels}")
     if peer.num_shifted:
-        reporter.line(
-            f"{peer.library} rounds half a pixel down: the middle square of {peer.num_shifted:,} files lies one pixel "
-            "higher or farther left than here, which changes their probabilities a little"
-        )
+        shifted = f"the middle square of {peer.num_shifted:,} files lies one pixel higher or farther left than here"
+        reporter.line(f"{peer.library} rounds half a pixel down: {shifted}, which changes their probabilities a little")
 
 
 def _show_size_and_speed(
@@ -177,10 +172,8 @@ def _show_size_and_speed(
         reporter.table(("", "size", "images/s"), [("checkpoint", sizes[0], ""), (name, sizes[1], "not measured")])
         return
     speed = measured_speed(trained, exported)
-    rows = [
-        ("checkpoint", sizes[0], f"{speed.reference:,.1f}", "1.0"),
-        (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}"),
-    ]
-    reporter.table(("", "size", "images/s", "times as fast"), rows)
+    checkpoint = ("checkpoint", sizes[0], f"{speed.reference:,.1f}", "1.0")
+    own = (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}")
+    reporter.table(("", "size", "images/s", "times as fast"), [checkpoint, own])
     threads = f"{speed.threads} thread{'s' * (speed.threads != 1)}"
     reporter.line(f"CPU, {threads}, batches of {speed.batch_size}; of this machine, as busy as it is")

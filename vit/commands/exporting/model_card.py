@@ -4,10 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.arguments import StrPath, new_file
 from vit.console import Reporter
 from vit.data.core.dataset_names import HUB, check_hub_name
-from vit.errors import ResourceError, UsageError
+from vit.errors import ResourceError
 from vit.weights.license import CARD
 
 if TYPE_CHECKING:
@@ -27,20 +26,8 @@ def show_license(reporter: Reporter, trained: "LoadedModel") -> None:
         show(f"license of the first weights: {license_text(license_name)}")
 
 
-def check_card(card: StrPath | None, format: str, has_folder: bool) -> Path | None:
-    """The path of --card; UsageError where it exists, or where the card is in the folder anyway."""
-    if card is None:
-        return None
-    if has_folder:
-        raise UsageError(f"--card, but --format {format} has its card in the folder, as {CARD}", "leave --card out")
-    return new_file(card, "--card")
-
-
 def trained_model(model: Path, unfinished: bool) -> "LoadedModel":
-    """The network of a run or checkpoint, and its description, which says what its training lacks.
-
-    UsageError where the training is not finished, and `unfinished` is false.
-    """
+    """A model and what its training lacks; UsageError where it is not finished, and `unfinished` is false."""
     from vit.checkpoints.load import load
     from vit.checkpoints.run import check_finished, checkpoint_of
     from vit.inference.deployment import LoadedModel

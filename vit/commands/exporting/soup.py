@@ -7,7 +7,6 @@ stays in the average if the accuracy does not fall.
 
 import os
 import shlex
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,10 +82,8 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     def accuracy_of(weights: Weights) -> float:
         return float(scored(weights, source.splits["validation"]).correct.mean())
 
-    weights = {
-        run: {name: value.clone() for name, value in trained.state_dict().items()}
-        for run, (trained, _) in loaded.items()
-    }
+    tensors = {run: trained.state_dict().items() for run, (trained, _) in loaded.items()}
+    weights = {run: {name: value.clone() for name, value in own} for run, own in tensors.items()}
     alone = {run: accuracy_of(own) for run, own in weights.items()}
     best, *others = sorted(paths, key=lambda run: -alone[run])
     used, mixed, accuracy = [best], weights[best], alone[best]
@@ -106,29 +103,22 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     calibrated = uncalibrated.at(fitted.value)
     above = os.path.commonpath([Path(run).absolute() for run in paths])
     names = ", ".join(os.path.relpath(run, above) for run in used)
-    description = replace(
-        first,
-        temperature=fitted.value,
-        metrics={"val/acc1": accuracy},
-        validation_scores=ValidationScores.of(
-            calibrated.labels, calibrated.probabilities, calibrated.groups, split, first.class_names
-        ),
-        made_of=f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000],
+    made_of = f"the average of {len(used)} of {len(paths)} runs: {names}"[:1000]
+    scores = ValidationScores.of(
+        calibrated.labels, calibrated.probabilities, calibrated.groups, split, first.class_names
     )
+    metrics = {"val/acc1": accuracy}
+    description = replace(first, temperature=fitted.value, metrics=metrics, validation_scores=scores, made_of=made_of)
     network.load_state_dict(mixed)
     write_checkpoint(checkpoint_content(description, network.cpu().state_dict()), path)
     load(path)
     reporter.line(f"\n{path}: {description.made_of}; temperature {fitted.describe()}")
     if "test" in source.splits:
-        began = time.perf_counter()
         single, whole = (scored(one, source.splits["test"]) for one in (weights[best], mixed))
         gap = paired_gap(whole.correct, single.correct, whole.groups)
-        speed = 2 * len(whole.correct) / (time.perf_counter() - began)
-        accuracies = [percent(float(one.correct.mean())) for one in (whole, single)]
-        reporter.line(
-            f"test accuracy {accuracies[0]} at {speed:,.0f} images/s; {accuracies[1]} of the best run on validation "
-            f"images, {best}; {in_points(gap)}, paired 95 % interval"
-        )
+        own, of_best = (percent(float(one.correct.mean())) for one in (whole, single))
+        other = f"{of_best} of the best run on validation images, {best}"
+        reporter.line(f"test accuracy {own}; {other}; {in_points(gap)}, paired 95 % interval")
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
 

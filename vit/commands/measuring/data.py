@@ -79,9 +79,7 @@ def check(
     from vit.data.checks.check import Finding  # imports torch, which a wrong DATA does not need
     from vit.data.checks.check import check as find_problems
 
-    source = replace(source, notes=[*source.notes, *group_notes(source)])
-    reporter = Reporter()
-
+    source, reporter = replace(source, notes=[*source.notes, *group_notes(source)]), Reporter()
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
         f"{len(source.class_names):,} {source.task.kinds}"
@@ -93,8 +91,7 @@ def check(
         with new_output(list_file, [field.name for field in fields(Finding)]) as table:
             for finding in checked.findings:
                 table.row(astuple(finding))
-        if words := describe_escapes(source.class_names, f"{list_file} has"):
-            reporter.notice(words)
+        reporter.notice(describe_escapes(source.class_names, f"{list_file} has"))
     num_warnings = len(checked.findings) - checked.errors
     found = f"{count_of(checked.errors, 'error')} and {count_of(num_warnings, 'warning')}"
     reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
@@ -106,20 +103,16 @@ def check(
         reporter.line(f"\npage in {page_file}")
     elif any(finding.other_path for finding in checked.findings):
         reporter.line("--page FILE shows the images of each pair side by side")
-    corrected = None
+    of_data = {"root": root, "groups": groups, "image_column": image_column, "label_column": label_column}
+    following = shell_command("vit", "train", name, options={f"data.{key}": value for key, value in of_data.items()})
     if folder is not None:
         from vit.commands.measuring.label_check import check_labels  # imports torch
 
-        corrected = check_labels(source, folder, list_file, reporter)
-    of_data = {"root": root, "groups": groups, "image_column": image_column, "label_column": label_column}
+        if (corrected := check_labels(source, folder, list_file, reporter)) is not None:
+            following = shell_command("vit", "train", corrected, options={})
     if failed:
-        options = {"labels": folder, **of_data, "strict": strict}
-        reporter.next_command(shell_command("vit", "data", "check", name, options=options))
-    elif corrected is not None:
-        reporter.next_command(shell_command("vit", "train", corrected, options={}))
-    else:
-        options = {f"data.{option}": value for option, value in of_data.items()}
-        reporter.next_command(shell_command("vit", "train", name, options=options))
+        following = shell_command("vit", "data", "check", name, options={"labels": folder, **of_data, "strict": strict})
+    reporter.next_command(following)
     if failed:
         raise BadInputsError(f"{name} has {found}", f"see {list_file}")
     return checked
@@ -141,10 +134,9 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
     reporter.line(f"\nimages {source.task.of} a {kind}{title}")
-    of_classes = (
-        (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
-        for number in order[:SHOWN_CLASSES]
-    )
+    of_classes = []
+    for number in order[:SHOWN_CLASSES]:
+        of_classes.append((source.class_names[number], *(f"{own[number]:,}" for own in checked.counts.values())))
     reporter.table((kind, *checked.counts), of_classes)
     if not checked.findings:
         return
@@ -156,15 +148,10 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     for (severity, kind), same in by_kind.items():
         reporter.line(f"\n{severity}: {kind}; {same[0].suggestion}")
         for finding in same[:SHOWN_EXAMPLES]:
-            reporter.line(f"  {_describe(finding)}")
+            here = finding.path or " ".join(part for part in (finding.split, finding.label) if part)
+            there = f" and {finding.other_path}" if finding.other_path else ""
+            if finding.other_label != finding.label and there:
+                there += f" ({finding.label} and {finding.other_label})"
+            reporter.line(f"  {here}{there}: {finding.detail}" if here else f"  {finding.detail}")
         if len(same) > SHOWN_EXAMPLES:
             reporter.line(f"  ... and {len(same) - SHOWN_EXAMPLES:,} more")
-
-
-def _describe(finding: "Finding") -> str:
-    """A finding as one line."""
-    here = finding.path or " ".join(part for part in (finding.split, finding.label) if part)
-    there = f" and {finding.other_path}" if finding.other_path else ""
-    if finding.other_label != finding.label and there:
-        there += f" ({finding.label} and {finding.other_label})"
-    return f"{here}{there}: {finding.detail}" if here else finding.detail

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from vit.checkpoints.model_path import check_model
 from vit.commands.cli.arguments import (
     ModelOrExport,
     Paths,
     StrPath,
-    check_different,
+    check_models,
     leading_models,
     new_folder,
     path_list,
@@ -22,7 +21,7 @@ from vit.commands.cli.arguments import (
 from vit.console import Reporter, count_of
 from vit.data.core.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
-from vit.inference.engines.engine_names import EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName
 from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from vit.export.latency import Latency
     from vit.inference.metrics.metrics import Measurement
     from vit.inference.metrics.multilabel_metrics import MultilabelMeasurement
-    from vit.inference.metrics.weak_groups import WeakGroups
     from vit.inference.scores.scored_images import Scored
     from vit.report.run.run_common import EvaluatedImages
 
@@ -109,19 +107,15 @@ def evaluate(
     if len(rest) > 1:
         raise UsageError(f"{len(rest)} DATA are given: {', '.join(map(str, rest))}", "give one after the models")
     data, models = path_text(rest[0]) if rest else None, (model, *others)
-    check_different(models)
     if others and latency:
         raise UsageError("--latency measures one model", "give one, or leave --latency out")
-    for one in models:
-        check_model(one, unfinished)
-        check_engine(engine, Path(one), device)
+    check_models(models, engine, device, unfinished)
     columns = TableColumns(image_column, label_column)
     _check_data(model, data, groups, columns)
     wanted = None if output is None else Path(output).expanduser()
-    if wanted is not None and wanted.exists():  # a folder that is empty, or of an evaluation that was cut off
-        is_free = wanted.is_dir() and (not any(wanted.iterdir()) or (wanted / _LOCK).is_file())
-        if not is_free:
-            raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
+    is_cut_off = wanted is not None and (wanted / _LOCK).is_file()  # of an evaluation that did not end
+    if wanted is not None and wanted.exists() and not is_cut_off and (not wanted.is_dir() or any(wanted.iterdir())):
+        raise UsageError(f"--output {wanted} is not an empty folder", "give a new folder")
 
     from vit.checkpoints.run import RunDirectory, slug, unfinished_text
     from vit.commands.cli.recipe_options import read_recipe
@@ -163,16 +157,9 @@ def evaluate(
     measurement = report_of(predictor.task).measure(scored, class_names, rules, scores)
     run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
     folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)
-    found = Evaluation(
-        new_folder(wanted, folder) if rank == 0 else wanted or folder,
-        measurement,
-        dict(scored.left_out),
-        dict(seen.left_out),
-        predictor.engine.name,
-        dict(seen.scored),
-        predictor.lacks,
-        ensemble=ensemble,
-    )
+    folder = new_folder(wanted, folder) if rank == 0 else wanted or folder
+    counts, engine_name = (dict(scored.left_out), dict(seen.left_out)), predictor.engine.name
+    found = Evaluation(folder, measurement, *counts, engine_name, dict(seen.scored), predictor.lacks, ensemble=ensemble)
     if rank > 0:
         return found
     if latency:
@@ -215,11 +202,9 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
         group_pattern(groups, "--groups")
     if data is not None:
         check_data(data)
-    elif groups is not None:
-        raise UsageError("--groups is for DATA: the images of a run have the groups of its training", "leave it out")
-    elif columns != TableColumns():
-        option = "--label_column" if columns.label is not None else "--image_column"
-        problem = f"{option} is for DATA: the images of a run have the columns of its training"
+    elif groups is not None or columns != TableColumns():
+        option = "groups" if groups is not None else next(iter(columns.by_option))
+        problem = f"--{option} is for DATA: the images of a run have the groups and columns of its training"
         raise UsageError(problem, "leave it out, or give DATA")
     elif RunLayout.around(Path(model)) is None:
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
@@ -227,6 +212,7 @@ def _check_data(model: str, data: str | None, groups: str | None, columns: Table
 
 def _write(found: Evaluation, scored: "Scored", images: "EvaluatedImages", reporter: Reporter) -> EvaluationLayout:
     """Write metrics, predictions, figures and page, and show the metrics; no other process writes to the folder."""
+    from vit.atomic_files import write_json
     from vit.checkpoints.locking import hold
     from vit.commands.measuring.scoring import show_measurement
     from vit.report.page.style import save
@@ -237,8 +223,9 @@ def _write(found: Evaluation, scored: "Scored", images: "EvaluatedImages", repor
     if lock is None:
         raise UsageError(f"another process writes to {found.folder}", "wait for it, or give another --output")
     class_names, weak, report = images.class_names, images.weak, report_of(images.task)
+    files = EvaluationLayout(found.folder)
     with lock:
-        files = _write_metrics(found, images.seen.warning, class_names, weak)
+        write_json(files.metrics_path, {**found.measurement.to_dict(), **_facts(found, images)})
         scored.write(files.predictions_path, class_names, images.rules)
         for path, figure in report.evaluation_figures(scored, found.measurement, class_names, files).items():
             save(figure, path)
@@ -252,25 +239,20 @@ def _write(found: Evaluation, scored: "Scored", images: "EvaluatedImages", repor
     return files
 
 
-def _write_metrics(
-    found: Evaluation, warning: str, class_names: Sequence[str], weak: "WeakGroups | None"
-) -> EvaluationLayout:
-    from vit.atomic_files import write_json
+def _facts(found: Evaluation, images: "EvaluatedImages") -> dict[str, object]:
+    """What metrics.json says beside the metrics."""
 
     def named(seen: dict[str, int]) -> dict[str, int]:
         return {f"{split}_images_of_the_run": count for split, count in seen.items()}
 
-    files = EvaluationLayout(found.folder)
-    more = {
+    return {
         "engine": found.engine,
         "left_out": {**named(found.seen), "unreadable": found.unreadable},
         "scored_although_seen": named(found.scored_although_seen),
-        "warning": warning or None,
+        "warning": images.seen.warning or None,
         "unfinished": found.unfinished or None,
-        "classes": list(class_names),
+        "classes": list(images.class_names),
         **({"ensemble": {**vars(found.ensemble), "gain": vars(found.ensemble.gain)}} if found.ensemble else {}),
         **({"latency": [vars(row) for row in found.latency]} if found.latency else {}),
-        "weak_groups": None if weak is None else weak.to_dict(),
+        "weak_groups": None if images.weak is None else images.weak.to_dict(),
     }
-    write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
-    return files

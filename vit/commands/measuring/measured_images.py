@@ -55,10 +55,17 @@ def opened_source(
     if run is not None:
         columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
     source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
-    say_notes(source, reporter)
+    absent = tuple(f"{split} has no image " for split in source.splits)
+    for note in source.notes:  # such as skipped files; `with_model_classes` names classes without images
+        if not note.startswith(absent):
+            reporter.notice(note)
     if groups is not None or run is None:
         return with_groups(source, groups, "--groups")
-    return in_groups_of_run(source, run, reporter)
+    try:
+        return with_groups(source, read_recipe(run.config_path).data.groups)
+    except DataError as error:  # a path has no group of this pattern
+        reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
+        return source
 
 
 def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> Source | None:
@@ -69,23 +76,6 @@ def images_for_pictures(run: Path, root: StrPath | None, reporter: Reporter) -> 
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None
-
-
-def say_notes(source: Source, reporter: Reporter) -> None:
-    """Show what DATA says of itself, such as skipped files; `with_model_classes` names classes without images."""
-    absent = tuple(f"{split} has no image " for split in source.splits)
-    for note in source.notes:
-        if not note.startswith(absent):
-            reporter.notice(note)
-
-
-def in_groups_of_run(source: Source, run: RunDirectory, reporter: Reporter) -> Source:
-    """The images with the groups that the run's pattern finds; as they are, with a notice, where a path has none."""
-    try:
-        return with_groups(source, read_recipe(run.config_path).data.groups)
-    except DataError as error:
-        reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
-        return source
 
 
 def choose_split(source: Source, split: str) -> str:
@@ -120,11 +110,7 @@ def of_same_task(source: Source, task: Task) -> Source:
 def images_to_measure(
     models: Sequence[str], data: str | None, source: Source, split: str, include_seen: bool, reporter: Reporter
 ) -> tuple[Samples, SeenImages]:
-    """The images of a split that no model has seen, and how many of the runs' images are left out, or are among them.
-
-    Args:
-        data: DATA; None: the images are those of the first model's run.
-    """
+    """The images of a split (without `data` of the first run) that no model has seen, and counts of seen ones."""
     samples, seen = source.splits[split], SeenImages()
     for model in models:
         run = RunDirectory.around(Path(model))
@@ -200,11 +186,9 @@ def check_own_model(model: Path, predictor: "Predictor") -> None:
         return
     found, expected = predictor.engine.temperature, result.temperature
     if found != expected or predictor.multilabel != result.rules:
-        raise CheckpointError(
-            f"{run.best_path} and {run.result_path} are of different trainings: their temperatures are {found:.6g} and "
-            f"{expected:.6g}, or their thresholds differ",
-            "restore the file that was replaced, or give the checkpoint outside of this run, and DATA",
-        )
+        why = f"their temperatures are {found:.6g} and {expected:.6g}, or their thresholds differ"
+        fix = "restore the file that was replaced, or give the checkpoint outside of this run, and DATA"
+        raise CheckpointError(f"{run.best_path} and {run.result_path} are of different trainings: {why}", fix)
 
 
 def _own_warning(model: Path, run: RunDirectory, source: Source, split: str) -> str:
@@ -226,10 +210,7 @@ def _own_warning(model: Path, run: RunDirectory, source: Source, split: str) -> 
 def unseen_images(
     run: RunDirectory, source: Source, split: str, include_seen: bool, reporter: Reporter
 ) -> tuple[Samples, SeenImages]:
-    """The images of a split without those that a run was trained, validated or calibrated on, and how many it has.
-
-    `include_seen` keeps them, with a warning. DataError where no image is left.
-    """
+    """The images of a split that a run did not learn from, or with `include_seen` all; DataError where none is left."""
     samples, earlier = source.splits[split], learned_from(run)
     seen = seen_in_training([run, *earlier], source, split, _contents(source, split, reporter))
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
@@ -254,11 +235,7 @@ def unseen_images(
 
 
 def with_model_classes(samples: Samples, source: Source, class_names: Sequence[str], reporter: Reporter) -> Samples:
-    """The same images with labels as the model numbers its classes; classes are matched by name.
-
-    A label that a data set of several labels lacks is unknown. Where images list their labels, no image has it.
-    DataError where the model does not know a class.
-    """
+    """The images with labels as the model numbers its classes, matched by name; DataError for a class it lacks."""
     names = _spelled_alike(source.class_names, class_names)
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [name for name in names if name not in numbers]
@@ -272,6 +249,7 @@ def with_model_classes(samples: Samples, source: Source, class_names: Sequence[s
         present = {class_names[number] for number in np.unique(labels)}
     else:
         present, columns = set(names), dict(zip(names, samples.labels.T, strict=True))
+        # a label that the images lack is unknown; where images list their labels, no image has it
         nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
         labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
     missing = [name for name in class_names if name not in present]

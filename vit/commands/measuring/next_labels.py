@@ -1,8 +1,9 @@
 """Which images of a pool to label next: `vit data next RUN POOL`"""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from vit.data.core.image_bytes import ImageError
     from vit.inference.predictor import Predictor
+
+    HashedImage = tuple[str, str, Tensor | ImageError]  # path, content hash, and input of the network
 
 SHOWN = 10
 BY = {  # what is known of each way to choose (docs/guides/few_images.md)
@@ -96,12 +99,10 @@ def next_labels(
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
     from vit.training.running.run_images import splits_of_run
 
-    directory = RunDirectory.around(Path(name))
+    directory, reporter = RunDirectory.around(Path(name)), Reporter()
     if directory is None:
         raise UsageError(f"{name} is not in a run folder, so the images that it knows are unknown", "give a run folder")
-    reporter = Reporter()
-    if listed.not_read:
-        reporter.notice(listed.not_read)
+    reporter.notice(listed.not_read)
     predictor = load(name, device)
     if not predictor.task.is_exclusive:
         fix = "choose by the probabilities of 'vit predict --probabilities'"
@@ -122,14 +123,12 @@ def next_labels(
     count = min(count, total)
     probabilities, vectors = (np.stack([one[place].numpy() for one in unknown.values()]) for place in range(2))
     if by == "random":
-        places = choose_random(total, count, seed)
+        places, how = choose_random(total, count, seed), "drawn with equal chances"
     else:
-        places = choose_doubtful(probabilities, vectors, count, seed)
-    paths = list(unknown)
-    chosen = [
-        ImageToLabel(paths[place], predictor.class_names[values.argmax()], float(values.max()))
-        for place, values in zip(places.tolist(), probabilities[places], strict=True)
-    ]
+        places, how = choose_doubtful(probabilities, vectors, count, seed), "chosen by doubt and diversity"
+    chosen, paths = list[ImageToLabel](), list(unknown)
+    for place, values in zip(places.tolist(), probabilities[places], strict=True):
+        chosen.append(ImageToLabel(paths[place], predictor.class_names[values.argmax()], float(values.max())))
     names = {Path(row.path).name for row in of_run}
     has_groups = any(row.group and Path(row.group).name not in names for row in of_run)  # bursts are named by a file
     columns = ("path", "label", "suggested", "probability", "split", *["group"] * has_groups)
@@ -140,16 +139,14 @@ def next_labels(
             for row in part if split != "calibration" and Path(part[0].path).is_absolute() else ():
                 writer.row((row.path, row.label, None, None, split, *[row.group] * has_groups))
     shown = [(rank, one.path, one.suggested, percent(one.probability, 1)) for rank, one in enumerate(chosen, 1)]
-    how = "drawn with equal chances" if by == "random" else "chosen by doubt and diversity"
     about = f"{count:,} of {total:,} images, {how}. The class is a suggestion of the network, with its probability."
-    of_model = predictor.preprocess
-    pictures = [picture_of(path, f"{rank}. {label} {sure}", page, of_model) for rank, path, label, sure in shown]
+    own = predictor.preprocess
+    pictures = [picture_of(path, f"{rank}. {label} {sure}", page, own) for rank, path, label, sure in shown]
     write_picture_page(page, "Images to label next", [about, BY[by]], [PictureRow("", "", pictures)])
     reporter.notice(f"{count_of(total, 'image')} to choose from; left out: {num_known:,} known ones or copies")
-    for path in list(unreadable)[:SHOWN]:
-        reporter.notice(f"WARNING: {path} cannot be read: {unreadable[path]}")
-    if len(unreadable) > SHOWN:
-        reporter.notice(f"WARNING: ... and {len(unreadable) - SHOWN:,} more cannot be read")
+    if unreadable:
+        reporter.notice(f"WARNING: {count_of(len(unreadable), 'image')} cannot be read")
+        reporter.some([f"{path}: {reason}" for path, reason in unreadable.items()])
     reporter.table(("rank", "image", "suggested", "probability"), shown[:SHOWN])
     reporter.line(f"\n{BY[by]}")
     reporter.facts([("look", str(page)), ("fill in", str(table))])
@@ -161,11 +158,7 @@ def next_labels(
 def _read(
     predictor: "Predictor", paths: Sequence[str], known: set[str], reporter: Reporter
 ) -> "tuple[dict[str, tuple[Tensor, Tensor]], dict[str, str]]":
-    """The images that the run does not know, each content once, and those that cannot be read.
-
-    Returns:
-        {absolute path: probabilities (C,) and features (D,)}, and {path: reason}.
-    """
+    """{path: (probabilities (C,), features (D,))} of contents that the run does not know, and {path: reason}."""
     import torch
 
     from vit.inference.engine import Engine
@@ -175,18 +168,13 @@ def _read(
     if not isinstance(engine, Engine) or not engine.keep_features():
         raise UsageError("the last layer of this network is not known, so it has no features", "give another run")
 
-    def read(path: str) -> "tuple[str, str, Tensor | ImageError]":
-        return read_hashed(path, predictor.preprocess)
-
-    def compute(
-        part: "list[tuple[str, str, Tensor | ImageError]]",
-    ) -> "list[tuple[str, str, tuple[Tensor, Tensor] | str]]":
+    def compute(part: "list[HashedImage]") -> "list[tuple[str, str, tuple[Tensor, Tensor] | str]]":
         images = [image for *_, image in part if isinstance(image, torch.Tensor)]
         found = iter(zip(*engine.probabilities_and_features(torch.stack(images)), strict=True)) if images else iter(())
-        return [
-            (path, own, next(found) if isinstance(image, torch.Tensor) else image.reason) for path, own, image in part
-        ]
+        answers = [next(found) if isinstance(image, torch.Tensor) else image.reason for *_, image in part]
+        return [(path, own, answer) for (path, own, _), answer in zip(part, answers, strict=True)]
 
+    read: Callable[[str], HashedImage] = partial(read_hashed, preprocess=predictor.preprocess)
     seen, unreadable = set(known), dict[str, str]()
     unknown: dict[str, tuple[Tensor, Tensor]] = {}
     for path, own, answer in tracked(rows_of(engine, paths, 64, read, compute), len(paths), reporter, "image"):

@@ -1,12 +1,11 @@
 """The scores of the images that `vit evaluate` measures, of one model or of several, and what it shows of them"""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
 from vit.commands.cli.arguments import in_points
 from vit.console import Reporter, interval, percent
@@ -15,7 +14,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, labeled_images
 from vit.data.sources.image_csv import other_columns
 from vit.inference.answers.selective import fewest_images
-from vit.inference.engine import compile_for, score
+from vit.inference.engine import NoveltyOf, compile_for, score
 from vit.inference.files import TABLES
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import Measurement
@@ -24,7 +23,7 @@ from vit.inference.metrics.weak_groups import FEWEST, ImageTraits, WeakGroups
 from vit.inference.predictor import Predictor
 from vit.inference.scores.image_groups import count_text, in_groups
 from vit.inference.scores.intervals import Interval, Metric
-from vit.inference.scores.scored_images import Floats, Scored, ScoredImages
+from vit.inference.scores.scored_images import Scored, ScoredImages
 from vit.study.statistics.paired import paired_gap
 
 SHOWN_ROWS = 20  # of classes or labels
@@ -40,9 +39,7 @@ def score_images(
     where = f"{engine.device.type}, {engine.precision}, {engine.name}{compiled}"
     reporter.notice(f"{len(samples):,} {words}, {where}")
     batches: Iterable[Batch] = labeled_images(samples, predictor.preprocess)
-    novelty_of: Callable[[Tensor], Floats] | None = None
-    if predictor.novelty is not None:
-        novelty_of = predictor.novelty.of_features
+    novelty_of: NoveltyOf | None = None if predictor.novelty is None else predictor.novelty.of_features
     if traits is not None:
         batches = traits.watch(batches)
         novelty_of = novelty_of and traits.watch_features(novelty_of)
@@ -52,10 +49,7 @@ def score_images(
 def weak_groups_of(
     traits: ImageTraits, scored: Scored, samples: Samples, data: Path, source: Source, class_names: Sequence[str]
 ) -> WeakGroups | None:
-    """Groups of images with more errors than others, also by further columns of DATA where it is a CSV.
-
-    None where images are few, or scored by several processes.
-    """
+    """Groups of images with more errors than others, also by columns of a CSV; None: few images, several processes."""
     if not isinstance(scored, ScoredImages) or traits.num_images != len(scored.paths):
         return None
     units = len(scored.paths) if scored.groups is None else len(set(scored.groups.tolist()))
@@ -136,20 +130,14 @@ def show_answers(reporter: Reporter, answers: MeasuredAnswers) -> None:
         units = "images" if answers.num_groups is None else "groups"
         why = f"at least {needed:,} {units} are needed" if few else "the network errs too often where it is surest"
         reporter.line(f"no --target_accuracy of {least:g} or more can be guaranteed: {why}")
-    groups = [
-        (f"{row.target:g}", _proportion(row.answered), _proportion(row.right, "no image"))
-        for row in answers.thresholds
-        if row.answered is not None
-    ]
+    answered = [row for row in answers.thresholds if row.answered is not None]
+    groups = [(f"{row.target:g}", _proportion(row.answered), _proportion(row.right, "no image")) for row in answered]
     if groups:
         reporter.line("\nthe label, or else the group of classes that is sure")
         reporter.table(("--target_accuracy", "answered", "accuracy of the answers"), groups)
     reporter.line("\nsets of labels")
-    sets = [
-        (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")
-        for row in answers.sets
-        if row.unlimited < len(row.by_class)
-    ]
+    limited = [row for row in answers.sets if row.unlimited < len(row.by_class)]
+    sets = [(f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}") for row in limited]
     if sets:
         reporter.table(("--coverage", "--sets", "with the true label", "labels in a set"), sets)
     else:

@@ -140,21 +140,16 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     in_splits = Counter(row.split for row in found.rows)
     counts = ", ".join(f"{in_splits[split]:,} {split}" for split in ("train", "validation", "test") if in_splits[split])
     counts += " by their folders" * found.has_split_folders
-    num_classes = len({row.label for row in found.rows})
-    reporter.line(
-        f"{count_of(len(found.rows), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "
-        f"from {found.labels_from}, in {file}"
-    )
+    classes = f"{len({row.label for row in found.rows}):,} classes from {found.labels_from}"
+    images, num_shards = count_of(len(found.rows), "image"), count_of(len(names), "shard")
+    reporter.line(f"{images} in {num_shards} ({counts}), {classes}, in {file}")
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
     return PackedShards(file, len(found.rows), len(names), len(found.left_out))
 
 
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` that gets its name at the end of the block. If the block fails, it is removed.
-
-    What a killed pack has left is removed first, if no process has written to it for an hour.
-    """
+    """A folder that gets its name at the end of the block. What killed packs have left for an hour is removed first."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         for left in folder.parent.glob(f".{folder.name}.*.partial"):

@@ -17,8 +17,6 @@ from vit.inference.files import free_name, list_images
 if TYPE_CHECKING:
     from vit.inference.embeddings import Embedding
 
-SHOWN_BAD = 10
-
 
 @dataclass(frozen=True)
 class EmbeddingSummary:
@@ -76,8 +74,7 @@ def embed(
     from vit.study.frozen.embedder import Embedder
 
     reporter = Reporter()
-    if listed.not_read:
-        reporter.notice(listed.not_read)
+    reporter.notice(listed.not_read)
     embedder = Embedder(source, device)
     used, found, files = embedder.engine, embedder.model, count_of(len(listed.paths), "file")
     if embedder.warning:
@@ -96,9 +93,7 @@ def embed(
     write_embeddings(path, found, embedder.width, rows())
     if bad:
         reporter.notice(f"\nWARNING: {len(bad):,} of {files} have no vector")
-        for name in list(bad)[:SHOWN_BAD]:
-            reporter.notice(f"  {name}: {bad[name]}")
-        reporter.notice("  ..." if len(bad) > SHOWN_BAD else "")
+        reporter.some([f"{name}: {reason}" for name, reason in bad.items()])
     reporter.line(f"\n{count_of(len(listed.paths), 'row')} with vectors of {embedder.width:,} values in {path}")
     reporter.line(f"model {found.model_hash}: {found.network}, {found.preprocess['image_size']} pixels")
     if len(bad) == len(listed.paths) or (bad and on_bad == "fail"):

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from vit.explain.explainer import MethodScore
 
 COLUMNS = ("path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture")
-SHOWN_UNREADABLE = 10
+AREAS = (
+    "areas under the curve of the class's probability while the most important squares go first (deletion: lower is "
+    "better) or come first (insertion: higher is better)"
+)
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,7 @@ def explain(
     explainer = Explainer(predictor, method, label, layers, faithfulness)
     folder = new_folder(wanted, Path("explanations"))
     reporter.notice(f"{files}, {', '.join(explainer.methods)}, {predictor.engine.device.type}")
-    if listed.not_read:
-        reporter.notice(listed.not_read)
+    reporter.notice(listed.not_read)
     page = ExplainPage(f"Explanations of {files}", list(explainer.methods), lacks=predictor.lacks)
     page_file, unreadable = ExplanationsLayout(folder).page_path, dict[str, str]()
     with new_table(ExplanationsLayout(folder).table_path, COLUMNS, digits=6) as table:
@@ -125,14 +127,10 @@ def explain(
             insertion = f"{score.insertion:.3f}", f"{score.insertion_better} of {score.num_images}"
             rows.append((score.method, *deletion, *insertion, f"{score.random:.3f}"))
         reporter.table(columns, rows)
-        reporter.line(
-            "areas under the curve of the class's probability while the most important squares go first (deletion: "
-            "lower is better) or come first (insertion: higher is better)"
-        )
+        reporter.line(AREAS)
     if unreadable:
         reporter.notice(f"\nWARNING: {len(unreadable):,} files could not be read")
-        for path, reason in list(unreadable.items())[:SHOWN_UNREADABLE]:
-            reporter.notice(f"  {path}: {reason}")
+        reporter.some([f"{path}: {reason}" for path, reason in unreadable.items()])
     if not page.cards:
         raise DataError(f"none of {len(listed.paths)} files is an image that can be read", f"see {page_file}")
     reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")

@@ -81,13 +81,13 @@ def inspect(
         raise UsageError(problem, "see 'vit explain' for what a CNN looks at")
     if pretrained.warning:
         reporter.notice(f"WARNING: {pretrained.warning}")
-    license_name = None if pretrained.license == UNKNOWN else license_text(pretrained.license)
     pixels = _pixels(model, listed.paths, limit, filled.preprocess, reporter)
-    if license_name is not None:
+    license_name = None
+    if pretrained.license != UNKNOWN:
+        license_name = license_text(pretrained.license)
         reporter.notice(f"license: {license_name}")
     reporter.notice(f"{spec.name}, {count_of(0 if pixels is None else len(pixels), 'image')}, {chosen.type}")
-    if listed.not_read:
-        reporter.notice(listed.not_read)
+    reporter.notice(listed.not_read)
     title = spec.name if path.name == spec.name else f"{spec.name} ({path.name})"
     found = inspect_network(title, network.to(chosen), spec, filled.preprocess, pixels, license_name)
     folder = new_folder(wanted, Path("inspection"))
@@ -105,10 +105,7 @@ def inspect(
 def _pixels(
     model: str, files: Sequence[str], limit: int, preprocess: "Preprocess", reporter: Reporter
 ) -> "Tensor | None":
-    """The given files, else validation images of the run, evenly taken: (n, 3, S, S) uint8; None without a run.
-
-    Unreadable files are left out, because a few change no mean.
-    """
+    """Readable files, else validation images of the run, evenly taken: (n, 3, S, S) uint8; None without a run."""
     import numpy as np
     import torch
 
@@ -142,27 +139,13 @@ def _pixels(
 
 
 def _show(reporter: Reporter, found: "Inspection") -> None:
-    total = [sum(part[place] for part in found.parts.values()) for place in range(2)]
-    rows: list[tuple[object, ...]] = [
-        (name, f"{own:,}", f"{100 * own / total[0]:.1f}", f"{work / 1e6:,.1f}", f"{100 * work / total[1]:.1f}")
-        for name, (own, work) in found.parts.items()
-    ]
-    reporter.table(("part", "parameters", "share (%)", "MFLOPs", "share (%)"), rows)
     if (reach := found.reach) is None:
         reporter.notice("\nwithout images, attention is not measured: vit inspect MODEL IMAGES...")
     else:
-        reporter.line(
-            f"\nmean attention distance over {count_of(reach.num_images, 'image')}; {reach.uniform_distance:.1f} "
-            "pixels if every patch attended to all patches alike"
-        )
-        rows = []
-        for block, (row, even) in enumerate(zip(reach.distance, reach.entropy, strict=True)):
-            distances = (f"{float(value):.1f}" for value in (row.min(), row.mean(), row.max()))
-            rows.append((block, *distances, f"{float(even.mean()):.2f}"))
-        reporter.table(("block", "nearest head", "mean", "farthest head", "entropy (nats)"), rows)
+        means = ", ".join(f"{float(row.mean()):.1f}" for row in reach.distance)
+        reporter.line(f"\nmean attention distance over {count_of(reach.num_images, 'image')}, by block: {means} pixels")
+        reporter.line(f"{reach.uniform_distance:.1f} pixels if every patch attended to all patches alike")
     now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
     share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
-    reporter.line(
-        f"\n{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches "
-        f"({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}"
-    )
+    quadratic = f"{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches"
+    reporter.line(f"\n{quadratic} ({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}")

@@ -2,8 +2,9 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,13 +34,12 @@ from vit.data.core.dataset_names import TableColumns
 from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName
 from vit.inference.files import check_output, free_name, list_images
-from vit.launch import is_first
+from vit.launch import is_launched
 
 if TYPE_CHECKING:
-    from vit.data.core.image_bytes import ImageReader
     from vit.inference.prediction import Prediction
     from vit.inference.predictor import Predictor
-    from vit.inference.rows import RowWriter
+    from vit.report.picture_page import Gallery
 
 
 def predict(
@@ -133,6 +133,8 @@ def predict(
         raise UsageError(f"vit predict needs {needed}", "as in 'vit predict RUN photos/'")
     on = ExecutorOptions(**where)
     _check_where(on, parts is not None)
+    if parts is None and is_launched() and os.environ["WORLD_SIZE"] != "1":
+        raise UsageError("several processes of vit predict need --parts", "give --parts FOLDER, which all of them see")
     if parts is not None and (output is not None or gallery):
         raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
     rows_file, page = Path(), Path()
@@ -163,41 +165,37 @@ def predict(
     from vit.inference.rows import check_separator, open_writer
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
-    reporter = Reporter(quiet=not is_first())
-    if listed.not_read:
-        reporter.notice(listed.not_read)
+    reporter = Reporter()
+    reporter.notice(listed.not_read)
     predictor = setup.load(reporter, len(listed.paths), batch_size)
     setup.configure(writer, predictor)
     if to_sort is not None:
         to_sort.check(predictor, listed)
     if rows_file.suffix.lower() == ".csv":
-        if words := describe_escapes(predictor.class_names, f"{rows_file} has"):
-            reporter.notice(words)
+        reporter.notice(describe_escapes(predictor.class_names, f"{rows_file} has"))
         if writer.has_sets or not writer.task.is_exclusive:
             check_separator(predictor.class_names, ".jsonl or .parquet")
-    rank, num_processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    own = listed.paths[rank::num_processes]
-    found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
-    rows = tracked(found, len(own), reporter, "file")
+    rows = predictor.predict_files(listed.paths, setup.num_ranked(predictor), batch_size, listed.reader)
     tally = PredictionTally(writer.task, predictor.first_frames)
-    with _of_all_processes(rows, writer, rank, num_processes) as all_rows, ExitStack() as stack:
-        if is_first():
-            outputs = [stack.enter_context(writer).write, tally.add]
-            if to_sort is not None:
-                outputs.append(to_sort.add)
-            if gallery:
-                outputs.append(stack.enter_context(_gallery(page, predictor, model, listed.reader)))
-            for row in all_rows:
-                for add in outputs:
-                    add(row)
-    summary = tally.summary(rows_file, page if gallery else None)
-    if is_first():
-        show_predictions(reporter, summary, tally)
+    with ExitStack() as stack:
+        outputs: list[Callable[[Prediction], None]] = [stack.enter_context(writer).write, tally.add]
         if to_sort is not None:
-            to_sort.carry_out(reporter, yes)
-        check_labeled(summary, on_bad == "fail")
-        more = " --unfinished" * bool(predictor.lacks)
-        reporter.next_command(f"vit evaluate {shlex.join((model, *others))} {predictor.task.example}{more}")
+            outputs.append(to_sort.add)
+        if gallery:
+            from vit.report.picture_page import Gallery  # imports jinja2
+
+            pictures = Gallery(page, model, listed.reader, predictor.preprocess, predictor.lacks)
+            outputs.append(partial(_add_to, stack.enter_context(pictures), predictor))
+        for row in tracked(rows, len(listed.paths), reporter, "file"):
+            for add in outputs:
+                add(row)
+    summary = tally.summary(rows_file, page if gallery else None)
+    show_predictions(reporter, summary, tally)
+    if to_sort is not None:
+        to_sort.carry_out(reporter, yes)
+    check_labeled(summary, on_bad == "fail")
+    more = " --unfinished" * bool(predictor.lacks)
+    reporter.next_command(f"vit evaluate {shlex.join((model, *others))} {predictor.task.example}{more}")
     return summary
 
 
@@ -206,8 +204,7 @@ def _check_where(where: ExecutorOptions, has_parts: bool) -> None:
     where.check()
     if where.executor == "local":
         if where.jobs is not None:
-            fix = "start the same command several times, or torchrun on several GPUs"
-            raise UsageError("--jobs without a cluster", fix)
+            raise UsageError("--jobs without a cluster", "give --parts, and the same command several times")
     elif not has_parts:
         raise UsageError(f"--executor {where.executor} without --parts", "give --parts FOLDER, which all machines see")
     elif where.jobs is None:
@@ -216,45 +213,11 @@ def _check_where(where: ExecutorOptions, has_parts: bool) -> None:
         raise UsageError("--cluster.cells_per_task with vit predict", "give --jobs N, the number of tasks")
 
 
-@contextmanager
-def _of_all_processes(
-    rows: "Iterable[Prediction]", writer: "RowWriter", rank: int, num_processes: int
-) -> "Iterator[Iterable[Prediction]]":
-    """The rows of all processes in the order of the files, for the first process.
-
-    Each process writes its rows to a file beside the output. The files are removed when the block ends.
-    """
-    from vit.inference.engine import distributed
-    from vit.inference.rows import JsonLinesWriter, merge
-
-    if num_processes == 1:
-        yield rows
-        return
-    parts = [writer.path.with_name(f"{writer.path.name}.part-{number}.jsonl") for number in range(num_processes)]
-    parts[rank].unlink(missing_ok=True)  # of a command that was killed
-    with distributed(), JsonLinesWriter(parts[rank], writer.top_k) as part:  # ends when all parts are written
-        for row in rows:
-            part.write(row)
-    yield merge(parts)
-    if is_first():
-        for path in parts:
-            path.unlink()
-
-
-@contextmanager
-def _gallery(
-    page: Path, predictor: "Predictor", model: str, reader: "ImageReader | None"
-) -> "Iterator[Callable[[Prediction], None]]":
-    """A page of thumbnails, as a function that adds a row."""
-    from vit.report.picture_page import Gallery  # imports jinja2
-
-    rules, task = predictor.multilabel, predictor.task
-    thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-    with Gallery(page, model, reader, predictor.preprocess, predictor.lacks) as gallery:
-
-        def add(row: "Prediction") -> None:
-            labels = None if task.is_exclusive or row.status not in DECIDED else row.labels
-            nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
-            gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
-
-        yield add
+def _add_to(gallery: "Gallery", predictor: "Predictor", row: "Prediction") -> None:
+    """Add a row to the page, of several labels with the smallest distance of a probability to its threshold."""
+    labels, nearest = None, None
+    if (rules := predictor.multilabel) is not None:
+        thresholds = dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
+        labels = row.labels if row.status in DECIDED else None
+        nearest = min((abs(value - thresholds[name]) for name, value in row.top), default=None)
+    gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)

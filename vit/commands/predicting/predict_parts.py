@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +43,7 @@ _GRACE = 20.0  # seconds in which the last files of a task may still appear on a
 
 @dataclass(frozen=True)
 class PartsJob:
-    """What `vit predict --parts` was asked for."""
+    """What `vit predict --parts` was asked for, which is also a task of a cluster."""
 
     setup: PredictionSetup  # the model, and what was asked of it
     images: Sequence[StrPath]  # IMAGES; they are listed by the first of the processes that run at the same time
@@ -52,19 +52,27 @@ class PartsJob:
     rows_per_part: int  # number of rows of a part
     batch_size: int  # number of files computed at once
     columns: TableColumns  # columns of a table that are given by name
+    home: Path = field(default_factory=Path.cwd)  # working folder of the command, from which its paths begin
+
+    def __call__(self) -> None:
+        """As a task of a cluster: compute the parts that no other task has computed or computes now."""
+        os.chdir(self.home)
+        self.setup.check()
+        with suppress(BadInputsError):  # of images without a label, which the command counts over all tasks
+            predict_in_parts(self, ExecutorOptions(), fail_on_bad=False)
+
+    def saved(self) -> "PartsJob":
+        """The same: parts that are there are passed over."""
+        return self
 
     def listed(self) -> ListedImages:
         """The images and what reads them. A notice counts the folders that are not read."""
         listed = list_images(self.images, self.recursive, self.columns)
-        if listed.not_read:
-            Reporter().notice(listed.not_read)
+        Reporter().notice(listed.not_read)
         return listed
 
     def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> AbstractContextManager[Manifest]:
-        """The manifest, written where there is none.
-
-        `list_paths` is called where no other process that runs now has compared the manifest with the images.
-        """
+        """The manifest, written where there is none; `list_paths` runs unless a process has compared the images."""
         setup, file = self.setup, checkpoint_of(Path(self.setup.model))
         names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in self.images]
         has_folder = [Path(name).is_absolute() or is_far(name) or name.startswith(HUB) for name in names]
@@ -73,41 +81,15 @@ class PartsJob:
             "recursive": self.recursive, "precision": setup.precision, "engine": setup.engine,
             "image_column": self.columns.image,
         }  # fmt: skip
-        asked = RowsAsked(
-            images=tuple(names),
-            folder="" if all(has_folder) else str(Path.cwd()),
-            # of the file that is computed; of a graph of OpenVINO with its weights
-            model="+".join(map(file_hash, [file, file.with_suffix(".bin")] if file.suffix == OPENVINO else [file])),
-            options={name: str(value) for name, value in options.items()},
-            rows_per_part=self.rows_per_part,
-        )
+        # of the file that is computed; of a graph of OpenVINO with its weights
+        model = "+".join(map(file_hash, [file, file.with_suffix(".bin")] if file.suffix == OPENVINO else [file]))
+        folder, texts = "" if all(has_folder) else str(Path.cwd()), {name: str(one) for name, one in options.items()}
+        asked = RowsAsked(tuple(names), folder, model, texts, self.rows_per_part)
         return open_manifest(PartsLayout(self.folder), asked, list_paths)
 
 
-@dataclass(frozen=True)
-class PartsTask:
-    """A task of a cluster that computes parts until all are there."""
-
-    home: Path  # working folder of the command, from which its paths begin
-    job: PartsJob  # what was asked for
-
-    def __call__(self) -> None:
-        """Compute the parts that no other task has computed or computes now."""
-        os.chdir(self.home)
-        self.job.setup.check()
-        with suppress(BadInputsError):  # of images without a label, which the command counts over all tasks
-            predict_in_parts(self.job, ExecutorOptions(), fail_on_bad=False)
-
-    def saved(self) -> "PartsTask":
-        """The same: parts that are there are passed over."""
-        return self
-
-
 def predict_in_parts(job: PartsJob, where: ExecutorOptions, fail_on_bad: bool) -> PredictionSummary:
-    """Compute the parts that no other process has computed or computes now, until all are there.
-
-    Returns:
-        Counts of what this process, or its tasks of a cluster, computed.
+    """Compute the parts that no other process has computed or computes now, until all are there, and count its images.
 
     Raises:
         BadInputsError: files have no label, or the tasks ended before all parts were there.
@@ -121,7 +103,6 @@ def predict_in_parts(job: PartsJob, where: ExecutorOptions, fail_on_bad: bool) -
 
 
 def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
-    """Compute the parts that no other process computes."""
     setup, files, listed = job.setup, PartsLayout(job.folder), cache(job.listed)
     tally = PredictionTally(SINGLE_LABEL)
     with job.open_manifest(lambda: listed().paths) as manifest:
@@ -167,13 +148,7 @@ def _merge_command(folder: Path) -> str:
 
 
 def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> PredictionSummary:
-    """Prove that every image of a manifest has exactly one row, and write all rows to `output`, if it is given.
-
-    Raises:
-        UsageError: `output` has another ending.
-        BadInputsError: no file has a label, or some have none and `fail_on_bad` is true. All rows are written before.
-        DataError: a part is missing, damaged, or not of this manifest and model.
-    """
+    """Prove that each image of a manifest has one row, and write all rows to `output`; DataError for a wrong part."""
     files, reporter = PartsLayout(folder), Reporter()
     if not files.manifest_path.is_file():
         raise DataError(f"{folder} is not a folder of 'vit predict --parts'", "give the folder of --parts")
@@ -185,11 +160,9 @@ def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> Predict
         found = check_parts(files, manifest, progress.update)
     if not found.is_whole:
         names = [files.part_path(number).name for number in found.missing]
-        problems = [
-            *([f"{len(names):,} missing ({some_of(names)})"] if names else []),
-            *(f"{name}: {reason}" for name, reason in list(found.damaged.items())[:_SHOWN]),
-            *([f"{some_of(found.foreign)}: not in the manifest"] if found.foreign else []),
-        ]
+        problems = [f"{len(names):,} missing ({some_of(names)})"] * bool(names)
+        problems += [f"{name}: {reason}" for name, reason in list(found.damaged.items())[:_SHOWN]]
+        problems += [f"{some_of(found.foreign)}: not in the manifest"] * bool(found.foreign)
         problem = f"{folder} does not have one row for each image: {'; '.join(problems)}"
         raise DataError(problem, "move damaged parts elsewhere, and give the command with --parts again")
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
@@ -214,7 +187,7 @@ def _predict_on_cluster(job: PartsJob, where: ExecutorOptions, reporter: Reporte
     files = PartsLayout(job.folder.absolute())
     with job.open_manifest(lambda: job.listed().paths) as manifest:  # tasks do not list the images while this runs
         before, num_parts = files.finished(), manifest.num_parts
-        tasks = [PartsTask(Path.cwd(), job)] * min(where.jobs or 1, _num_missing(files, manifest, reporter))
+        tasks = [job] * min(where.jobs or 1, _num_missing(files, manifest, reporter))
         if tasks:
             started = f"{count_of(len(tasks), 'task')} of {where.executor.upper()}"
             reporter.notice(f"{started}; their logs are in {files.jobs_dir}")

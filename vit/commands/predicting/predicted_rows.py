@@ -32,7 +32,7 @@ SHOWN_LABELS = 20
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """Files and counts of `vit.predict`. Of several processes, the first one has the counts, and others have zeros."""
+    """Files and counts of `vit.predict`."""
 
     output: Path  # file with one row for each predicted file
     page: Path | None  # gallery; None where none was asked for
@@ -70,7 +70,7 @@ class PredictionTally:
             self.labels.update((row.label,) if self.task.is_exclusive else row.labels)
         elif row.answer:
             self.groups[row.answer] += 1
-        elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
+        elif row.status not in DECIDED and len(self.bad) <= SHOWN_BAD:  # one more than shown
             self.bad.append(row)
 
     def summary(self, output: Path, page: Path | None = None) -> PredictionSummary:
@@ -97,21 +97,18 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
     elif tally.task.is_exclusive:
         count = 4 if any(row.labels for row in tally.first) else 3
-        rows = [
-            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))[:count]
-            for row in tally.first
-            if row.probability is not None
-        ]
-        if rows:
-            reporter.table(("file", "label", "probability", "set")[:count], rows)
+        rows = []
+        for row in (row for row in tally.first if row.probability is not None):
+            cells = row.path, row.label or row.status, percent(row.probability or 0.0), " | ".join(row.labels)
+            rows.append(cells[:count])
+        reporter.table(("file", "label", "probability", "set")[:count], rows)
     else:
         answers = []
         for row in (row for row in tally.first if row.status == "ok"):
             found, (name, probability) = dict(row.top), row.top[0]
             labels = ", ".join(f"{one} ({percent(found[one])})" for one in row.labels)
             answers.append((row.path, labels or f"none (most probable: {name}, {percent(probability)})"))
-        if answers:
-            reporter.table(("file", "labels"), answers)
+        reporter.table(("file", "labels"), answers)
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     if summary.num_unsure:
@@ -123,18 +120,13 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         from vit.checkpoints.novelty import UNLIKE  # imports torch
 
         rejected = f", {tally.statuses['novel']:,} have no label" if tally.statuses["novel"] else ""
-        reporter.line(
-            f"unlike the training images: {summary.num_novel:,} of {tally.judged:,} images (novelty of {UNLIKE} or "
-            f"more; 1 in 20 is usual){rejected}"
-        )
+        of_images = f"{summary.num_novel:,} of {tally.judged:,} images (novelty of {UNLIKE} or more; 1 in 20 is usual)"
+        reporter.line(f"unlike the training images: {of_images}{rejected}")
     if summary.num_unlabeled:
         bad = (f"{count:,} {status}" for status, count in tally.statuses.items() if status not in DECIDED)
         total, without = summary.num_files, summary.num_unlabeled
         reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {', '.join(bad)}")
-        for row in tally.bad:
-            reporter.notice(f"  {row.path}: {row.error}")
-        if without > len(tally.bad):
-            reporter.notice("  ...")
+        reporter.some([f"{row.path}: {row.error}" for row in tally.bad], SHOWN_BAD)
     if tally.first_frames:
         several = f"{count_of(len(tally.first_frames), 'file')} with several frames or pages"
         reporter.notice(f"\nWARNING: {several}, such as {min(tally.first_frames)}: only the first was read")
@@ -151,11 +143,12 @@ class SortedFiles:
     """
 
     def __init__(self, into: Path, by: SortBy, rows_file: Path) -> None:
-        self.into, self.by = into, by
+        self.by = by
         self.list_path = new_file(rows_file.with_name(f"{rows_file.stem}-sorted.csv"), "--output: the list")
         self._places: dict[str, Path] = {}  # of each path, which a list may name twice
         self._taken: set[Path] = set()
-        for folder in (into, *map(self._apart, APART)):
+        self._folders = {"ok": into, **{status: into.with_name(f"{into.name}-{status}") for status in APART}}
+        for folder in self._folders.values():
             if folder.exists() or folder.is_symlink():
                 raise UsageError(f"--sort_into {into}: {folder} exists already", "give a new folder")
 
@@ -171,11 +164,10 @@ class SortedFiles:
 
     def add(self, row: "Prediction") -> None:
         """Choose the place of a file."""
-        if row.path in self._places or (row.status != "ok" and row.status not in APART):
+        if row.path in self._places or row.status not in self._folders:
             return
-        folder = self.into if row.status == "ok" else self._apart(row.status)
         source = Path(row.path)
-        number, place = 1, folder / (row.label or row.top[0][0]) / source.name
+        number, place = 1, self._folders[row.status] / (row.label or row.top[0][0]) / source.name
         while place in self._taken:  # files of one name in several folders
             number += 1
             place = place.with_name(f"{source.stem}-{number}{source.suffix}")
@@ -183,10 +175,7 @@ class SortedFiles:
         self._places[row.path] = place
 
     def carry_out(self, reporter: Reporter, yes: bool) -> None:
-        """Write the list of places, and copy, link or move all files; moves are only shown without `yes`.
-
-        ResourceError where a file cannot be written; the list says where the files before it are.
-        """
+        """Write the list of places, and copy, link or move all files; without `yes`, moves are only shown."""
         counts = Counter(str(place.parent) for place in self._places.values())
         reporter.table(("folder", "files"), sorted(counts.items()))
         files = count_of(len(self._places), "file")
@@ -226,6 +215,3 @@ class SortedFiles:
             partial.unlink(missing_ok=True)
         if self.by == "move":
             source.unlink()
-
-    def _apart(self, status: str) -> Path:
-        return self.into.with_name(f"{self.into.name}-{status}")

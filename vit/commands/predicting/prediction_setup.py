@@ -3,14 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.checkpoints.model_path import check_model
-from vit.commands.cli.arguments import check_different, fraction, warn_of_unfinished
+from vit.commands.cli.arguments import check_models, fraction, warn_of_unfinished
 from vit.console import Reporter, percent
 from vit.errors import UsageError
-from vit.inference.engines.engine_names import EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName
 
 if TYPE_CHECKING:
     from vit.inference.answers.answers import AnswerRule, SetMethod
@@ -40,18 +38,12 @@ class AnswerOptions:
             fraction(f"--{name}", getattr(self, name))
 
     def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
-        """The rule for a model, and lines that say what it does.
-
-        Raises:
-            UsageError: the model gives an image several labels, or its validation images are missing or too few.
-        """
+        """The rule for a model, with notices; UsageError: several labels, or missing or too few validation images."""
         given = [name for name in FRACTIONS if getattr(self, name) is not None]
         if predictor.multilabel is not None and given:
-            raise UsageError(
-                f"--{given[0]} decides between classes that exclude each other, and this model gives an image several "
-                "labels, each with its own threshold",
-                f"leave --{given[0]} out; --probabilities writes the probability of every label",
-            )
+            why = "and this model gives an image several labels, each with its own threshold"
+            fix = f"leave --{given[0]} out; --probabilities writes the probability of every label"
+            raise UsageError(f"--{given[0]} decides between classes that exclude each other, {why}", fix)
         import numpy as np  # not above: --help needs none
 
         from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE
@@ -73,12 +65,10 @@ class AnswerOptions:
             thresholds += [(f"answers such as {level.example}", least) for level, least in rule.levels]
             for (what, least), one in zip(thresholds, (scores, *scores.levels), strict=True):
                 kept, left = left & (one.highest >= least), left & (one.highest < least)
-                reporter.notice(
-                    f"{what}: none, because {target} cannot be guaranteed"
-                    if least == math.inf
-                    else f"{what} from a probability of {least:.4f}: accuracy at least {target} (95 % confidence), "
-                    f"{percent(float(kept.mean()))} of {len(scores):,} {predictor.fitted_on} kept"
-                )
+                images = f"{percent(float(kept.mean()))} of {len(scores):,} {predictor.fitted_on} kept"
+                text = f"from a probability of {least:.4f}: accuracy at least {target} (95 % confidence), {images}"
+                no_text = f"none, because {target} cannot be guaranteed"
+                reporter.notice(f"{what}: {no_text}" if least == math.inf else f"{what} {text}")
         if rule.sets is not None and rule.sets.unlimited:
             names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
             reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")
@@ -86,7 +76,6 @@ class AnswerOptions:
 
 
 def _no_novelty(predictor: "Predictor") -> str:
-    """Why the predictions of a model have no novelty."""
     if predictor.multilabel is not None:
         return "a model that gives several labels has none"
     if predictor.is_ensemble:
@@ -115,33 +104,30 @@ class PredictionSetup:
     def check(self) -> None:
         """Raise VitError where the model cannot be what was asked for, before anything heavy is imported."""
         models, wanted = (self.model, *self.others), self.wanted
-        check_different(models)
-        for model in models:
-            check_model(model, self.unfinished)
-            check_engine(self.engine, Path(model), self.device)
-        for option in ("target_accuracy", "coverage", "reject_novel") if self.others else ():
-            if getattr(wanted, option):
-                problem = f"--{option} is fitted to the validation images of one model, and {len(models)} are given"
-                raise UsageError(problem, "give one model, or --reject_below")
+        check_models(models, self.engine, self.device, self.unfinished)
+        fitted = [name for name in ("target_accuracy", "coverage", "reject_novel") if getattr(wanted, name)]
+        if self.others and fitted:
+            problem = f"--{fitted[0]} is fitted to the validation images of one model, and {len(models)} are given"
+            raise UsageError(problem, "give one model, or --reject_below")
 
     def load(self, reporter: Reporter, num_images: int | None = None, batch_size: int = 1) -> "Predictor":
         """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
         from vit.inference.engine import compile_for
+        from vit.inference.ensemble import Ensemble
         from vit.inference.predictor import load
 
         models = (self.model, *self.others)
         every = [load(model, self.device, self.precision, self.engine, self.unfinished) for model in models]
-        predictor = every[0]
+        predictor = Ensemble(every, models) if self.others else every[0]
         if self.others:
-            from vit.inference.ensemble import Ensemble
-
-            predictor = Ensemble(every, models)
             reporter.notice(f"the average of {len(models)} models: {', '.join(models)}")
         warn_of_unfinished(predictor.lacks, reporter)
         predictor.rule = self.wanted.rule(predictor, reporter)
         if predictor.novelty is None:
             reporter.notice(f"the column novelty stays empty: {_no_novelty(predictor)}")
-        files, used = "" if num_images is None else f"{num_images:,} files, ", predictor.engine
+        used, files = predictor.engine, ""
+        if num_images is not None:
+            files = f"{num_images:,} files, "
         kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
         compiled = [compile_for(one.engine, num_images or 0, batch_size) for one in every]
         how = f"{used.device.type}, {used.precision}, {used.name}" + ", compiled" * any(compiled)

@@ -92,8 +92,7 @@ def similar(
         reporter.line(f"\n{one.path}" + (f": {one.error}" if one.error else ""))
         for copy in one.copies:
             reporter.line(f"  the same file as {copy}")
-        if one.neighbors:
-            reporter.table(("similarity", "image"), [(f"{cosine:.3f}", path) for path, cosine in one.neighbors])
+        reporter.table(("similarity", "image"), [(f"{cosine:.3f}", path) for path, cosine in one.neighbors])
     if len(found) > SHOWN_IMAGES:
         reporter.line(f"\n... and {len(found) - SHOWN_IMAGES:,} more images, which are on the page")
     readable, preprocess = [one for one in found if not one.error], embedder.engine.preprocess

@@ -27,20 +27,8 @@ _ABOUT = (
 )
 
 
-def has_frozen(plan: StudyPlan) -> bool:
-    """Whether frozen networks answer first: every network starts from weights, and a time decides the design."""
-    recipes = plan.firsts.values()
-    return (
-        plan.design is not None
-        and plan.source.task.is_exclusive
-        and all(recipe.model.init_from and recipe.model.freeze != "backbone" for recipe in recipes)
-        and not any(len(choices) > 1 for choices in plan.series.values())
-        and len({(recipe.model.init_from, str(recipe.model.network)) for recipe in recipes}) == len(plan.series)
-    )
-
-
 def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
-    """Compute the features of each network once, fit heads at many sizes, and show what they say.
+    """Where a time decides and every network starts from weights: show what heads on their features say.
 
     The folder `frozen` of the study gets results.csv, summary.json, curve.png and report.html.
     """
@@ -52,7 +40,12 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     from vit.study.frozen.frozen import AGREEMENT, FROZEN_SEEDS, frozen_results, frozen_sizes
 
     study = StudyDirectory(plan.folder.frozen_dir)
-    if not has_frozen(plan) or study.summary_path.is_file():
+    models = [recipe.model for recipe in plan.firsts.values()]
+    has_weights = all(model.init_from and model.freeze != "backbone" for model in models)
+    is_tuned = any(len(choices) > 1 for choices in plan.series.values())
+    are_equal = len({(model.init_from, str(model.network)) for model in models}) < len(models)
+    is_open = plan.design is not None and plan.source.task.is_exclusive and has_weights
+    if not is_open or is_tuned or are_equal or study.summary_path.is_file():
         return
     began = time.monotonic()
     sizes = frozen_sizes(plan.pool, len(plan.source.class_names))
@@ -71,14 +64,11 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
         heads = count_of(len(sizes) * FROZEN_SEEDS, "head")
         reporter.notice(f"  {name}: {heads}, {duration(time.monotonic() - began)}")
     about = f"{_ABOUT} {AGREEMENT}."
+    data_text, seeds = f"{plan.source.name} by frozen networks: a preliminary answer", list(range(FROZEN_SEEDS))
     own: dict[str, JsonValue] = {
-        "sizes": sizes,
-        "seeds": list(range(FROZEN_SEEDS)),
-        "note": about,
-        "data": f"{plan.source.name} by frozen networks: a preliminary answer",
-        "budget": LINEAR_PROBE,
+        "sizes": sizes, "seeds": seeds, "note": about, "data": data_text, "budget": LINEAR_PROBE,
         "budget_words": PROBE_WORDS,
-    }
+    }  # fmt: skip
     if plan.folds:
         images = {split: len(samples) for split, samples in sources[0].splits.items()} | {"train": plan.pool}
         own |= {"images": images, **of_folds(FROZEN_SEEDS)}
@@ -88,8 +78,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     write_results(results, findings.protocol, study.results_path)
     write_study_report(findings, study.path)
     write_json(study.summary_path, to_json(findings))
-    reporter.line(f"\n{about}")
-    for line in filter(None, (*findings.answer, findings.trend)):
+    for line in filter(None, (f"\n{about}", *findings.answer, findings.trend)):
         reporter.line(line)
     errors = {one.name: {point.num_images: point.mean for point in one.points} for one in findings.series}
     rows = [(f"{size:,}", *(f"{100 * own[size].value:.1f} %" for own in errors.values())) for size in sizes]

@@ -83,12 +83,9 @@ def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:
 
 
 def _time_text(plan: StudyPlan, design: "Design") -> str:
-    """The time of a study, what was left out for it, and what more time would buy."""
     words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
-    if design.part < 1:
-        words += f", at {100 * design.part:.0f} % of the usual length"
-    if design.left:
-        words += f"; without {', '.join(f'{size:,}' for size in design.left)} images"
+    words += f", at {100 * design.part:.0f} % of the usual length" * (design.part < 1)
+    words += f"; without {', '.join(f'{size:,}' for size in design.left)} images" * bool(design.left)
     if more := design.more():
         minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
         words += f"; --time {minutes}min would add {more}"
@@ -120,26 +117,19 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
             found += (CELL_SECONDS + pace.seconds(name, recipe)) * len(choices)
         return found / pace.slots
 
-    reserve = 0.0
+    reserve, all_images = 0.0, sum(study.num_images.values())
     if not study.folder.frozen_dir.is_dir() and all(recipe.model.init_from for recipe in study.firsts.values()):
-        reserve = (
-            sum(study.num_images.values()) * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
-        )
+        reserve = all_images * sum(image for _, _, image in pace.of_series.values()) + PROBES_SECONDS
     kept = {size: len(seeds) for size, seeds in held.items()}
     reserve += sum(count * cost(size, 1.0) for size, count in kept.items()) * pace.slots
     left = PLANNED * (seconds - (time.monotonic() - study.began) - reserve / pace.slots)
     has_sizes = options.sizes != AUTO
     is_same = seconds <= before and options.seeds == AUTO and not has_sizes  # the same command goes on as it began
-    design = choose_design(
-        study.sizes,
-        cost,
-        0.0 if is_same else left,
-        None if options.seeds == AUTO else len(options.seed_list()),
-        kept,
-        parts=(1.0,) if options.budget != AUTO or kept else PARTS,
-        num_first=len(study.sizes) if has_sizes else 2,
-        keeps_first=has_sizes,
-    )
+    num_seeds = None if options.seeds == AUTO else len(options.seed_list())
+    parts = (1.0,) if options.budget != AUTO or kept else PARTS
+    num_first = len(study.sizes) if has_sizes else 2
+    left = 0.0 if is_same else left
+    design = choose_design(study.sizes, cost, left, num_seeds, kept, parts, num_first, keeps_first=has_sizes)
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
     seconds = max(seconds, before)
     found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
@@ -158,8 +148,7 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     from vit.training.planning.schedule import choose_schedule
 
     cells, machine = study.cells_left, study.machine
-    done = len(study.own_cells) - len(cells)
-    if done:
+    if done := len(study.own_cells) - len(cells):
         reporter.line(f"\n{done:,} of {len(study.own_cells):,} cells are done already")
     if not cells:
         return 0.0
@@ -174,24 +163,22 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> float:
     rows: list[tuple[object, ...]] = []
     times: dict[object, float] = {}  # of each cell, by its folder
     for (series, num_images), same in groups.items():
-        recipe = same[0].recipe
+        recipe, length = same[0].recipe, ("-", "-")
         if recipe.model.freeze == "backbone":  # a network without its head computes each image once for all cells
             times |= {cell.folder: work[cell.folder] * pace.of_series[series][2] for cell in same}
-            each = sum(times[cell.folder] for cell in same) / len(same)
-            rows.append((series, f"{num_images:,}", len(same), "-", "-", duration(each)))
-            continue
-        schedule, each = choose_schedule(recipe, num_images, 1), pace.seconds(series, recipe)
-        times |= dict.fromkeys((cell.folder for cell in same), each)
-        steps = schedule.rounds * schedule.steps_per_round
-        rows.append((series, f"{num_images:,}", len(same), f"{steps:,}", str(schedule.batch_size), duration(each)))
+        else:
+            schedule = choose_schedule(recipe, num_images, 1)
+            times |= dict.fromkeys((cell.folder for cell in same), pace.seconds(series, recipe))
+            length = f"{schedule.rounds * schedule.steps_per_round:,}", str(schedule.batch_size)
+        each = sum(times[cell.folder] for cell in same) / len(same)
+        rows.append((series, f"{num_images:,}", len(same), *length, duration(each)))
     reporter.table(("series", "images", "cells", "steps", "batch", "time each"), rows)
     at_once = min(machine.jobs, len(cells))
     total = time_of_all([times[cell.folder] for cell in cells], min(at_once, pace.slots))
     where = f" on {count_of(available_cores(), 'core')}" if is_here else ""
-    reporter.line(
-        f"\n{count_of(len(cells), 'cell')}, about {duration(total)} with {at_once:,} at a time{where}; "
-        f"{'a pass' if study.is_probe else 'a step'} of each network was timed, reading images and saving are not in it"
-    )
+    timed = f"{'a pass' if study.is_probe else 'a step'} of each network was timed"
+    about = f"{count_of(len(cells), 'cell')}, about {duration(total)} with {at_once:,} at a time{where}"
+    reporter.line(f"\n{about}; {timed}, reading images and saving are not in it")
     return total
 
 
@@ -200,16 +187,12 @@ def check_time(reporter: Reporter, study: StudyPlan) -> None:
     cells = study.cells_left
     flops, seconds_an_image = _QUICK
     slowest = sum(cell.images_shown * (3 * study.costs[cell.series].flops / flops + seconds_an_image) for cell in cells)
-    if study.options.yes or study.options.executor != "local" or slowest < ASKS_ABOVE:
+    is_designed = study.design is not None and study.design.seconds < ASKS_ABOVE
+    if study.options.yes or study.options.executor != "local" or slowest < ASKS_ABOVE or is_designed:
         return
-    if study.design is not None and study.design.seconds < ASKS_ABOVE:
-        return
-    total = show_estimate(reporter, study)
-    if total > ASKS_ABOVE:
-        raise UsageError(
-            f"this study takes about {duration(total)}",
-            "give --yes to start it, --time 1h for a smaller design, or fewer --sizes, --seeds and a shorter --budget",
-        )
+    if (total := show_estimate(reporter, study)) > ASKS_ABOVE:
+        fix = "give --yes to start it, --time 1h for a smaller design, or fewer --sizes, --seeds and a shorter --budget"
+        raise UsageError(f"this study takes about {duration(total)}", fix)
 
 
 def time_of_all(times: Iterable[float], slots: int) -> float:

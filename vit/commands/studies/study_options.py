@@ -9,9 +9,8 @@ from typing import Any, Final, Literal
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import EXECUTOR_OPTIONS, ExecutorOptions, StrPath, fraction
 from vit.commands.cli.command_line import SCHEMA, Parser
-from vit.commands.cli.configs import read_config, shipped_configs
 from vit.commands.cli.options import Option, options_of
-from vit.commands.cli.recipe_options import SHORT
+from vit.commands.cli.recipe_options import SHORT, read_config, shipped_configs
 from vit.commands.cli.recipe_options import make_parser as make_recipe_parser
 from vit.errors import UsageError
 from vit.training.recipes.ranges import seconds
@@ -161,9 +160,14 @@ def read_words(words: Sequence[str]) -> StudyOptions:
         parser.read_words([SCHEMA])  # of files, where the repeated options are mappings
     repeated = {name: {"kind": str, "takes_several": True} for name in (*_REPEATED, "init_from")}
     values = parser.changed(repeated).read_words(words)
-    for name in _REPEATED:
-        if name in values:
-            values[name] = _assigned(name, values[name])
+    for name in (name for name in _REPEATED if name in values):  # --vary A=1,2 --vary B=3
+        assigned: dict[str, str | list[str]] = {}
+        for text in values[name]:
+            option, _, value = text.partition("=")
+            if not value:
+                raise UsageError(f"--{name} {text}", f"give --{name} OPTION=VALUE{',VALUE' * (name != 'set')}")
+            assigned[option] = value if name == "set" else value.split(",")
+        values[name] = assigned
     return _options(parser, values.pop("config", []), values)
 
 
@@ -182,9 +186,8 @@ def _options(parser: Parser, configs: Sequence[str], values: Mapping[str, Any]) 
         shipped = f"studies/{config}"
         path, in_file = read_config(shipped if shipped in shipped_configs() else config, parser)
         name, whole = path.stem, whole | in_file
-    for option in ("data", "cluster"):
-        if option in values:
-            values = {**values, option: {**whole.get(option, {}), **values[option]}}
+    for option in values.keys() & {"data", "cluster"}:
+        values = {**values, option: {**whole.get(option, {}), **values[option]}}
     return _checked(StudyOptions(**{**whole, **values}, config_name=name))
 
 
@@ -213,23 +216,10 @@ def _checked(options: StudyOptions) -> StudyOptions:
         if known.find(name) is None:
             raise known.unknown(f"--{name}")
     if "optim.best_metric" in options.tune:
-        raise UsageError(
-            "--tune optim.best_metric: tuning chooses by this metric, and values of different metrics cannot be ranked",
-            "give one with --set optim.best_metric=..., or compare several with --vary",
-        )
+        problem = "--tune optim.best_metric: tuning chooses by this metric, and different metrics cannot be ranked"
+        raise UsageError(problem, "give one with --set optim.best_metric=..., or compare several with --vary")
     return options
 
 
 def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:
     return {SHORT.get(f"--{name}", f"--{name}").removeprefix("--"): value for name, value in values.items()}
-
-
-def _assigned(name: str, texts: Sequence[str]) -> dict[str, str | list[str]]:
-    """The values of --vary A=1,2 --vary B=3 as one mapping."""
-    values: dict[str, str | list[str]] = {}
-    for text in texts:
-        option, _, value = text.partition("=")
-        if not value:
-            raise UsageError(f"--{name} {text}", f"give --{name} OPTION=VALUE{',VALUE' * (name != 'set')}")
-        values[option] = value if name == "set" else value.split(",")
-    return values

@@ -174,7 +174,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.study.grid import Budget, parse_sizes
     from vit.study.running.cluster import share_of
     from vit.study.spec import without_cell_files
-    from vit.training.planning.images import at_revision
     from vit.training.planning.network_choice import choose_network, wanted_network
     from vit.training.planning.plan import make_plan
     from vit.training.running.run_images import seen_before
@@ -210,10 +209,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     sizes = parse_sizes(named, pool)
     budget = Budget.parse(usual_length(_recipes(series), pool) if options.budget == AUTO else options.budget)
     contents = read_images(source, reporter)
-    series = {
-        name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
-        for name, choices in series.items()
-    }
     series = decided(series, source)
     check_given(options, budget)
     seeds = options.seed_list()
@@ -257,8 +252,7 @@ def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[
     from vit.study.spec import with_cell_files
     from vit.weights.open import weights_hash
 
-    recipes = _recipes(series)
-    cells = [with_cell_files(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]
+    cells = [with_cell_files(recipe, size, seed) for recipe in _recipes(series) for size in sizes for seed in seeds]
     teachers, starts = {cell.distill.teacher for cell in cells}, {cell.model.init_from for cell in cells}
     for teacher in sorted(filter(None, teachers)):
         check_model(teacher)

@@ -66,14 +66,10 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     reporter.facts([*further_lines(findings), *steps])
     for warning in findings.warnings:
         reporter.notice(f"WARNING: {warning}")
-    if findings.failed:
-        one = len(findings.failed) == 1
-        counted = "1 cell failed, and is" if one else f"{len(findings.failed):,} cells failed, and are"
+    if failed := [f"{cell.describe()}: {cell.error}" for cell in findings.failed]:
+        counted = "1 cell failed, and is" if len(failed) == 1 else f"{len(failed):,} cells failed, and are"
         reporter.notice(f"\nWARNING: {counted} not in the numbers above:")
-        for cell in findings.failed[:SHOWN_FAILED]:
-            reporter.notice(f"  {cell.describe()}: {cell.error}")
-        if len(findings.failed) > SHOWN_FAILED:
-            reporter.notice("  ...")
+        reporter.some(failed, SHOWN_FAILED)
 
 
 def _error(point: "Point | None") -> str:
@@ -86,33 +82,16 @@ def _error(point: "Point | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """The next useful command: a target where there is a forecast, else a comparison of the answer, else predictions.
-
-    `vit compare` takes no models of several labels, and no runs that could read different test images.
-    """
-    from vit.study.answer.verdict import by_answer
-
+    """The next useful command: a target where there is a forecast, else the use of the best run."""
     if findings.target is None and findings.forecasts:
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
-    rows = records(study.results_path)
-    best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))
+    best = max(records(study.results_path), key=lambda row: (int(row["images"]), float(row["accuracy"])))
     path = shlex.quote(str(study.path / best["run"]))
-    if "right" in findings.protocol:
-        return f"vit evaluate {path}"
-    pair = min(findings.comparisons, key=by_answer, default=None)
-    if pair is not None and pair.differences and "left_out" not in findings.protocol:
-        last = pair.differences[-1]
-        runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}
-        names = [runs[name, str(last.num_images), str(last.seeds[0])] for name in (pair.first, pair.second)]
-        return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
-    return f"vit predict {path} FOLDER_OF_IMAGES"
+    return f"vit evaluate {path}" if "right" in findings.protocol else f"vit predict {path} FOLDER_OF_IMAGES"
 
 
 def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) -> None:
-    """Show results, errors with intervals, and the curve, in a run of the study itself.
-
-    The run goes on where the study is continued. Its tables hold numbers and names of networks, no images.
-    """
+    """Show results, errors with intervals, and the curve, but no images, in a run of the study, which goes on."""
     from vit.training.tracking.open import open_trackers
     from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 
@@ -122,11 +101,9 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
     name = folder.path.name
     settings = Tracking(folder.path, folder.path, name, name, plan.protocol, NUMBERS_ALONE)
     tracker = open_trackers(plan.cells[0].recipe, settings, reporter.notice)
-    rows = [
-        (series.name, point.num_images, point.mean.value, point.mean.low, point.mean.high, len(point.seeds))
-        for series in findings.series
-        for point in series.points
-    ]
+    rows = []
+    for name, point in ((series.name, point) for series in findings.series for point in series.points):
+        rows.append((name, point.num_images, point.mean.value, point.mean.low, point.mean.high, len(point.seeds)))
     tracker.table("study/errors", _TRACKED, rows)
     tracker.table("study/results", *read_table(folder.results_path))
     tracker.figure("study/curve", folder.curve_path)
@@ -134,10 +111,7 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
 
 
 def report_crossval(reporter: Reporter, path: Path) -> None:
-    """Collect the folds, write predictions.csv, summary.json and report.html, and show accuracy and paths.
-
-    BadInputsError where a fold is not finished.
-    """
+    """Collect the folds, write predictions.csv, summary.json and page, and show them; BadInputsError: not finished."""
     from vit.checkpoints.locking import alone
     from vit.report.studies.compare_page import write_crossval_page
     from vit.study.crossval import CrossvalDirectory

@@ -6,9 +6,8 @@ from math import floor, log, log10
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.cli.configs import find_config, shipped_configs
 from vit.commands.cli.recipe_layers import FINETUNE
-from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names
+from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, find_config, shipped_configs
 from vit.commands.studies.study_options import StudyOptions, items
 from vit.commands.training.train_options import PUBLISHED, read_words, unavailable
 from vit.console import Reporter
@@ -86,22 +85,19 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
         beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
         found[str(label)] = [beginning, *further]
-    if options.init_from and not options.is_open:
-        if len(options.init_from) != len(found):
-            problem = f"{len(options.init_from)} files of --init_from for {len(found)} networks ({', '.join(found)})"
-            raise UsageError(problem, "give one for each network, in their order")
-        for options_of_network, file in zip(found.values(), options.init_from, strict=True):
-            options_of_network.append(f"--model.init_from={file}")
+    files = [] if options.is_open else options.init_from
+    if files and len(files) != len(found):
+        problem = f"{len(files)} files of --init_from for {len(found)} networks ({', '.join(found)})"
+        raise UsageError(problem, "give one for each network, in their order")
+    for options_of_network, file in zip(found.values(), files, strict=False):
+        options_of_network.append(f"--model.init_from={file}")
     if not found:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
     return found
 
 
 def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
-    """Weights & Biases of the cells.
-
-    Where no tracker is named, "auto" is what WANDB_MODE says, or else online only if you are logged in.
-    """
+    """Weights & Biases of cells: "auto" without a tracker is what WANDB_MODE says, else online if you are logged in."""
     if wandb != "auto" or tracker is not None:
         return wandb
 
@@ -115,8 +111,8 @@ def check_given(options: StudyOptions, budget: "Budget") -> None:
     """Raise UsageError for an option of cells that the study itself decides, and would overwrite."""
     given = [*options.set, *options.vary, *options.tune, *(f"data.{name}" for name in options.data)]
     if isinstance(options.networks, Mapping):
-        words = [word for words in options.networks.values() for word in str(words).split() if word.startswith("--")]
-        flags = [word.partition("=")[0] for word in words]
+        words = " ".join(options.networks.values()).split()
+        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
         given += [SHORT.get(flag, flag).removeprefix("--") for flag in flags]
     for name in given:
         if name in _OF_CELLS:
@@ -124,10 +120,9 @@ def check_given(options: StudyOptions, budget: "Budget") -> None:
         if name in ONE_DEVICE:
             raise UsageError(f"{name} in a study, whose cells train on one device each", "leave it out")
         if name in ("optim.steps", "optim.epochs") and (budget.steps or budget.epochs):
-            raise UsageError(
-                f"--budget {budget} decides the length of every training, so {name} would do nothing",
-                f"leave {name} out, or give --budget recipe for trainings as long as their own options say",
-            )
+            problem = f"--budget {budget} decides the length of every training, so {name} would do nothing"
+            fix = f"leave {name} out, or give --budget recipe for trainings as long as their own options say"
+            raise UsageError(problem, fix)
 
 
 def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
@@ -138,11 +133,10 @@ def check_different(cells: Iterable["Cell"], inputs: "Inputs") -> None:
     for cell in cells:
         same = found.setdefault(key_of(as_trained(cell.recipe), inputs), cell)  # with its number of images and its seed
         if same is not cell:
-            cut = same.recipe.optim.batch_size == cell.num_images
-            raise UsageError(
-                f"{same.describe()} and {cell.describe()} are the same training",
-                "give larger --sizes: a batch has no more images than there are" if cut else "leave one of them out",
-            )
+            is_cut = same.recipe.optim.batch_size == cell.num_images
+            larger = "give larger --sizes: a batch has no more images than there are"
+            problem = f"{same.describe()} and {cell.describe()} are the same training"
+            raise UsageError(problem, larger if is_cut else "leave one of them out")
 
 
 def check_same_images(series: str, source: "Source", first: str, expected: "Source") -> None:
@@ -150,15 +144,12 @@ def check_same_images(series: str, source: "Source", first: str, expected: "Sour
     for split in sorted((expected.splits.keys() | source.splits.keys()) - {"train"}):
         own, other = (found.splits.get(split) for found in (source, expected))
         if own is None or other is None or own.fingerprint() != other.fingerprint():
-            raise UsageError(
-                f"{first} and {series} have different {split} images, and a study compares series on the same ones",
-                "give options that split the images (data.split_seed, data.test, data.validation) once for all: --set",
-            )
+            fix = "give options that split images (data.split_seed, data.test, data.validation) once for all: --set"
+            why = "and a study compares series on the same ones"
+            raise UsageError(f"{first} and {series} have different {split} images, {why}", fix)
         if own.groups != other.groups:
-            raise UsageError(
-                f"{first} and {series} have different groups of the {split} images, and intervals count one kind",
-                "give data.groups once for all: --set",
-            )
+            problem = f"{first} and {series} have different groups of the {split} images, and intervals count one kind"
+            raise UsageError(problem, "give data.groups once for all: --set")
 
 
 def networks_for(
@@ -221,10 +212,7 @@ def _of_files(files: Iterable[str]) -> dict[str, str]:
 
 
 def usual_length(recipes: Iterable[Recipe], pool: int) -> str:
-    """The length of a training, which is short where every network starts from weights.
-
-    It is that of `vit train` with all images, and grows to it by one power, so that no kink is in the curve.
-    """
+    """The length of a training, short from weights: grows by one power to that of `vit train` with all images."""
     if not all(recipe.model.init_from for recipe in recipes):
         return FROM_RANDOM
     from vit.training.planning.schedule import fine_tuning_steps
@@ -243,10 +231,7 @@ def starts_of(recipes: Mapping[str, Recipe]) -> list[tuple[str, str]]:
 
 
 def num_folds(options: StudyOptions, source: "Source", listed: "Source | None") -> int:
-    """The number of folds where each seed tests its own, because few images are cut for a test; else 0.
-
-    The same trainings then test all images instead of one part of them.
-    """
+    """The number of folds, of which each seed tests another, where few images are cut for a test; else 0."""
     seeds = options.seed_list()
     named = (*options.data, *options.set, *options.vary, *options.tune)
     decided = any(name.removeprefix("data.") in ("fold", "test", "groups") for name in named)
@@ -276,12 +261,12 @@ def sizes_for(pool: int, num_classes: int) -> list[str | int]:
 
 def decided(series: Series, source: "Source") -> Series:
     """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
-    from vit.training.planning.images import with_subset
+    from vit.training.planning.images import at_revision, with_subset
     from vit.training.planning.plan import make_plan
 
     found: Series = {}
     for name, tried in series.items():
-        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
+        own = {choice: with_subset(source, at_revision(recipe, source)) for choice, recipe in tried.items()}
         network, space, values = name.partition(" ")
         if network == "auto":  # a network that weights of cells decide has a name
             network = make_plan(replace(next(iter(own.values())), distill=DistillConfig())).spec.name

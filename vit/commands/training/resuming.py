@@ -33,28 +33,21 @@ def recipe_for_all(
     run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe] | None = None
 ) -> "tuple[Recipe, Rendezvous]":
     """A recipe that the first of several processes finds, because the others may not see the run folder."""
-
-    def read() -> tuple[Recipe, int]:
-        recipe = (find or recipe_of)(run, layers)
+    search, world_size = find or recipe_of, int(os.environ.get("WORLD_SIZE", "2"))
+    recipe: Recipe | None = None
+    if is_first() and not is_launched():
+        recipe = search(run, layers)  # before the imports below, which take seconds
 
         from vit.training.distributed.devices import device_and_world_size
 
-        return recipe, device_and_world_size(recipe)[1]
-
-    if is_first() and not is_launched():
-        recipe, world_size = read()  # before the import below, which takes seconds
-
-        from vit.training.distributed.processes import Rendezvous
-
-        rendezvous = Rendezvous(world_size)
-        rendezvous.decided("recipe", lambda: dump(recipe))
-        return recipe, rendezvous
+        _, world_size = device_and_world_size(recipe)
 
     from vit.training.distributed.processes import Rendezvous
 
-    # opened before the run is read, because the other processes wait for an answer or an error
-    rendezvous = Rendezvous(int(os.environ["WORLD_SIZE"]) if is_first() else 2)
-    return parse_recipe(rendezvous.decided("recipe", lambda: dump(read()[0]))), rendezvous
+    # of a launcher, it is opened before the run is read, because the other processes wait for an answer or an error
+    rendezvous = Rendezvous(world_size)
+    text = rendezvous.decided("recipe", lambda: dump(recipe or search(run, layers)))
+    return recipe or parse_recipe(text), rendezvous
 
 
 def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
@@ -63,10 +56,9 @@ def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
 
     directory = RunDirectory.open(run)
     if directory.result_path.is_file():
-        further = f"vit train {shlex.quote(str(run))} --epochs N"
-        if directory.is_pretraining:
-            further = f"vit pretrain DATA --init_from {shlex.quote(str(run))}"
-        raise UsageError(f"{run} is finished", f"'{further}' trains it further in a new run")
+        name = shlex.quote(str(run))
+        words = f"pretrain DATA --init_from {name}" if directory.is_pretraining else f"train {name} --epochs N"
+        raise UsageError(f"{run} is finished", f"'vit {words}' trains it further in a new run")
     if not directory.can_resume:
         raise directory.unfinished()
     recipe = read_recipe(directory.config_path)
@@ -79,10 +71,9 @@ def recipe_of(run: Path, layers: RecipeLayers) -> Recipe:
         return recipe
     wanted = layers.recipe_above(recipe)
     recipe = _on_machine_of(wanted, recipe)
-    different = list(_differences(plain(recipe), plain(wanted)))
-    if different:  # a name may stand for the run's value
-        different = list(_differences(plain(recipe), plain(_plan_of(wanted, None).recipe)))
-    if different:
+    if plain(recipe) == plain(wanted):
+        return recipe
+    if different := list(_differences(plain(recipe), plain(_plan_of(wanted, None).recipe))):  # names stand for values
         words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
         raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
     return recipe
@@ -114,14 +105,11 @@ def further_recipe(run: Path, layers: RecipeLayers) -> Recipe:
 def newest_for_all(
     plan: P, rendezvous: "Rendezvous", listed: "Source | None", reporter: Reporter
 ) -> tuple[Path | None, P]:
-    """The newest unfinished run that fits the plan and that no process trains, and the plan as that run began.
-
-    The first of several processes finds it. None: there is none.
-    """
+    """The newest unfinished run that fits the plan and that no process trains, or None; and the plan as it began."""
 
     def find() -> str:
         """The run, and the recipe with what trial steps or a lack of memory decided when the run began."""
-        for run, its_recipe in _unfinished(plan.recipe, plan.spec.name, plan.source.name):
+        for run, its_recipe in unfinished_runs(plan.recipe, plan.spec.name, plan.source.name):
             begun = _as_begun(plan.recipe, its_recipe)
             if _deciding(begun) == _deciding(its_recipe):
                 reporter.notice(f"--resume auto: going on with {run.path}")
@@ -133,9 +121,7 @@ def newest_for_all(
     if found is None:
         return None, plan
     recipe = parse_recipe(found[1])
-    if recipe == plan.recipe:
-        return Path(found[0]), plan
-    begun = _plan_of(recipe, listed)
+    begun = plan if recipe == plan.recipe else _plan_of(recipe, listed)
     assert isinstance(begun, type(plan))
     return Path(found[0]), begun
 
@@ -152,19 +138,12 @@ def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
     return replace(recipe, optim=optim)
 
 
-def newest_of_starts(recipe: Recipe, network: str, data: str, starts: tuple[str | None, ...]) -> Recipe | None:
-    """The recipe of the newest unfinished run whose init_from is one of `starts`; None: there is none."""
-    found = (its_recipe for _, its_recipe in _unfinished(recipe, network, data))
-    return next((its_recipe for its_recipe in found if its_recipe.model.init_from in starts), None)
-
-
-def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunDirectory", Recipe]]:
+def unfinished_runs(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunDirectory", Recipe]]:
     """The unfinished runs below `out` that can be resumed and that no process trains, the newest first."""
     from vit.checkpoints.run import RunDirectory
 
-    runs = [
-        run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()
-    ]
+    below = RunDirectory.below(recipe.out, data, network)
+    runs = [run for run in below if run.can_resume and not run.result_path.is_file()]
     for run in sorted(runs, key=lambda run: run.config_path.stat().st_mtime, reverse=True):
         try:
             its_recipe = read_recipe(run.config_path)
@@ -175,7 +154,6 @@ def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunD
 
 
 def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
-    """The recipe with the machine's options of another recipe."""
     for group, key in _MACHINE:
         changed = replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})
         recipe = replace(recipe, **{group: changed})
@@ -188,7 +166,6 @@ def _deciding(recipe: Recipe) -> dict[str, object]:
 
 
 def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
-    """The plan of a recipe of either kind."""
     if isinstance(recipe, PretrainRecipe):
         plan: Plan = PRETRAINING_PLAN.load()(recipe, listed)
         return plan

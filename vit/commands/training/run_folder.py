@@ -130,7 +130,6 @@ def facts_of_cells(recipe: Recipe, folder: Path) -> list[tuple[str, str]]:
 
 
 def _kinds(recipe: Recipe) -> "list[TrackerKind]":
-    """The trackers of extras, in the order of the registry."""
     names = chosen_trackers(recipe)
     return [entry.load()() for name, entry in TRACKERS.items() if name in names]
 

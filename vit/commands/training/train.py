@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from vit.training.planning.plan import Plan
     from vit.training.running.result import FitResult
     from vit.training.tracking.tracker import Tracker
-    from vit.training.trials import Trial
 
 
 def train(
@@ -72,10 +71,7 @@ def train(
 
 
 def main(words: Sequence[str]) -> int:
-    """`vit train`: `train` with the options of a command line, which may also ask for the plan or the recipe alone.
-
-    BadInputsError where the training is finished, but validation or test images could not be read.
-    """
+    """`vit train`: `train` with the words of a command line; BadInputsError where measured images cannot be read."""
     options = read_words(words)
     run = run_training(options)
     if options.dry_run:
@@ -85,12 +81,9 @@ def main(words: Sequence[str]) -> int:
 
     from vit.training.running.run_images import count_left_out
 
-    bad = count_left_out(run)
-    if bad:
-        raise BadInputsError(
-            f"{bad:,} of the validation and test images cannot be read or measured",
-            f"see left_out in {run.result_path}",
-        )
+    if bad := count_left_out(run):
+        problem = f"{bad:,} of the validation and test images cannot be read or measured"
+        raise BadInputsError(problem, f"see left_out in {run.result_path}")
     return 0
 
 
@@ -122,8 +115,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
     search = partial(find_bursts, start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, start.listed, search)
-    if options.run is None and plan.device.type == "cpu" and (note := options.layers.note_for_cpu()):
-        reporter.notice(note)
+    if options.run is None and plan.device.type == "cpu":
+        reporter.notice(options.layers.note_for_cpu())
     if options.dry_run:
         warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
@@ -183,7 +176,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, I
     if not (plan.is_timed or is_searched):
         return plan, None
 
-    from vit.training.trials import plan_with_largest_batch, trials
+    from vit.training.trials import plan_for_time, plan_with_largest_batch, trials
 
     with trials(plan) as trial:
         if is_searched:
@@ -192,29 +185,18 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, I
             rate = "" if scaled else "; the learning rate stays (--optim.lr_batch_size scales it)"
             reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit{rate}")
         if plan.is_timed:
-            plan = _timed(trial.of(plan), began, reporter)
+            text = plan.recipe.optim.time
+            reporter.notice(f"{text} for the training: trial steps and a validation are measured")
+            plan, pace = plan_for_time(trial.of(plan), began)
+            end = time.localtime(time.time() + pace.seconds(plan.total_steps, plan.rounds))
+            times = [f"{one:.2g} s" if one < 10 else duration(one) for one in (pace.step, pace.validation)]
+            costs = f"{times[0]} a step, {times[1]} for each of {plan.rounds} validations"
+            ends = f"ends at about {time.strftime('%H:%M', end)}"
+            reporter.notice(f"{text} allow {plan.total_steps:,} steps: {costs}; {ends}")
         return plan, trial.data
 
 
-def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
-    from vit.training.trials import plan_for_time
-
-    def short(seconds: float) -> str:
-        return f"{seconds:.2g} s" if seconds < 10 else duration(seconds)
-
-    text = trial.plan.recipe.optim.time
-    reporter.notice(f"{text} for the training: trial steps and a validation are measured")
-    plan, pace = plan_for_time(trial, began)
-    ends = time.localtime(time.time() + pace.seconds(plan.total_steps, plan.rounds))
-    reporter.notice(
-        f"{text} allow {plan.total_steps:,} steps: {short(pace.step)} a step, {short(pace.validation)} for each "
-        f"of {plan.rounds} validations; ends at about {time.strftime('%H:%M', ends)}"
-    )
-    return plan
-
-
 def _draw(run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
-    """Draw figures and page."""
     from vit.report.run.run_page import draw_run, write_run_report
 
     draw_run(run, plan, fitted, tracker)

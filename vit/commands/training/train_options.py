@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.commands.cli.arguments import StrPath, path_list
+from vit.commands.cli.help_text import OF_COMMAND
 from vit.commands.cli.recipe_layers import RecipeLayers
-from vit.commands.cli.recipe_options import AUTO, OF_COMMAND, RANDOM, SHORT, check_names, listed_images, make_parser
-from vit.commands.training.resuming import further_recipe, newest_of_starts, recipe_for_all
+from vit.commands.cli.recipe_options import AUTO, RANDOM, SHORT, check_names, listed_images, make_parser
+from vit.commands.training.resuming import further_recipe, recipe_for_all, recipe_of, unfinished_runs
 from vit.console import Reporter
 from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
@@ -81,9 +82,8 @@ def to_options(values: dict[str, Any], kind: type[Recipe] = Recipe) -> TrainOpti
 def in_one_process(options: TrainOptions) -> TrainOptions:
     """The options with one device where the machine has several, or where a run may have begun on several.
 
-    Lightning starts each further process with the words of this one. Of a program that calls `vit.train` it would
-    run every line again; it cannot run a notebook or `python -c` again. torchrun starts all processes alike, so that
-    it takes as many devices as it has started.
+    Lightning starts each further process with the words of this one, which are not those of a training: a notebook
+    cannot run again, and a program would run all its lines. torchrun starts all processes alike, and takes all devices.
     """
     if is_launched() or options.print_config:
         return options
@@ -114,33 +114,31 @@ class InitialWeights:
 
 
 def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
-    """Check the recipe's names, list the images, and decide what an open init_from means: the first process for all.
-
-    Photographs start from published weights of the network, and random weights are for those who ask for them.
-    """
-    if options.run is not None:
-        recipe, rendezvous = recipe_for_all(options.run, options.layers)
-        return InitialWeights(recipe, _listed(recipe), rendezvous)
-    if options.parent is not None:
-        recipe, rendezvous = recipe_for_all(options.parent, options.layers, further_recipe)
-        return InitialWeights(recipe, _listed(recipe), rendezvous, FURTHER)
+    """Check the recipe's names, list the images, and decide what an open init_from means: the first process for all."""
+    if (run := options.run or options.parent) is not None:
+        find, why = (recipe_of, "") if options.run is not None else (further_recipe, FURTHER)
+        recipe, rendezvous = recipe_for_all(run, options.layers, find)
+        return InitialWeights(recipe, _listed(recipe), rendezvous, why)
     network = options.layers.options.get("model.network") or {}
     if "name" in network:  # before torch is imported, which the choice of a shipped recipe may do
         check_image_size(network, options.layers.options.get("model.preprocess.image_size"))
     recipe = options.layers.recipe()
-    if note := options.layers.replaced_recipe():
-        reporter.notice(note)
+    reporter.notice(options.layers.replaced_recipe())
     _check_used(options.layers, recipe)
     if recipe.model.init_from != AUTO:
         return InitialWeights(recipe, _listed(recipe))
     recipe = options.layers.with_option("init_from", RANDOM).recipe()
     listed = _listed(recipe)
-    if not _are_photographs(recipe, listed):
+    if listed is None and recipe.data.source not in PHOTOGRAPHS:
         return InitialWeights(recipe, listed)
 
     from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.processes import Rendezvous
+    from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
 
+    channels = recipe.model.preprocess.channels
+    if listed is not None and automatic_network(listed.splits["train"], channels)[0] != FOR_PHOTOGRAPHS:
+        return InitialWeights(recipe, listed)
     rendezvous = Rendezvous(device_and_world_size(recipe)[1])
     weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
     if weights == RANDOM:
@@ -150,7 +148,6 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
 
 
 def _listed(recipe: Recipe) -> "Source | None":
-    """The images of a recipe whose names exist."""
     check_names(recipe)
     return listed_images(recipe)
 
@@ -167,16 +164,6 @@ def _check_used(layers: RecipeLayers, recipe: Recipe) -> None:
         raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
 
 
-def _are_photographs(recipe: Recipe, listed: "Source | None") -> bool:
-    """Whether the images are larger than those that the small networks are for."""
-    if listed is None:
-        return recipe.data.source in PHOTOGRAPHS
-
-    from vit.training.planning.images import FOR_PHOTOGRAPHS, automatic_network
-
-    return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
-
-
 def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:
     """The published weights that photographs start from, or `RANDOM`: the run that `--resume auto` may continue did."""
     from vit.training.planning.images import FOR_PHOTOGRAPHS, opened_data
@@ -187,13 +174,11 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
     weights = PUBLISHED if name == FOR_PHOTOGRAPHS else published(name)
     if options.resume == AUTO:
         data = recipe.data.source if listed is None else listed.name
-        before = newest_of_starts(recipe, name, data, (None, weights))
-        if before is not None:
-            return before.model.init_from or RANDOM
-    obstacle, repository = f"timm has none for {name}", ""
-    if weights:
-        repository = repository_of(weights.removeprefix("timm:"))
-        obstacle = fetch(weights.removeprefix("timm:"), reporter.notice)
+        for _, its_recipe in unfinished_runs(recipe, name, data):
+            if its_recipe.model.init_from in (None, weights):
+                return its_recipe.model.init_from or RANDOM
+    repository = repository_of(weights.removeprefix("timm:")) if weights else ""
+    obstacle = fetch(weights.removeprefix("timm:"), reporter.notice) if weights else f"timm has none for {name}"
     if not obstacle:
         from vit.training.planning.network_choice import choose_network, wanted_network
 
@@ -201,25 +186,20 @@ def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | 
         images = listed or opened_data(recipe.data)
         try:
             choose_network(model, wanted_network(model), images, len(images.class_names))
+            return weights
         except CheckpointError as error:
             obstacle, repository = error.problem, ""
-        else:
-            return weights
     obstacle = f"{weights}: {obstacle}" if weights else obstacle
     files = "WEIGHTS (a file, a folder, a run, hf:ORG/NAME)"
     raise unavailable(f"published weights for {name}", obstacle, files, repository, "a much weaker model")
 
 
 def unavailable(what: str, obstacle: str, files: str, repository: str, random: str) -> UsageError:
-    """The error where photographs of a training or a study lack published weights, and why.
+    """The error where photographs lack published weights. `files`: what --init_from takes, `random`: what random gives.
 
-    Args:
-        files: what --init_from takes.
-        repository: where the hub has the weights; empty: they are of no use.
-        random: what random weights give.
+    `repository` is where the hub has the weights; empty: they are of no use.
     """
     cache = f"fill the hub's cache ('hf download {repository} model.safetensors'; its folder is HF_HOME), "
-    return UsageError(
-        f"{what} are not available: {obstacle}. Photographs do not train from random weights without being asked",
-        f"give --init_from {files}, {cache * bool(repository)}or give --init random for {random}",
-    )
+    fix = f"give --init_from {files}, {cache * bool(repository)}or give --init random for {random}"
+    problem = f"{what} are not available: {obstacle}. Photographs do not train from random weights without being asked"
+    return UsageError(problem, fix)

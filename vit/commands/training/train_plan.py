@@ -13,16 +13,10 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.training.planning.plan import Plan
 
-FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
-PHOTOGRAPH = 96  # pixels
 SHOWN_CLASSES = 6
 FEW_OF_CLASS = 10  # images in all splits
 CROSSVAL = "vit crossval, which tests every image"
 KEPT_CHECKPOINTS = 4  # the best, the last, the one before, and the one that is being written
-SCRATCH = (
-    "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
-    "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
-)
 UNEQUAL = (
     "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
     "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc"
@@ -54,7 +48,6 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
         [
             ("data", f"{images}; {len(names)} {plan.source.task.kinds_text}: {shown}"),
             *(("note", note) for note in plan.source.notes),
-            *([("note", SCRATCH)] if _learns_little(plan) else []),
             *(_classes(plan) if plan.source.task.is_exclusive else _labels(plan)),
             ("network", network_text(plan)),
             *start_facts(plan, why),
@@ -100,6 +93,7 @@ def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
 
 def _labels(plan: "Plan") -> list[tuple[str, str]]:
     """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
+    from vit.checkpoints.result import rule_text
     from vit.tasks.losses import frequencies_of
 
     optim, rows = plan.recipe.optim, plan.source.splits["train"].labels
@@ -107,11 +101,10 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
     unknown = f"; {(~known).sum():,} of {known.size:,} cells are unknown" if not known.all() else ""
     rarest, commonest = int(frequencies.argmin()), int(frequencies.argmax())
     names = plan.source.class_names
-    words = (
-        f"{(rows == 1).sum() / len(rows):.2f} for each training image, from {names[rarest]} "
-        f"({percent(frequencies[rarest])}) to {names[commonest]} ({percent(frequencies[commonest])}){unknown}"
-    )
-    facts = [("labels", words), ("loss", f"{LOSSES[optim.multilabel_loss]}; {_best(optim.best_metric)}")]
+    least, most = (f"{names[one]} ({percent(frequencies[one])})" for one in (rarest, commonest))
+    words = f"{(rows == 1).sum() / len(rows):.2f} for each training image, from {least} to {most}{unknown}"
+    loss = f"{LOSSES[optim.multilabel_loss]}; best.ckpt has the {rule_text(optim.best_metric)}"
+    facts = [("labels", words), ("loss", loss)]
     if optim.multilabel_loss == "asymmetric" and optim.best_metric == "loss":
         facts.append(("note", FOLLOWS_BCE))
     return facts
@@ -119,13 +112,15 @@ def _labels(plan: "Plan") -> list[tuple[str, str]]:
 
 def _classes(plan: "Plan") -> list[tuple[str, str]]:
     """What training does about unequal classes, or what to try where they differ much."""
+    from vit.checkpoints.result import rule_text
     from vit.training.losses import RARE
 
     balance, optim = plan.class_balance, plan.recipe.optim
+    best = f"best.ckpt has the {rule_text(optim.best_metric)}"
     rarest, commonest = balance.extremes
     fewest, most = int(balance.counts[rarest]), int(balance.counts[commonest])
     if not balance.is_corrected:
-        facts = [] if optim.best_metric == "loss" else [("classes", _best(optim.best_metric))]
+        facts = [] if optim.best_metric == "loss" else [("classes", best)]
         facts += _few(plan)
         if fewest < RARE * most:
             names = balance.class_names
@@ -141,8 +136,10 @@ def _classes(plan: "Plan") -> list[tuple[str, str]]:
         corrections.append(f"weights {weights.min():.3g} to {weights.max():.3g} in the loss ({kind})")
     if balance.logit_adjustment:
         corrections.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
-    facts = [("classes", "; ".join([*corrections, _best(optim.best_metric)]))]
-    return [*facts, *([("note", FOLLOWS_LOSS)] if optim.best_metric == "loss" else []), *_few(plan)]
+    facts = [("classes", "; ".join([*corrections, best]))]
+    if optim.best_metric == "loss":
+        facts.append(("note", FOLLOWS_LOSS))
+    return [*facts, *_few(plan)]
 
 
 def _few(plan: "Plan") -> list[tuple[str, str]]:
@@ -158,22 +155,6 @@ def _few(plan: "Plan") -> list[tuple[str, str]]:
     some = some_of((f"{names[number]} {counts[number]}" for number in few), SHOWN_CLASSES)
     what = f"{len(few):,} of {count_of(len(names), 'class', 'classes')} have fewer than {FEW_OF_CLASS} images in all"
     return [("WARNING", f"{what} ({some}): what is measured of them says little; add images, or see {CROSSVAL}")]
-
-
-def _best(metric: str) -> str:
-    from vit.checkpoints.result import rule_text
-
-    return f"best.ckpt has the {rule_text(metric)}"
-
-
-def _learns_little(plan: "Plan") -> bool:
-    """Whether a ViT learns from few photographs, and from random weights."""
-    from vit.models.catalog import entry
-    from vit.models.vision_transformer import VisionTransformer
-
-    is_vit = entry(plan.spec.name).network is VisionTransformer
-    few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
-    return is_vit and few and plan.recipe.model.init_from is None
 
 
 def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
@@ -198,7 +179,6 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
 
 
 def _unfinished(model: Path, of_file: str | None = None) -> list[tuple[str, str]]:
-    """A note where the training of a teacher, or of the weights to start from, is not finished."""
     from vit.checkpoints.run import check_finished, unfinished_text
 
     lacks = check_finished(model, True, of_file)
@@ -216,11 +196,10 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
     more = f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
     passes = "each image is computed once" if plan.teacher_remembers else more
-    return [
-        ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
-        *_unfinished(teacher.path, teacher.description.unfinished),
-        ("teaches", f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"),
-    ]
+    words = f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"
+    teaches = f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"
+    notes = _unfinished(teacher.path, teacher.description.unfinished)
+    return [("teacher", words), *notes, ("teaches", teaches)]
 
 
 def augment_text(plan: "Plan") -> str:
@@ -265,23 +244,17 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         decay = layer_decay(plan.spec.build_empty(plan.preprocess.image_size), optim)
         lowest = f", down to {optim.scaled_lr * decay**LEVELS:.2g} in the lowest layer" * (decay < 1)
     epochs = plan.total_steps / plan.steps_per_epoch
-    steps = (
-        f"{plan.total_steps:,} ({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,}), "
-        f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
-    )
+    of_epochs = f"({epochs:,.4g} epoch{'s' * (epochs != 1)} of {plan.steps_per_epoch:,})"
+    steps = f"{plan.total_steps:,} {of_epochs}, {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
     if optim.steps is not None and plan.total_steps != optim.steps:
         steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
-    patience = []
+    facts = [("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []
+    facts += [("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []
+    words = f"{optim.optimizer}, learning rate {rate}{lowest}, weight decay {optim.weight_decay:g}"
+    facts += [("optimizer", words), ("steps", f"{'at most ' * (optim.patience is not None)}{steps}")]
     if optim.patience is not None:
         waited = count_of(optim.patience, plan.validation_name)
-        patience = [("patience", f"{waited} without a better {optim.best_metric}: then the rate falls to the end")]
-        steps = f"at most {steps}"
-    return [
-        *([("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []),
-        *([("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []),
-        ("optimizer", f"{optim.optimizer}, learning rate {rate}{lowest}, weight decay {optim.weight_decay:g}"),
-        ("steps", steps),
-        *patience,
-    ]
+        facts.append(("patience", f"{waited} without a better {optim.best_metric}: then the rate falls to the end"))
+    return facts

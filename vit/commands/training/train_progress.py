@@ -37,11 +37,8 @@ class TrainProgress(Listener):
         shown = next((name for name in MAIN if f"val/{name}" in row), None)
         if shown is None:
             return
-        values = {
-            "train loss": f"{row['train/loss']:.3f}",
-            "val loss": f"{row['val/loss']:.3f}",
-            f"val {MAIN[shown]}": percent(row[f"val/{shown}"]),
-        }
+        values = {"train loss": f"{row['train/loss']:.3f}", "val loss": f"{row['val/loss']:.3f}"}
+        values[f"val {MAIN[shown]}"] = percent(row[f"val/{shown}"])
         if self.followed:
             values[self.followed] = percent(row[f"val/{self.followed}"])
         self.add(int(row["epoch"]) + 1, values, row)
@@ -87,7 +84,6 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
 
 
 def _class_metrics(result: "RunResult") -> list[tuple[str, str]]:
-    """Accuracies and calibration error."""
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
         accuracy, balanced = result.metrics["acc1"], result.metrics["balanced_accuracy"]
@@ -100,7 +96,6 @@ def _class_metrics(result: "RunResult") -> list[tuple[str, str]]:
 
 
 def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
-    """Metrics of several labels for an image."""
     facts = [("validation mAP", percent(result.validation["val/map"]))] if result.validation else []
     names = {name: words for name, words in MULTILABEL.items() if name in result.metrics}
     facts += [(f"test {words}", interval(**result.metrics[name])) for name, words in names.items()]
@@ -110,7 +105,6 @@ def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
 
 
 def _tested(result: "RunResult", thing: str, intervals: str) -> str:
-    """What a result was tested on, and what its intervals are."""
     from vit.inference.scores.image_groups import count_text
 
     images = count_text(result.num_images["test"], result.test_groups, thing)
@@ -120,16 +114,14 @@ def _tested(result: "RunResult", thing: str, intervals: str) -> str:
 def _calibration(result: "RunResult") -> tuple[str, str]:
     """The calibration error, and that without the temperatures which calibration found."""
     before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
+    scaled = f"; {before} without temperatures" * (before != after)
     if result.multilabel is None:
-        scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
-    else:
-        scaled = f"; {before} without temperatures" if before != after else ""
+        scaled = f"; {before} without temperature {result.temperature:.3f}" * (result.temperature != 1)
     chance = percent(result.metrics["ece"]["chance"])
     return "test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"
 
 
 def _troubles(result: "RunResult") -> list[tuple[str, str]]:
-    """Steps that waited or were skipped, and unreadable images."""
     facts = []
     if result.image_wait is not None and result.image_wait >= LONG_WAIT:
         advice = "more --data.num_workers, --data.cache memory or smaller image files may give them sooner"
