@@ -13,7 +13,7 @@ from PIL import Image
 from tests.science_files import deep_png, tiff
 from vit.data import registry
 from vit.data.core import image_header
-from vit.data.core.formats import has_image_extension
+from vit.data.core.image_files import has_image_extension
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.decode import ImageError, decode_image, read_image
 from vit.data.pixels.preprocess import Decoding, Interpolation, Preprocess

@@ -17,14 +17,13 @@ from pydicom.sequence import Sequence
 from tests.science_files import PERSON, dicom, tiff
 from vit.data import registry
 from vit.data.checks.check import check
-from vit.data.core import formats, image_header
-from vit.data.core.formats import has_image_extension
-from vit.data.core.image_files import how_to_convert_skipped
+from vit.data.core import image_files, image_header
+from vit.data.core.image_files import has_image_extension, how_to_convert_skipped
 from vit.data.core.image_header import image_format
 from vit.data.core.samples import Samples
 from vit.data.pixels.decode import ImageError, decode_image, deep_values
 from vit.data.pixels.images import measured_window
-from vit.data.pixels.planes import gray_of
+from vit.data.pixels.planes import with_channels
 from vit.data.pixels.preprocess import Decoding
 from vit.data.sources.sources import open_source
 from vit.errors import install
@@ -109,9 +108,9 @@ def test_a_window_is_measured_for_each_channel(tmp_path: Path) -> None:
 def test_gray_is_as_pillow_computes_it() -> None:
     rgb = RNG.integers(0, 256, (40, 50, 3), dtype=np.uint8)
     expected = np.asarray(Image.fromarray(rgb).convert("L"))
-    assert np.array_equal(gray_of(torch.from_numpy(rgb).permute(2, 0, 1))[0].numpy(), expected)
+    assert np.array_equal(with_channels(torch.from_numpy(rgb).permute(2, 0, 1), 1, "x")[0].numpy(), expected)
     levels = torch.arange(256, dtype=torch.uint8)[None, None].expand(3, 1, -1)
-    assert torch.equal(gray_of(levels), levels[:1])
+    assert torch.equal(with_channels(levels, 1, "x"), levels[:1])
     buffer = io.BytesIO()
     Image.fromarray(rgb).save(buffer, "PNG")
     assert np.array_equal(decode_image(buffer.getvalue(), decoding=Decoding(channels=1))[0].numpy(), expected)
@@ -256,7 +255,7 @@ def test_fewer_bits_than_8_are_all_of_them() -> None:
 
 
 def test_the_readers_are_those_of_the_extras() -> None:
-    assert pydicom.__version__ and formats.is_tiff(tiff(BANDS[0])) and not formats.is_tiff(dicom(BANDS[0]))
+    assert pydicom.__version__ and image_files.is_tiff(tiff(BANDS[0])) and not image_files.is_tiff(dicom(BANDS[0]))
 
 
 @pytest.mark.faults("I19")

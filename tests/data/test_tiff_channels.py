@@ -12,7 +12,7 @@ from tests.science_files import tiff
 from vit.data import registry
 from vit.data.checks.check import check
 from vit.data.pixels.decode import ImageError, decode_image, deep_values
-from vit.data.pixels.planes import gray_of
+from vit.data.pixels.planes import with_channels
 from vit.data.pixels.preprocess import Decoding
 from vit.data.sources.sources import open_source
 from vit.errors import install
@@ -33,7 +33,7 @@ def test_no_channel_of_ome_and_imagej_files_is_left_out_for_rgb_and_gray(kind: s
         return tiff(values, metadata={"axes": axes}, **options)
 
     assert np.array_equal(decode_image(file(BANDS[:3])).numpy(), BANDS[:3])
-    gray = gray_of(torch.from_numpy(BANDS[:3]))
+    gray = with_channels(torch.from_numpy(BANDS[:3]), 1, "x")
     assert torch.equal(decode_image(file(BANDS[:3]), decoding=Decoding(channels=1)), gray)
     assert np.array_equal(decode_image(file(DEEP)).numpy(), DEEP >> 8)
     values = deep_values(file(DEEP))

@@ -1,9 +1,9 @@
 """Explanations of single images: importance maps by every method, and how faithful each map is
 
 Deletion and insertion tell whether a map marks the patches that the network uses. Patches of an image are removed, or
-added, in the order of a map (Petsiuk et al. 2018, "RISE", arXiv 1806.07421). A faithful map makes the probability of
-the class fall early when the marked patches are removed first. It makes the probability rise early when they are added
-first. Both measures are areas between 0 and 1 under the curve of the probability over the share of changed patches.
+added, in the order of a map (Petsiuk et al. 2018, "RISE", arXiv 1806.07421). With a faithful map the probability of the
+class falls early when the marked patches are removed first, and rises early when they are added first. Both measures
+are areas between 0 and 1 under the curve of the probability over the share of changed patches.
 """
 
 import math
@@ -39,6 +39,26 @@ class Faithfulness:
     deletion: float  # area when the most important squares are removed first; lower is better
     insertion: float  # area when the most important squares are added first; higher is better
     random: float  # mean area of random orders, whose expectation is the same for deletion and insertion
+
+
+@dataclass(frozen=True)
+class MethodScore:
+    """Faithfulness of a method over some images: means, and gains over random orders with 95 % t intervals.
+
+    A gain above 0 means that the map is better than chance.
+    """
+
+    method: str
+    num_images: int  # number of images
+    deletion: float  # mean area under the deletion curve
+    insertion: float  # mean area under the insertion curve
+    random: float  # mean area for random orders
+    deletion_gain: float  # random minus deletion
+    deletion_half: float  # half the width of the gain's interval, or NaN with one image
+    deletion_better: int  # number of images with a gain
+    insertion_gain: float  # insertion minus random
+    insertion_half: float  # half the width of the gain's interval, or NaN with one image
+    insertion_better: int  # number of images with a gain
 
 
 @dataclass(frozen=True)
@@ -78,9 +98,8 @@ class Explainer:
     ) -> None:
         self.predictor, self.with_faithfulness, engine = predictor, with_faithfulness, predictor.engine
         if not isinstance(engine, Engine):
-            raise UsageError(
-                "vit explain cannot read the layers of an ONNX file", "give the run or checkpoint of the export"
-            )
+            problem = "vit explain cannot read the layers of an ONNX file"
+            raise UsageError(problem, "give the run or checkpoint of the export")
         if engine.precision != "32-true":  # the maps are computed in float32, too
             network, preprocess, device = engine.network, engine.preprocess, engine.device
             engine = Engine(network, preprocess, device, "32-true", engine.temperature, engine.rules)
@@ -102,16 +121,19 @@ class Explainer:
         normalized = self.predictor.preprocess.normalize(image[None].to(engine.device))
         asked = torch.tensor([number], device=engine.device)
         maps = {name: method(self.network, normalized, asked)[0].cpu() for name, method in self.methods.items()}
-        return Explanation(
-            path,
-            self._answer(probabilities, top),
-            class_names[number],
-            float(probabilities[number]),
-            image,
-            maps,
-            self._faithfulness(image, maps, number) if self.with_faithfulness else {},
-            self._heads(normalized) if self.layers else None,
-        )
+        heads = None
+        if self.layers:
+            weights = attention_weights(self.network, normalized)
+            heads = torch.stack([patch_map(self.network, weights[layer])[0] for layer in self.layers]).cpu()
+        measured: Mapping[str, Faithfulness] = {}
+        if self.with_faithfulness:
+            patch_grid_size = self.network.config.grid_size if isinstance(self.network, VisionTransformer) else None
+            grid_size = grid_size_for(self.network.image_size, patch_grid_size)
+            measured = faithfulness(
+                lambda images: engine.probabilities(images)[:, number], image, mean_color(image), maps, grid_size
+            )
+        label, explained = self._answer(probabilities, top), class_names[number]
+        return Explanation(path, label, explained, float(probabilities[number]), image, maps, measured, heads)
 
     def _answer(self, probabilities: Tensor, top: int) -> str:
         """The predicted class, or all labels above their thresholds."""
@@ -120,19 +142,6 @@ class Explainer:
             return class_names[top]
         (has_label,) = above(probabilities[None].numpy(), rules.thresholds)
         return SEPARATOR.join(name for name, has in zip(class_names, has_label, strict=True) if has)
-
-    def _faithfulness(self, image: Tensor, maps: Mapping[str, Tensor], number: int) -> dict[str, Faithfulness]:
-        patch_grid_size = self.network.config.grid_size if isinstance(self.network, VisionTransformer) else None
-        grid_size = grid_size_for(self.network.image_size, patch_grid_size)
-
-        def probability(images: Tensor) -> Tensor:
-            return self.engine.probabilities(images)[:, number]
-
-        return faithfulness(probability, image, mean_color(image), maps, grid_size)
-
-    def _heads(self, normalized: Tensor) -> Tensor:
-        weights = attention_weights(self.network, normalized)
-        return torch.stack([patch_map(self.network, weights[layer])[0] for layer in self.layers]).cpu()
 
     def _blocks(self, layers: str) -> Sequence[int]:
         if not layers:
@@ -157,11 +166,10 @@ def faithfulness(
     num_steps: int = STEPS,
     seed: int = 0,
 ) -> dict[str, Faithfulness]:
-    """Deletion and insertion of several maps of one image, beside random orders.
+    """Deletion and insertion of several maps of one image (3, S, S) uint8, beside random orders.
 
     Args:
         probability: function from images (B, 3, S, S) uint8 to the probability of the class that is explained (B,).
-        image: the image (3, S, S) uint8.
         background: what replaces removed squares (3, S, S) uint8, from `mean_color`.
         maps: importance (h, w) by the map's name, of any resolution.
         grid_size: number of squares along a side, which divides S.
@@ -171,23 +179,18 @@ def faithfulness(
     draw = torch.Generator().manual_seed(seed)
     random = [torch.randperm(grid_size**2, generator=draw) for _ in range(RANDOM_ORDERS)]
     ranked = [_order(importance, grid_size, draw) for importance in maps.values()]
-    shown = torch.cat(
-        [_shown(order, grid_size, num_steps) for order in random]
-        + [_shown(order, grid_size, num_steps) for order in ranked]
-        + [~_shown(order, grid_size, num_steps) for order in ranked]
-    )  # whether each square shows the image (num_orders * (num_steps - 1), grid_size, grid_size)
+    falling = [_shown(order, grid_size, num_steps) for order in [*random, *ranked]]
+    # whether each square shows the image (num_orders * (num_steps - 1), grid_size, grid_size)
+    shown = torch.cat([*falling, *(~order for order in falling[RANDOM_ORDERS:])])
     masks = F.interpolate(shown[:, None].to(torch.uint8), size=image.shape[-2:], mode="nearest-exact")
     between = torch.where(masks.bool(), image, background)
     values = probability(torch.cat((image[None], background[None], between)))
     curves = values[2:].view(-1, num_steps - 1)  # between the image and the background
     # areas under curves with the same first and last value, by trapezoids of equal width
     areas = (curves.sum(dim=1) + (values[0] + values[1]) / 2) / num_steps
-    falls, rises = areas[: -len(maps)].tolist(), areas[-len(maps) :].tolist()
-    chance = sum(falls[:RANDOM_ORDERS]) / RANDOM_ORDERS
-    return {
-        name: Faithfulness(fall, rise, chance)
-        for name, fall, rise in zip(maps, falls[RANDOM_ORDERS:], rises, strict=True)
-    }
+    by_chance, falls, rises = (part.tolist() for part in areas.split([RANDOM_ORDERS, len(maps), len(maps)]))
+    chance = sum(by_chance) / RANDOM_ORDERS
+    return {name: Faithfulness(fall, rise, chance) for name, fall, rise in zip(maps, falls, rises, strict=True)}
 
 
 def grid_size_for(image_size: int, patch_grid_size: int | None) -> int:
@@ -218,47 +221,19 @@ def _shown(order: Tensor, grid_size: int, num_steps: int) -> Tensor:
     return (rank >= removed.round()).view(-1, grid_size, grid_size)
 
 
-@dataclass(frozen=True)
-class MethodScore:
-    """Faithfulness of a method over some images: means, and gains over random orders with 95 % t intervals.
-
-    A gain above 0 means that the map is better than chance.
-    """
-
-    method: str
-    num_images: int  # number of images
-    deletion: float  # mean area under the deletion curve
-    insertion: float  # mean area under the insertion curve
-    random: float  # mean area for random orders
-    deletion_gain: float  # random minus deletion
-    deletion_half: float  # half the width of the gain's interval, or NaN with one image
-    deletion_better: int  # number of images with a gain
-    insertion_gain: float  # insertion minus random
-    insertion_half: float  # half the width of the gain's interval, or NaN with one image
-    insertion_better: int  # number of images with a gain
-
-
 def score_method(method: str, found: Sequence[Faithfulness]) -> MethodScore:
     """The score of a method over one image or more."""
     falls = [one.random - one.deletion for one in found]
     rises = [one.insertion - one.random for one in found]
-    return MethodScore(
-        method,
-        len(found),
-        statistics.fmean(one.deletion for one in found),
-        statistics.fmean(one.insertion for one in found),
-        statistics.fmean(one.random for one in found),
-        statistics.fmean(falls),
-        _half(falls),
-        sum(gain > 0 for gain in falls),
-        statistics.fmean(rises),
-        _half(rises),
-        sum(gain > 0 for gain in rises),
+    deletion, insertion, random = (
+        statistics.fmean(getattr(one, area) for one in found) for area in ("deletion", "insertion", "random")
     )
+    return MethodScore(method, len(found), deletion, insertion, random, *_gain(falls), *_gain(rises))
 
 
-def _half(gains: Sequence[float]) -> float:
-    """Half the width of the mean's 95 % t interval."""
-    if len(gains) < 2:
-        return math.nan
-    return float(stdtrit(len(gains) - 1, 0.975)) * statistics.stdev(gains) / math.sqrt(len(gains))
+def _gain(gains: Sequence[float]) -> tuple[float, float, int]:
+    """The mean, half the width of its 95 % t interval, and the number of gains above 0."""
+    half = math.nan
+    if len(gains) > 1:
+        half = float(stdtrit(len(gains) - 1, 0.975)) * statistics.stdev(gains) / math.sqrt(len(gains))
+    return statistics.fmean(gains), half, sum(gain > 0 for gain in gains)

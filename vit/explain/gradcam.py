@@ -5,6 +5,7 @@ Shapes alone do not tell them apart. So the layout is found by comparison with t
 `forward_intermediates` gives.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,18 +48,15 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     part of their sum. In a ViT with a class token, the features are the input of the last block's attention, as the
     package's guide for ViTs says (jacobgil.github.io/pytorch-gradcam-book). After this attention no patch reaches the
     head. A ViT without some of its parts is read at the same place. In a network of timm, the features are those that
-    timm's `forward_intermediates` gives, of the last layer from which a gradient reaches them.
-
-    Raises:
-        UsageError: the package is not installed, or no layer of the network is known to have features with positions.
+    timm's `forward_intermediates` gives, of the last layer from which a gradient reaches them. UsageError where the
+    package is not installed, or no layer is known to have features with positions.
     """
     try:
         from pytorch_grad_cam import GradCAM
         from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
     except ImportError as error:
-        raise UsageError(
-            "the method gradcam needs the package grad-cam", f"{install('explain')}; or --method rollout"
-        ) from error
+        fix = f"{install('explain')}; or --method rollout"
+        raise UsageError("the method gradcam needs the package grad-cam", fix) from error
     if isinstance(network, VisionTransformer | AblatedTransformer):
         layer, reshape = _last_tokens(network), ToFeatureMap("tokens", network.config.grid_size)
     else:
@@ -71,33 +69,28 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
 
 def _last_tokens(network: VisionTransformer | AblatedTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
-    config = network.config
     norms: str
     if isinstance(network, VisionTransformer):
         vit, norms, end_of_block = network, network.config.norm_placement, ""
     else:  # calls the parts of a block, not the block
         vit, norms, end_of_block = network.vit, network.config.norms, ".norm2"
-    if config.num_read is None:
+    if network.config.num_read is None:
         return vit.norm
+    depth = network.config.depth
     if norms != "post":
-        return vit.get_submodule(f"blocks.{config.depth - 1}.norm1")
-    if config.depth == 1:
-        return vit.pos_drop
-    return vit.get_submodule(f"blocks.{config.depth - 2}{end_of_block}")
+        return vit.get_submodule(f"blocks.{depth - 1}.norm1")
+    return vit.pos_drop if depth == 1 else vit.get_submodule(f"blocks.{depth - 2}{end_of_block}")
 
 
 def last_features(network: Network, image: Tensor, class_index: Tensor) -> tuple[nn.Module, ToFeatureMap]:
     """The last module whose output holds features of positions that reach the logit, and their layout.
 
     In a network without `forward_intermediates`, only outputs of convolutions, of norms and activations, and of blocks
-    that contain a convolution count.
+    that contain a convolution count. UsageError where there is no such module, or its layout is unknown.
 
     Args:
         image: normalized image (1, 3, S, S).
         class_index: class of the logit (1,).
-
-    Raises:
-        UsageError: there is no such module, or its layout is unknown.
     """
     model: Any = getattr(network, "model", None)
     seen, gradients = _forward(network, image, class_index)
@@ -127,15 +120,12 @@ def _forward(network: Network, image: Tensor, class_index: Tensor) -> tuple[list
         if isinstance(output, Tensor) and output.ndim in (3, 4) and output.requires_grad:
             seen.append((module, output))
 
-    handles = [module.register_forward_hook(note) for module in network.modules()]
-    try:
-        with torch.enable_grad():
-            logit = network(image.detach().requires_grad_())[0, class_index]
-            outputs = [output for _, output in seen]
-            gradients = torch.autograd.grad(logit.sum(), outputs, allow_unused=True) if outputs else ()
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack, torch.enable_grad():
+        for module in network.modules():
+            stack.enter_context(module.register_forward_hook(note))
+        logit = network(image.detach().requires_grad_())[0, class_index]
+        outputs = [output for _, output in seen]
+        gradients = torch.autograd.grad(logit.sum(), outputs, allow_unused=True) if outputs else ()
     return seen, list(gradients)
 
 

@@ -58,12 +58,10 @@ class CostAtSize:
     num_patches: int  # number of patches, N
     flops: int  # FLOPs of one image's forward pass, where a multiply-add counts as two
     formula_share: float  # share of a block's multiply-adds that is quadratic in tokens, from `quadratic_share`
-    # the same share of the whole network, counted in a forward pass. The last block computes only the tokens that the
-    # head reads.
+    # the same share of the whole network, counted in a forward pass: the last block computes what the head reads alone
     counted_share: float
     block_seconds: float = math.nan  # time of one block for one image, or NaN where it was not measured
-    # share of `block_seconds` for the attention products, or NaN where it was not measured
-    timed_share: float = math.nan
+    timed_share: float = math.nan  # share of `block_seconds` for the attention products, or NaN
 
 
 @dataclass(frozen=True)
@@ -93,17 +91,16 @@ def inspect_network(
 
     Args:
         spec: description of the network. With 0 classes, its last linear layer is not counted.
-        preprocess: normalization of the images.
         images: (n, 3, S, S) uint8, for the attention; None without images.
         license: license of the weights; None: not stated.
     """
     device: torch.device = next(network.parameters()).device
     options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
-    stated = {} if license is None else {"license": license}
+    facts = {"network": spec.name, "image_size": str(preprocess.image_size), **options}
     components, shares = principal_filters(network, FILTERS)
     return Inspection(
         title=title,
-        facts={"network": spec.name, "image_size": str(preprocess.image_size), **options, **stated},
+        facts=facts if license is None else facts | {"license": license},
         components=components,
         shares=shares,
         similarity=position_similarity(network),
@@ -128,16 +125,14 @@ def _headless_parts(network: VisionTransformer) -> dict[str, tuple[int, int]]:
 def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, Tensor]:
     """The first principal components of the kernels that read pixels, and each one's share of the variance.
 
-    Returns:
-        components of length 1 (count, 3, P, P), whose largest number is positive; shares (count,). Kernels of fewer
-        dimensions have fewer components.
+    Components (count, 3, P, P) have length 1, and their largest number is positive. Kernels of fewer dimensions have
+    fewer components.
     """
     kernels = network.patch_embed.pixel_kernels.detach().double().cpu()  # (D, 3, P, P)
     flat = kernels.flatten(1)
     _, values, components = torch.linalg.svd(flat - flat.mean(dim=0), full_matrices=False)
-    components = components[:count]
+    components, shares = components[:count], values.square() / values.square().sum()
     largest = components.gather(1, components.abs().argmax(dim=1, keepdim=True))
-    shares = values.square() / values.square().sum()
     return (components * largest.sign()).view(-1, *kernels.shape[1:]).float(), shares[:count].float()
 
 
@@ -146,30 +141,22 @@ def position_similarity(network: VisionTransformer) -> Tensor | None:
     if network.pos_embed is None:
         return None
     N, G = network.config.num_patches, network.config.grid_size
-    positions = network.pos_embed.detach()[0, -N:].float().cpu()  # (N, D)
-    directions = torch.nn.functional.normalize(positions, dim=1)
+    directions = torch.nn.functional.normalize(network.pos_embed.detach()[0, -N:].float().cpu(), dim=1)  # (N, D)
     return (directions @ directions.T).view(G, G, G, G)
 
 
 def attention_spread(network: VisionTransformer, images: Tensor) -> AttentionSpread:
-    """Attention distance and entropy over normalized images (B, 3, S, S).
-
-    Images are computed one by one, because the weights of a block and an image take H T^2 numbers of memory.
-    """
-    pixels = patch_distances(network.config.grid_size, network.config.patch_size).to(images.device)
-    distances, entropies, num_tokens = [], [], 0
-    for image in images.split(1):
+    """Attention distance and entropy over normalized images (B, 3, S, S)."""
+    config = network.config
+    pixels = patch_distances(config.grid_size, config.patch_size).to(images.device)
+    distances, entropies = [], []
+    for image in images.split(1):  # one by one: the weights of a block and an image take H T^2 numbers of memory
         layers = attention_weights(network, image)
-        num_tokens = layers[0].shape[-1]
         distances.append(torch.stack([mean_distance(weights, pixels)[0] for weights in layers]))
         entropies.append(torch.stack([mean_entropy(weights)[0] for weights in layers]))
-    return AttentionSpread(
-        torch.stack(distances).mean(dim=0).cpu(),
-        torch.stack(entropies).mean(dim=0).cpu(),
-        float(pixels.mean()),
-        math.log(num_tokens),
-        len(images),
-    )
+    distance, entropy = (torch.stack(values).mean(dim=0).cpu() for values in (distances, entropies))
+    num_tokens = config.num_prefix_tokens + config.num_patches
+    return AttentionSpread(distance, entropy, float(pixels.mean()), math.log(num_tokens), len(images))
 
 
 def patch_distances(grid_size: int, patch_size: int) -> Tensor:
@@ -185,11 +172,10 @@ def mean_distance(weights: Tensor, pixels: Tensor) -> Tensor:
     Prefix tokens have no distance. So the weights of a patch on the patches are scaled to sum to 1.
 
     Args:
-        weights: attention weights; the last N rows and columns are the patches.
         pixels: distances between patches (N, N), from `patch_distances`.
     """
     N = len(pixels)
-    among = weights[..., -N:, -N:]
+    among = weights[..., -N:, -N:]  # the last rows and columns are the patches
     return ((among * pixels).sum(dim=-1) / among.sum(dim=-1)).mean(dim=-1)
 
 
@@ -220,13 +206,12 @@ def cost_by_size(config: ViTConfig, image_sizes: Sequence[int], device: torch.de
     costs = []
     for image_size in image_sizes:
         sized = replace(config, image_size=image_size)
-        _, flops = _counted(sized)
+        N, flops = sized.num_patches, _counted(sized)[1]
         total = sum(flops.values())
         mlp_ratio = sized.mlp_ratio * 0.75 if sized.activation == "swiglu" else sized.mlp_ratio  # its fc2 reads a half
-        formula = quadratic_share(sized.num_patches, sized.embed_dim, mlp_ratio)
-        is_timed = sized.num_patches <= MAX_TIMED_TOKENS
-        seconds, share = _timed(sized, device) if is_timed else (math.nan, math.nan)
-        costs.append(CostAtSize(image_size, sized.num_patches, total, formula, flops[PRODUCTS] / total, seconds, share))
+        formula = quadratic_share(N, sized.embed_dim, mlp_ratio)
+        timed = _timed(sized, device) if N <= MAX_TIMED_TOKENS else (math.nan, math.nan)
+        costs.append(CostAtSize(image_size, N, total, formula, flops[PRODUCTS] / total, *timed))
     return costs
 
 

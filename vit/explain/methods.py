@@ -1,19 +1,17 @@
 """Attention weights of a ViT, the methods of `vit explain` by name, and the choice of methods for a network
 
 The forward pass keeps no attention weights, because it uses a fused computation. They are computed from what enters the
-attention modules. Shape letters are those of vit/models/vision_transformer.py.
-
-Our ViTs have all methods. So do the ViTs of timm whose attention can be read (`timm_attention.NETWORKS`). Other
-networks have Grad-CAM.
+attention modules. Shape letters are those of vit/models/vision_transformer.py. Our ViTs have all methods, and so have
+those of timm whose attention can be read (`timm_attention.NETWORKS`). Other networks have Grad-CAM.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit.errors import UsageError, nearest
 from vit.explain.gradcam import gradcam
@@ -27,7 +25,7 @@ Method = Callable[..., Tensor]  # (network, normalized images (B, 3, S, S), clas
 class AttentionRecord:
     """Input and output of one attention module in one forward pass."""
 
-    module: Attention  # the attention module
+    module: Attention
     tokens: Tensor  # input of the module (B, T, D)
     heads: Tensor  # outputs of the heads side by side, before the last projection (B, R, D)
 
@@ -48,23 +46,20 @@ def record_attention(network: VisionTransformer) -> Iterator[list[AttentionRecor
     Hooks read the inputs of modules. The computation stays as it is, also where it is fused.
     """
     records: list[AttentionRecord] = []
-    handles = []
-    for module in network.modules():
-        if isinstance(module, Attention):
-            entered: list[Tensor] = []
-            handles += [
-                module.register_forward_pre_hook(lambda _, inputs, kept=entered: kept.append(inputs[0])),
-                module.proj.register_forward_pre_hook(
-                    lambda _, inputs, owner=module, kept=entered: records.append(
-                        AttentionRecord(owner, kept.pop(), inputs[0])
-                    )
-                ),
-            ]
-    try:
+    entered: list[tuple[Attention, Tensor]] = []  # a module ends before the next one begins
+
+    def enter(module: Attention, inputs: tuple[Tensor, ...]) -> None:
+        entered.append((module, inputs[0]))
+
+    def leave(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        records.append(AttentionRecord(*entered.pop(), inputs[0]))
+
+    with ExitStack() as stack:
+        for module in network.modules():
+            if isinstance(module, Attention):
+                stack.enter_context(module.register_forward_pre_hook(enter))
+                stack.enter_context(module.proj.register_forward_pre_hook(leave))
         yield records
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @torch.no_grad()
@@ -72,10 +67,7 @@ def attention_weights(network: Network, images: Tensor) -> list[Tensor]:
     """Normalized images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block.
 
     Row i of a matrix holds the weights with which token i gathers from every token. A row sums to 1. Prefix tokens
-    (class token, registers) come first, as in the network.
-
-    Raises:
-        UsageError: the attention of the network cannot be read (see timm_attention.py).
+    (class token, registers) come first, as in the network. UsageError where the attention cannot be read.
     """
     if not isinstance(network, VisionTransformer):
         from vit.explain.timm_attention import read_weights  # not above: timm takes seconds
@@ -92,8 +84,7 @@ def patch_map(network: Network, flow: Tensor) -> Tensor:
     """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G).
 
     Row i of the flow says how much token i takes of every token. The head reads the row of the class token, the mean of
-    the patches' rows, or both, as the option `pool` says. Columns of prefix tokens are left out, because these tokens
-    have no position in the image.
+    the patches' rows, or both, as the option `pool` says. Prefix tokens have no position: their columns are left out.
     """
     if not isinstance(network, VisionTransformer):
         from vit.explain.timm_attention import timm_patch_map
@@ -126,9 +117,7 @@ def rolled(layers: list[Tensor]) -> Tensor:
 
     A row says how much of each input token is in an output token, and sums to 1.
     """
-    num_tokens = layers[0].shape[-1]
-    identity = torch.eye(num_tokens, device=layers[0].device)
-    flow = identity
+    flow = identity = torch.eye(layers[0].shape[-1], device=layers[0].device)
     for weights in layers:
         flow = (weights.mean(dim=1) + identity) / 2 @ flow
     return flow
@@ -176,7 +165,6 @@ def weight_gradient(record: AttentionRecord, gradient: Tensor) -> Tensor:
     to o_i, times v_j. The derivative is 0 for queries that the forward pass left out.
 
     Args:
-        record: an attention module in a forward pass.
         gradient: gradient with respect to `record.heads` (B, R, D).
     """
     heads = gradient.unflatten(-1, (record.module.num_heads, -1)).transpose(1, 2)  # (B, H, R, D / H)
@@ -194,20 +182,16 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
     """The methods that a comma-separated list names.
 
     "all" stands for all methods that fit the network and the installed packages. "best" stands for one method:
-    relevance where attention can be read, which needs no other package, and Grad-CAM for other networks.
-
-    Raises:
-        UsageError: a method is unknown, or reads attention that the network does not have.
+    relevance where attention can be read, which needs no other package, and Grad-CAM for other networks. UsageError
+    where a method is unknown, or reads attention that the network does not have.
     """
     has_attention = num_readable_blocks(network) > 0
     if names == "best":
         names = "relevance" if has_attention else "gradcam"
     if names == "all":
-        possible = METHODS if has_attention else {"gradcam": gradcam}
-        found = {
-            name: method for name, method in possible.items() if name != "gradcam" or find_spec("pytorch_grad_cam")
-        }
-        return found or {"gradcam": gradcam}  # its error says what to install
+        attention = {name: method for name, method in METHODS.items() if name != "gradcam"} if has_attention else {}
+        has_gradcam = not attention or find_spec("pytorch_grad_cam")  # without both, its error says what to install
+        return attention | ({"gradcam": gradcam} if has_gradcam else {})
     chosen = {}
     for name in (part.strip() for part in names.split(",")):
         if name not in METHODS:

@@ -32,8 +32,7 @@ _NETWORK_NAMES = ", ".join(sorted({network.__name__ for network in NETWORKS}))
 def attention_modules(network: Network) -> list[nn.Module]:
     """The attention module of each block of a network of timm.
 
-    Raises:
-        UsageError: it is not one of `NETWORKS`, or a block does not have one module of `ATTENTION`.
+    UsageError where it is not one of `NETWORKS`, or a block does not have one module of `ATTENTION`.
     """
     model: Any = getattr(network, "model", None)
     if type(model) not in NETWORKS:
@@ -43,9 +42,8 @@ def attention_modules(network: Network) -> list[nn.Module]:
     found = [[module for module in block.modules() if type(module) in ATTENTION] for block in model.blocks]
     others = [block for block, modules in zip(model.blocks, found, strict=True) if len(modules) != 1]
     if others:
-        raise UsageError(
-            f"the attention of timm's {type(others[0]).__name__} cannot be read", "choose --method gradcam"
-        )
+        problem = f"the attention of timm's {type(others[0]).__name__} cannot be read"
+        raise UsageError(problem, "choose --method gradcam")
     return [module for (module,) in found]
 
 
@@ -68,10 +66,8 @@ def timm_patch_map(network: Network, flow: Tensor) -> Tensor:
 def read_weights(network: Network) -> Iterator[list[Tensor]]:
     """Append the attention weights (B, H, T, T) of each block to the list given, in every forward pass meanwhile.
 
-    The fused computation is switched off meanwhile, so logits may differ in the last digits.
-
-    Raises:
-        UsageError: as `attention_modules`; or tokens are not prefix tokens and a square of patches.
+    The fused computation is switched off meanwhile, so logits may differ in the last digits. UsageError as of
+    `attention_modules`, or where tokens are not prefix tokens and a square of patches.
     """
     weights: list[Tensor] = []
     modules: list[Any] = list(attention_modules(network))

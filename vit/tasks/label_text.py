@@ -17,7 +17,6 @@ PRESENT, ABSENT, NOT_KNOWN = 1, 0, -1  # in an array of labels
 
 LabelRows = npt.NDArray[np.int8]  # (n, K), or (K,) of one image
 
-
 LIST = re.compile(r"""\s*[\[({].*['",].*[\])}]\s*""", re.DOTALL)  # as Python writes one: "['cat', 'dog']"
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 MISSING = frozenset(("nan", "none", "null", "na", "n/a", "<na>", "nat"))  # how programs write an empty cell
@@ -53,10 +52,8 @@ def label_text(row: LabelRows, class_names: Sequence[str]) -> str:
 def parse_labels(text: str) -> dict[str, int]:
     """{label: 1 for present, -1 for unknown} of a text that `label_text` or a user wrote.
 
-    Repeated labels count once: lists of the objects in a picture repeat them.
-
-    Raises:
-        ValueError: a name is empty, or a label is both there and unknown.
+    Repeated labels count once: lists of the objects in a picture repeat them. ValueError where a name is empty, or a
+    label is both there and unknown.
     """
     found: dict[str, int] = {}
     for part in text.split(SEPARATOR) if text.strip() else ():

@@ -74,8 +74,7 @@ def clusters_of(
 ) -> list[list[int]] | None:
     """Places, in one list of all images, of those that belong together; None where only some splits have groups.
 
-    Args:
-        known: what another process has found for these images; from now on it is what a search here finds.
+    What another process has found, `known`, is from now on what a search here finds.
     """
     from vit.data.checks.contents import hash_folder  # imports torch
 
@@ -185,15 +184,13 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
 
     none = np.empty(0, dtype=np.uint64), np.empty((0, THUMBNAIL_SIZE), dtype=np.uint8)
 
-    def hashed(
-        one: Samples, known: KnownHashes, part: range
-    ) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    def hashed(known: KnownHashes, part: range) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
         """The places of images that have enough detail, their perceptual hashes and their thumbnails."""
+        one, squares = known.samples, dict[int, Squares]()
         one.prepare(part)
-        squares: dict[int, Squares] = {}
         for place in part:
             with suppress(ImageError):  # it stands alone
-                data = b"" if one.arrays is not None else known.encoded(one, place)
+                data = b"" if one.arrays is not None else known.encoded(place)
                 square = small_square(one, place, data, MIN_SIDE)
                 if square is not None:
                     squares[place] = square

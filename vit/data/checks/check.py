@@ -151,7 +151,7 @@ def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findin
     if len(deep):
         detail, suggestion = f"all {len(deep):,} images", "nothing: a training measures the range of their values"
         if len(deep) < readable.sum():
-            detail = f"{len(deep):,} of {readable.sum():,} images, such as {images.path(int(deep[0]))}"
+            detail = f"{len(deep):,} of {readable.sum():,} images, such as {images.samples.name(int(deep[0]))}"
             suggestion = "bring all images to one depth: a window changes the deep ones alone"
         yield Finding("warning", "more_than_8_bits", detail=detail, suggestion=suggestion)
     longer, shorter = facts["sides"].max(1), facts["sides"].min(1)
@@ -160,7 +160,7 @@ def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findin
         hidden = 1 - shorter[long] / longer[long]
         worst = int(long[hidden.argmax()])
         height, width = facts["sides"][worst].tolist()
-        example = f"{images.path(worst)} ({width}x{height} pixels)"
+        example = f"{images.samples.name(worst)} ({width}x{height} pixels)"
         detail = f"{len(long):,} of {len(readable):,} images are longer than {LONG_ASPECT}:1, such as {example}"
         suggestion = f"{_HIDES} {np.median(hidden):.0%} of the area in the median, and up to {hidden.max():.0%}"
         yield Finding("warning", "long_images", detail=detail, suggestion=suggestion.replace("%", " %"))

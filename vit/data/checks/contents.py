@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.atomic_files import atomic_write
-from vit.data.core.formats import FORMATS
 from vit.data.core.image_bytes import HASH_BYTES, ImageError, content_hash
+from vit.data.core.image_files import FORMATS
 from vit.data.core.image_header import MAX_ASPECT, MAX_PIXELS
 from vit.data.core.samples import Samples, Source
 from vit.data.loading.threads import decode_threads
@@ -72,23 +72,11 @@ def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None
 
 
 def read_contents(source: Source, progress: Progress | None = None, splits: Collection[str] = SPLITS) -> Contents:
-    """Read every image of some splits once, on all cores. Files that were read before, and are unchanged, are not read.
-
-    Args:
-        splits: splits to read, where the source has them.
-    """
-
-    def read(samples: Samples, kept: KnownHashes, part: range) -> list[tuple[str, str]]:
-        """The content hash of each image, and the reason why a file is not an image: one of the two is empty."""
-        if samples.arrays is not None:
-            return [(pixels_hash(samples.arrays[index]), "") for index in part]
-        known = kept.known(samples, part)
-        samples.prepare([index for index, found in known.items() if not found])
-        return [(found, "") if found else kept.read(samples, index) for index, found in known.items()]
-
+    """Read every image of some splits once, on all cores, but for unchanged files that were read before."""
     names = [split for split in SPLITS if split in splits and split in source.splits]
+    several = [source.splits[split] for split in names]
     contents = Contents({split: [] for split in names}, {split: {} for split in names})
-    for number, part, results in read_in_parts([source.splits[split] for split in names], read, progress):
+    for number, part, results in read_in_parts(several, KnownHashes.contents, progress):
         split = names[number]
         contents.hashes[split].extend(found for found, _ in results)
         contents.unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
@@ -96,19 +84,18 @@ def read_contents(source: Source, progress: Progress | None = None, splits: Coll
 
 
 def read_in_parts(
-    several: Sequence[Samples], read: "Callable[[Samples, KnownHashes, range], R]", progress: Progress | None
+    several: Sequence[Samples], read: "Callable[[KnownHashes, range], R]", progress: Progress | None
 ) -> Iterator[tuple[int, range, R]]:
     """(place of the samples in the list, indices of some images, what `read` gives for them), in order, on all cores.
 
-    Args:
-        read: reads images at some places of samples. Content hashes that it finds are kept; of arrays they are not.
+    Content hashes that `read` finds are kept; of arrays they are not.
     """
     done, total = 0, sum(map(len, several))
     with decode_threads() as parallel:
         for number, samples in enumerate(several):
             known = KnownHashes(samples)
             parts = [range(first, min(first + _PER_TASK, len(samples))) for first in range(0, len(samples), _PER_TASK)]
-            for part, result in zip(parts, parallel(partial(read, samples, known), parts), strict=True):
+            for part, result in zip(parts, parallel(partial(read, known), parts), strict=True):
                 yield number, part, result
                 done += len(part)
                 if progress is not None:
@@ -126,7 +113,7 @@ class KnownHashes:
     """
 
     def __init__(self, samples: Samples) -> None:
-        self._folder = hash_folder()
+        self.samples, self._folder = samples, hash_folder()
         first = "".join(samples.paths[:1]) if samples.root is None else os.fspath(samples.root.resolve())
         self._base = first.encode("utf-8", "surrogateescape")
         limits = (FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))  # which decide what is an image
@@ -135,29 +122,32 @@ class KnownHashes:
         self._saved_at = time.monotonic()
         self._rows = self._load()
 
-    def known(self, samples: Samples, part: Sequence[int]) -> dict[int, str]:
-        """{index: content hash} of images that are listed with one, or were read before; "" for all others."""
+    def contents(self, part: Sequence[int]) -> list[tuple[str, str]]:
+        """The content hash of each image, and why it is not an image: one of the two is empty. Few images are read."""
+        samples = self.samples
+        if samples.arrays is not None:
+            return [(pixels_hash(samples.arrays[index]), "") for index in part]
         hashes = {index: samples.known_hash(index) for index in part}
         unknown = [index for index, content in hashes.items() if not content]
         if samples.reader is not None:
             samples.reader.versions([samples.paths[index] for index in unknown])  # asked for at the same time
-        return hashes | {index: self._kept(self._key(samples, index)) for index in unknown}
+        hashes |= {index: self._kept(self._key(index)) for index in unknown}
+        samples.prepare([index for index, content in hashes.items() if not content])
+        found = []
+        for index, content in hashes.items():
+            try:
+                found.append((content or content_hash(self.encoded(index)), ""))
+            except ImageError as error:
+                found.append(("", error.reason))
+        return found
 
-    def read(self, samples: Samples, index: int) -> tuple[str, str]:
-        """The content hash of an image that is read now, and why it is not an image: one of the two is empty."""
-        try:
-            return content_hash(self.encoded(samples, index)), ""
-        except ImageError as error:
-            return "", error.reason
-
-    def encoded(self, samples: Samples, index: int) -> bytes:
+    def encoded(self, index: int) -> bytes:
         """The bytes of an image. Their hash is kept. ImageError where they are not an image within the limits."""
-        before = self._key(samples, index)
-        if samples.known_hash(index) or self._kept(before):  # its header was checked then
-            return samples.encoded(index)
-        data = samples.encoded(index)
-        check_header(data, samples.name(index))
-        if before is not None and before[1] and self._key(samples, index) == before:
+        before, data = self._key(index), self.samples.encoded(index)
+        if self.samples.known_hash(index) or self._kept(before):  # its header was checked then
+            return data
+        check_header(data, self.samples.name(index))
+        if before is not None and before[1] and self._key(index) == before:
             self._new.append(before[0] + bytes.fromhex(content_hash(data)))  # atomic: other threads append too
         return data
 
@@ -188,14 +178,14 @@ class KnownHashes:
                     path.unlink(missing_ok=True)
                     excess -= size
 
-    def _key(self, samples: Samples, index: int) -> tuple[bytes, bool] | None:
+    def _key(self, index: int) -> tuple[bytes, bool] | None:
         """(key of a file as it is now, whether it has not changed for some time); None without a file."""
-        path = samples.paths[index]
-        if samples.reader is not None:
-            (version,) = samples.reader.versions([path])
+        path, reader = self.samples.paths[index], self.samples.reader
+        if reader is not None:
+            (version,) = reader.versions([path])
             return (bytes.fromhex(content_hash(version.encode())), True) if version else None
         try:
-            status = os.stat(samples.file(index))
+            status = os.stat(self.samples.file(index))
         except (OSError, ValueError):
             return None
         facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)

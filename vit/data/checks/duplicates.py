@@ -1,12 +1,8 @@
 """Equal and nearly equal images, found without comparing every image with every other.
 
-Two images are nearly equal if both conditions hold:
-
-1. Their perceptual hashes differ in at most MAX_DISTANCE of 64 bits. This finds candidates fast.
-2. Their 16x16 thumbnails correlate more closely than chance explains. This decides.
-
-The second limit depends on the data set (see `threshold`). White shirts on black ground resemble each other, and need a
-higher correlation than photographs of anything.
+Images are nearly equal if their perceptual hashes differ in at most MAX_DISTANCE of 64 bits, which finds candidates
+fast, and if their 16x16 thumbnails correlate more closely than chance explains. That limit depends on the data set (see
+`threshold`): white shirts on black ground resemble each other, and need a higher correlation than other photographs.
 """
 
 from collections.abc import Iterator
@@ -82,10 +78,7 @@ def near_matches(
 ) -> Iterator[Match]:
     """Match each image with the most similar earlier image of every relation; equal images are left out.
 
-    Args:
-        groups, splits, labels: as for `exact_matches`.
-        hashes: (n,) perceptual hashes.
-        pictures: (n, 768) thumbnails.
+    The first three arrays are as for `exact_matches`, then perceptual hashes (n,) and thumbnails (n, 768).
     """
     thumbnails, numbers = Thumbnails(pictures), _label_numbers(labels)
     chosen = np.flatnonzero((groups >= 0) & (thumbnails.contrasts >= MIN_CONTRAST))
@@ -134,12 +127,9 @@ def _similar(
 
 
 def alike_pairs(hashes: Hashes, pictures: Bytes, chance: float) -> Labels:
-    """(m, 2) pairs of images that are nearly the same; equal pictures are paired with the first of them.
+    """(m, 2) pairs of images that are nearly the same, by perceptual hashes (n,) and thumbnails (n, 768).
 
-    Args:
-        hashes: (n,) perceptual hashes.
-        pictures: (n, 768) thumbnails.
-        chance: expected number of pairs of the whole set that are as close by chance.
+    Equal pictures are paired with the first of them. `chance` pairs of the whole set are expected to be so close.
     """
     thumbnails = Thumbnails(pictures)
     detailed = np.flatnonzero(thumbnails.contrasts >= MIN_CONTRAST)
@@ -172,15 +162,11 @@ def _limit_of_bursts(differences: Floats) -> float:
 
 
 def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: float = CHANCE_PAIRS) -> float:
-    """The largest difference that chance does not explain in this set of images.
+    """The largest difference that chance does not explain among the chosen images. Equal images share their group (n,).
 
     Close pairs become rare by a power law, whose exponent is half the intrinsic dimension of the thumbnails. The
     closest hundredth and thousandth of random pairs give the law. The limit is the difference at which the law leaves
     `chance` of all pairs, between MIN_DIFFERENCE and MAX_DIFFERENCE.
-
-    Args:
-        groups: (n,) a number that equal images share.
-        chosen: indices of the images that are compared.
     """
     count = len(chosen)
     wanted = chance / max(count * (count - 1) / 2, 1)
@@ -195,8 +181,7 @@ def threshold(groups: Labels, thumbnails: "Thumbnails", chosen: Labels, chance: 
     if len(differences) == 0:
         return MIN_DIFFERENCE
     hundredth, thousandth = np.maximum(np.quantile(differences, (0.01, 0.001)), 1e-9)
-    rarer = np.log10(0.001 / wanted)
-    limit = thousandth * (thousandth / hundredth) ** rarer
+    limit = thousandth * (thousandth / hundredth) ** np.log10(0.001 / wanted)
     return float(np.clip(limit, MIN_DIFFERENCE, MAX_DIFFERENCE))
 
 

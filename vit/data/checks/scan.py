@@ -1,16 +1,16 @@
 """One pass over all images of a source, on all cores, which keeps 800 bytes of each image
 
 A pixel hash, a perceptual hash and a 16x16 thumbnail recognize an image. The perceptual hash is the DCT hash of Zauner
-("Implementation and Benchmarking of Perceptual Image Hash Functions", 2010), as imagehash's `phash` defines it. The
-image is reduced to 32x32 gray pixels. Of their discrete cosine transform, the 8x8 lowest frequencies give one bit each:
-above the median or not. Saving or resizing a picture hardly changes the hash. Different pictures may share a hash, and
-the thumbnail tells them apart.
+("Implementation and Benchmarking of Perceptual Image Hash Functions", 2010), as imagehash's `phash` defines it. Of
+32x32 gray pixels, the 8x8 lowest frequencies of a discrete cosine transform give one bit each, above the median or not.
+Saving or resizing a picture hardly changes the hash. The thumbnail tells different pictures of one hash apart.
 """
 
 import hashlib
 import threading
 from collections.abc import Set
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +22,8 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
 from vit.data.checks.contents import KnownHashes, Progress, read_in_parts
-from vit.data.core.formats import FORMATS_OF
 from vit.data.core.image_bytes import ChangedError
+from vit.data.core.image_files import FORMATS_OF
 from vit.data.core.image_header import image_format, no_warnings, opened
 from vit.data.core.samples import Labels, Samples, Source, label_names
 from vit.data.pixels.decode import ImageError, decode_image, deep_values, from_pillow
@@ -117,54 +117,44 @@ class ImageList:
 
     def __init__(self, source: Source) -> None:
         self.splits = [split for split in SPLITS if split in source.splits]
-        self.parts = [source.splits[split] for split in self.splits]
-        self.starts = np.cumsum([0, *map(len, self.parts)]).tolist()  # place of the first image of each split
+        parts = [source.splits[split] for split in self.splits]
+        self.samples = reduce(Samples.followed_by, parts)
+        self.starts = np.cumsum([0, *map(len, parts)]).tolist()  # place of the first image of each split
         # (n,) index into `splits`, and (n,) class numbers or (n, K) labels
-        self.split_numbers: Labels = np.repeat(np.arange(len(self.parts)), [len(part) for part in self.parts])
-        self.labels: npt.NDArray[Any] = np.concatenate([part.labels for part in self.parts])
-        self._names = source.class_names
+        self.split_numbers: Labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        self.labels: npt.NDArray[Any] = self.samples.labels
+        self._first, self._names = parts[0], source.class_names
         self._lock, self._windows = threading.Lock(), dict[int, Window | None]()
 
     def __len__(self) -> int:
-        return len(self.labels)
-
-    def at(self, image: int) -> tuple[Samples, int]:
-        """The split of an image, and its place in it."""
-        number = self.split_numbers[image]
-        return self.parts[number], image - self.starts[number]
-
-    def path(self, image: int) -> str:
-        """The path as the user would write it; the name of an image that is not a file."""
-        part, index = self.at(image)
-        return part.name(index)
+        return len(self.samples)
 
     def describe(self, image: int) -> tuple[str, str, str]:
-        """Split, class name or labels, and path of an image."""
-        part, index = self.at(image)
-        (label,) = label_names(part.select([index]), self._names)
-        return self.splits[self.split_numbers[image]], label or NO_LABEL, part.name(index)
+        """Split, class name or labels, and path of an image as the user would write it, or its name."""
+        (label,) = label_names(self.samples.select([image]), self._names)
+        return self.splits[self.split_numbers[image]], label or NO_LABEL, self.samples.name(image)
 
     def places(self, wanted: Set[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """Places in this list of images by their split and their path."""
         found: dict[tuple[str, str], int] = {}
         for image, number in enumerate(self.split_numbers.tolist()):
-            key = self.splits[number], self.path(image)
+            key = self.splits[number], self.samples.name(image)
             if key in wanted:
                 found.setdefault(key, image)
         return found
 
     def picture(self, image: int) -> Tensor | None:
         """Pixels of an image (3, H, W), as people see them; None where it cannot be read."""
-        part, index = self.at(image)
         try:
-            if part.arrays is not None:
-                return image_of(part, index)
-            return shown(self.pixels(part.encoded(index), part.name(index))).contiguous()
+            if self.samples.arrays is not None:
+                return image_of(self.samples, image)
+            return shown(self.pixels(image, self.samples.encoded(image))).contiguous()
         except (ImageError, ChangedError):
             return None
 
-    def pixels(self, data: bytes, name: str) -> Tensor:
+    def pixels(self, image: int, data: bytes) -> Tensor:
         """What a training sees of an image (C, H, W): three channels, or the file's own number."""
+        name = self.samples.name(image)
         try:
             return decode_image(data, name, Decoding(self._window(COLORS)))
         except ChannelsError as error:
@@ -174,7 +164,7 @@ class ImageList:
         """The window that a training measures, once for each number of channels."""
         with self._lock:
             if channels not in self._windows:
-                self._windows[channels] = measured_window(self.parts[0], channels)
+                self._windows[channels] = measured_window(self._first, channels)
             return self._windows[channels]
 
 
@@ -204,34 +194,33 @@ def scan_images(images: ImageList, progress: Progress) -> ScannedImages:
     """Decode every image once."""
     scanned = ScannedImages(np.zeros(len(images), FACTS))
 
-    def scan(samples: Samples, _: KnownHashes, part: range) -> list[tuple[ImageFacts, str] | ImageError]:
-        samples.prepare(part)
-        return [_scan(images, samples, index) for index in part]
+    def scan(_: KnownHashes, part: range) -> list[tuple[ImageFacts, str] | ImageError]:
+        images.samples.prepare(part)
+        return [_scan(images, image) for image in part]
 
-    for number, part, results in read_in_parts(images.parts, scan, progress):
-        for index, result in zip(part, results, strict=True):
-            image = images.starts[number] + index
+    for _, part, results in read_in_parts([images.samples], scan, progress):
+        for image, result in zip(part, results, strict=True):
             if isinstance(result, ImageError):
                 scanned.reasons[image] = result.reason
                 continue
             scanned.facts[image], file_format = result
-            ending = Path(images.parts[number].paths[index]).suffix.lower()
+            ending = Path(images.samples.paths[image]).suffix.lower()
             if file_format and file_format not in FORMATS_OF.get(ending, (file_format,)):
                 scanned.formats[image] = file_format
     return scanned
 
 
-def _scan(images: ImageList, samples: Samples, index: int) -> tuple[ImageFacts, str] | ImageError:
+def _scan(images: ImageList, image: int) -> tuple[ImageFacts, str] | ImageError:
     """The facts of an image, and the format of its file ("" for an array); or why the file cannot be read."""
+    samples = images.samples
     if samples.arrays is not None:
-        return hash_image(image_of(samples, index)), ""
-    name = samples.name(index)
+        return hash_image(image_of(samples, image)), ""
     try:
-        data = samples.encoded(index)
-        pixels = images.pixels(data, name)
-        is_deep = deep_values(data, name, len(pixels)) is not None
+        data = samples.encoded(image)
+        pixels = images.pixels(image, data)
+        is_deep = deep_values(data, samples.name(image), len(pixels)) is not None
         return hash_image(pixels)._replace(is_deep=is_deep), image_format(data)
     except ImageError as error:
         return error
     except ChangedError as error:
-        return ImageError(name, "unreadable", error.problem)
+        return ImageError(samples.name(image), "unreadable", error.problem)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from vit.data.core.formats import has_image_extension
+from vit.data.core.image_files import has_image_extension
 from vit.data.registry import SOURCES
 from vit.errors import DataError, UsageError, nearest, path_beside
 from vit.layout import RunLayout

@@ -26,9 +26,7 @@ _COPIES = "are copies of images in other splits"
 def with_groups(source: Source, pattern: str | None, option: str = "data.groups") -> Source:
     """The source with the groups that a regular expression finds in the paths, by its first group; None: as they are.
 
-    Raises:
-        UsageError: the pattern is not a regular expression, or has no group.
-        DataError: the pattern is not found in a path.
+    UsageError where the pattern is not a regular expression with a group, DataError where a path lacks it.
     """
     if pattern is None:
         return source
@@ -37,11 +35,9 @@ def with_groups(source: Source, pattern: str | None, option: str = "data.groups"
         names = [found[1] if (found := compiled.search(path)) else "" for path in samples.paths]
         missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
         if missing:
-            raise DataError(
-                f"{option} {pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, such as "
-                f"{missing[0]}",
-                "change the expression: each path below DATA needs a group",
-            )
+            paths = f"{len(missing):,} of {len(samples):,} paths, such as {missing[0]}"
+            fix = "change the expression: each path below DATA needs a group"
+            raise DataError(f"{option} {pattern!r} finds no group in {paths}", fix)
         splits[split] = replace(samples, groups=tuple(names))
     return replace(source, splits=splits)
 

@@ -91,20 +91,14 @@ class BytesReader(ImageReader):
 
 def content_hash(*parts: bytes) -> str:
     """The hash by which an image is recognized, whatever its name: of the bytes of its file."""
-    digest = hashlib.blake2b(digest_size=HASH_BYTES)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+    return hashlib.blake2b(b"".join(parts), digest_size=HASH_BYTES).hexdigest()
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The content of a regular file, without ever waiting for a FIFO or a device.
 
     What a disk or a network fails to give is asked for again: another image would change a training or a measurement.
-
-    Raises:
-        ImageError: the file is missing, empty, larger than MAX_BYTES, or not a regular file.
-        ResourceError: the machine cannot read it, also after pauses.
+    ImageError where the file is missing, empty, too large or not regular; ResourceError where the machine fails.
     """
     for pause in (*PAUSES, None):
         try:

@@ -1,4 +1,7 @@
-"""Image files and folders below a folder, in a stable order; what is skipped is counted, such as outputs of vit."""
+"""Image files by their endings and first bytes, and folders, in a stable order, without heavy imports
+
+What is skipped is counted by kind, such as folders that this program wrote itself.
+"""
 
 import os
 import re
@@ -6,21 +9,34 @@ import shlex
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from vit.data.core.formats import CONVERTIBLE, FORMATS_OF, begins_as_image, has_image_extension
+from vit import layout
+from vit.data.registry import has_extra
 from vit.errors import ResourceError, how_to_read_again, install, is_of_machine, some_of
-from vit.layout import (
-    CELLS,
-    CrossvalLayout,
-    EvaluationLayout,
-    ExplanationsLayout,
-    InspectionLayout,
-    RunLayout,
-    StudyLayout,
-)
 
 FolderId = tuple[int, int]  # device and inode
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
+FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
+    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
+    **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
+    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), ("PPM",)),
+    **{f".{name.lower()}": (name,) for name in ("PNG", "WEBP", "BMP", "GIF", "AVIF")},
+    **dict.fromkeys((".heic", ".heif", ".hif"), ("HEIF",)),
+    **dict.fromkeys((".dcm", ".dicom"), ("DICOM",)),
+}
+_TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
+_STARTS = (  # first bytes of a file -> its format
+    (b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"GIF87a", "GIF"), (b"GIF89a", "GIF"), (b"BM", "BMP"),
+    *((start, "TIFF") for start in _TIFF_STARTS),
+    *((f"P{number}{space}".encode(), "PPM") for number in range(1, 7) for space in "\n "),
+)  # fmt: skip
+CONVERTIBLE = {  # endings of photographs that this program does not decode
+    ".jxl": "JPEG XL",
+    ".jp2": "JPEG 2000",
+    **dict.fromkeys((".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2"), "raw"),
+}
 
 _ENDING = "files ending in "
 _OUTPUTS = "folders that vit wrote: "
@@ -155,13 +171,13 @@ def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
 
     A folder that directly contains an output is taken for one of outputs, unless images of others lie beside.
     """
-    if _is_described(folder) or (folder.name == CELLS and _is_described(folder.parent)):
+    if _is_described(folder) or (folder.name == layout.CELLS and _is_described(folder.parent)):
         return True
-    evaluation = EvaluationLayout(folder)
+    evaluation = layout.EvaluationLayout(folder)
     is_page = (
         (evaluation.metrics_path.is_file() and evaluation.predictions_path.is_file())
-        or ExplanationsLayout(folder).table_path.is_file()
-        or InspectionLayout(folder).page_path.is_file()
+        or layout.ExplanationsLayout(folder).table_path.is_file()
+        or layout.InspectionLayout(folder).page_path.is_file()
     )
     if not is_page:
         try:
@@ -170,9 +186,7 @@ def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
                 folders = [Path(entry.path) for entry in shown if entry.is_dir()]
         except OSError:  # the code that reads its images reports the error
             return False
-        runs = [RunLayout(path) for path in folders]
-        holds_one = any(run.config_path.is_file() and run.splits_path.is_file() for run in runs)
-        holds_one = holds_one or any(map(_is_described, folders))
+        holds_one = any(layout.RunLayout(path).is_run or _is_described(path) for path in folders)
         if not holds_one and (depth == 1 or not folders or not all(holds_outputs(path, depth - 1) for path in folders)):
             return False
     with os.scandir(folder) as entries:
@@ -188,4 +202,45 @@ def is_output(folder: Path) -> bool:
 
 def _is_described(folder: Path) -> bool:
     """Whether the folder is that of a study or a cross-validation."""
-    return any(layout(folder).description_path.is_file() for layout in (StudyLayout, CrossvalLayout))
+    return any(kind(folder).description_path.is_file() for kind in (layout.StudyLayout, layout.CrossvalLayout))
+
+
+def is_dicom(data: bytes) -> bool:
+    """Whether bytes begin as a DICOM file."""
+    return data[128:132] == b"DICM"
+
+
+def is_tiff(data: bytes) -> bool:
+    """Whether bytes begin as a TIFF."""
+    return data[:4] in _TIFF_STARTS
+
+
+def has_image_extension(path: PurePath) -> bool:
+    """Whether `read_image` reads files with this ending."""
+    formats = FORMATS_OF.get(path.suffix.lower(), ())
+    return bool(formats) and _is_read(formats[0])
+
+
+def _is_read(image_format: str) -> bool:
+    return image_format not in ("HEIF", "DICOM") or has_extra(image_format)
+
+
+def begins_as_image(path: str) -> bool:
+    """Whether the first bytes of a regular file are those of an image that `read_image` reads, whatever its name is."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            start = file.read(132)
+    except OSError as error:
+        if is_of_machine(error):
+            raise ResourceError(f"cannot read {path}: {error.strerror}", how_to_read_again(error)) from error
+        return False
+    found = next((kind for mark, kind in _STARTS if start.startswith(mark)), "")
+    if start[4:8] == b"ftyp":
+        found = {b"avif": "AVIF", b"heic": "HEIF", b"heix": "HEIF", b"mif1": "HEIF"}.get(start[8:12], "")
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        found = "WEBP"
+    if is_dicom(start):
+        found = "DICOM"
+    return bool(found) and _is_read(found)

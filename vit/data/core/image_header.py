@@ -8,8 +8,8 @@ import warnings
 
 from PIL import Image
 
-from vit.data.core.formats import FORMATS, is_dicom, is_tiff
 from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_files import FORMATS, is_dicom, is_tiff
 from vit.data.registry import IMAGE_READERS, has_extra
 from vit.errors import install
 

@@ -159,11 +159,9 @@ def label_files(
     """
     numbers = {name: number for number, name in enumerate(class_names)}
     if unknown := sorted({name for _, name in rows} - numbers.keys()):
-        raise DataError(
-            f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
-            f"(known: {some_of(map(repr, class_names), _SHOWN)})",
-            "rename them, move them elsewhere, or add training images",
-        )
+        names = f"{', '.join(map(repr, unknown[:_SHOWN]))} (known: {some_of(map(repr, class_names), _SHOWN)})"
+        fix = "rename them, move them elsewhere, or add training images"
+        raise DataError(f"{where} has classes that the training images lack: {names}", fix)
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
     named = None if groups is None else tuple(groups)
     return Samples([path for path, _ in rows], labels, root, groups=named, reader=reader)

@@ -24,10 +24,8 @@ _MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadabl
 class ImageDataset(Dataset[Batch]):
     """Samples as a dataset of whole batches.
 
-    Args:
-        augment: augmentation of training images; None for evaluation.
-        seed: seed of the augmentation's draws.
-        in_memory: keep all images as uint8, decoded once. The batches are the same.
+    `augment` is None for evaluation, and `seed` is that of its draws. With `in_memory` all images are kept as uint8,
+    decoded once. The batches are the same.
 
     Attributes:
         unreadable: {index: reason}. In training another image stands in for such an image; evaluation leaves it out.
@@ -38,10 +36,7 @@ class ImageDataset(Dataset[Batch]):
     def __init__(
         self, samples: Samples, preprocess: Preprocess, augment: ImageAugment | None, seed: int, in_memory: bool
     ) -> None:
-        self.samples = samples
-        self.preprocess = preprocess
-        self.augment = augment
-        self.seed = seed
+        self.samples, self.preprocess, self.augment, self.seed = samples, preprocess, augment, seed
         self.unreadable: dict[int, str] = {}
         self.memory: list[Tensor] | Tensor | None = None
         self.origin: Labels = np.arange(len(samples))
@@ -59,7 +54,7 @@ class ImageDataset(Dataset[Batch]):
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys. DataLoader calls this method instead of `__getitem__` for each image."""
         asked = indices = [key.index for key in keys]
-        draw_seeds = self._draw_seeds(keys)
+        draw_seeds = [0] * len(keys) if self.augment is None else self._draw_seeds(keys)
         if self.is_stacked:
             assert isinstance(self.memory, Tensor)
             images = self.memory[indices]
@@ -86,8 +81,6 @@ class ImageDataset(Dataset[Batch]):
 
     def _draw_seeds(self, keys: list[Key]) -> list[int]:
         """The draw seed of each key (see `Batch.draw_seed`)."""
-        if self.augment is None:
-            return [0] * len(keys)
         epochs, indices, _, repeats = zip(*keys, strict=True)
         words = hashed(self.seed, epochs, indices)
         if any(repeats):
@@ -118,34 +111,28 @@ class ImageDataset(Dataset[Batch]):
 
         In evaluation an unreadable image is black, and its row is not valid.
         """
-        decoding = self.preprocess.decoding
-        if self.samples.arrays is not None:
-            return image_of(self.samples, index, decoding), index
-        if self.augment is None:
+        preprocess, is_training = self.preprocess, self.augment is not None
+        for place in range(index, index + (min(_MAX_TRIES, len(self)) if is_training else 1)):
             try:
-                return image_of(self.samples, index, decoding), index
-            except ImageError as error:
-                self.unreadable[index] = error.reason
-                shape = (self.preprocess.channels, self.preprocess.image_size, self.preprocess.image_size)
-                return torch.zeros(shape, dtype=torch.uint8), index
-        for candidate in range(index, index + min(_MAX_TRIES, len(self))):
-            try:
-                return image_of(self.samples, candidate % len(self), decoding), candidate % len(self)
+                return image_of(self.samples, place % len(self), preprocess.decoding), place % len(self)
             except ImageError as error:
                 failure = error
-                if candidate == index:
-                    self.unreadable[index] = str(error)
+                if place == index:
+                    self.unreadable[index] = str(error) if is_training else error.reason
+        if not is_training:
+            shape = (preprocess.channels, preprocess.image_size, preprocess.image_size)
+            return torch.zeros(shape, dtype=torch.uint8), index
+        fix = "fix the file, or move it elsewhere"
         if isinstance(failure, ChannelsError):
             fix = f"--model.preprocess.channels {failure.found}, if all images are like this one"
-        else:
-            fix = "fix the file, or move it elsewhere"
         raise DataError(f"{failure}", f"{fix}; 'vit data check' lists all files that cannot be read") from failure
 
     def _fill_memory(self) -> None:
         side, arrays = self.preprocess.image_size, self.samples.arrays
         is_whole = (self._is_cropped or self.preprocess.resize_side == side) and self.preprocess.channels == COLORS
         if is_whole and isinstance(arrays, np.ndarray) and arrays.shape[1:3] == (side, side):
-            stacked, is_gray = torch.from_numpy(arrays), arrays.ndim == 3
+            stacked = torch.from_numpy(arrays)
+            is_gray = stacked.ndim == 3
             self.memory = (
                 stacked[:, None].expand(-1, 3, -1, -1) if is_gray else stacked.permute(0, 3, 1, 2).contiguous()
             )

@@ -43,12 +43,11 @@ _START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
 def batch_loader(
     dataset: ImageDataset, sampler: TrainSampler | EvaluationSampler, num_workers: int | None, keep_workers: bool
 ) -> "Loader":
-    """The batches of a sampler, from workers that may stay for the next epoch.
+    """The batches of a sampler, from worker processes that may stay for the next epoch.
 
-    Args:
-        num_workers: number of processes that decode and recolor. None: one per core and at most `MOST_WORKERS`; 0 for
-            images in memory that need no work before a GPU has them. RandAugment takes about 50 microseconds for a
-            small image, as long as a GPU trains on two of them. A training on the same cores gains nothing.
+    By default there is a worker per core, at most `MOST_WORKERS`; and none for images in memory that need no work
+    before a GPU has them. RandAugment takes about 50 microseconds for a small image, as long as a GPU trains on two of
+    them. A training on the same cores gains nothing.
     """
     workers = num_workers
     augment = None if dataset.augment is None else dataset.augment.augment
@@ -155,9 +154,8 @@ class _ErrorsAsValues(Dataset[Batch | VitError]):
 class _KeyBatches(Sampler[list[Key]]):
     """One of our samplers, as the type that DataLoader takes for a batch sampler.
 
-    Loader workers learn of a batch shortly before they decode it, and a sampler knows the whole epoch. So a thread of
-    the process that owns the sampler fetches images of other machines ahead, into the cache that all processes of the
-    machine share. An image that cannot be fetched is not an error here. Whoever decodes it meets the error again.
+    Workers learn of a batch shortly before they decode it, and a sampler knows the whole epoch. So a thread of this
+    process fetches images of other machines ahead, into the cache that all processes of the machine share.
     """
 
     batches: TrainSampler | EvaluationSampler = field(repr=False)

@@ -63,12 +63,9 @@ class ImageDataModule(LightningDataModule):
         self, source: Source, preprocess: Preprocess, augment: Augment | None, options: LoaderOptions, seed: int
     ) -> None:
         super().__init__()
-        self.source = source
-        self.preprocess = preprocess
-        self.options = options
-        self.seed = seed
+        self.source, self.preprocess, self.augment = source, preprocess, augment
+        self.options, self.seed = options, seed
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
-        self.augment = augment
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0  # training batches that are finished; the order of images needs no other state
         self._train_sampler: TrainSampler | None = None
@@ -82,22 +79,15 @@ class ImageDataModule(LightningDataModule):
         return fresh
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        rank, world_size = rank_and_world_size()
-        length = len(self.source.splits["train"])
-        if length < self.options.batch_size:
-            raise DataError(
-                f"batch_size {self.options.batch_size} > {length} training images",
-                f"give --batch_size {max(1, length // 4)} or less, or add images",
-            )
-        options, accumulate = self.options, self.options.accumulate
-        order = train_order(self.source.splits["train"], self.seed, options.batch_size, options.sampling)
-        self._train_sampler = TrainSampler(
-            order, options.batch_size // accumulate, rank, world_size, options.batches, accumulate
-        )
+        train, options = self.source.splits["train"], self.options
+        if len(train) < options.batch_size:
+            fix = f"give --batch_size {max(1, len(train) // 4)} or less, or add images"
+            raise DataError(f"batch_size {options.batch_size} > {len(train)} training images", fix)
+        order = train_order(train, self.seed, options.batch_size, options.sampling)
+        micro_batch, place = options.batch_size // options.accumulate, rank_and_world_size()
+        self._train_sampler = TrainSampler(order, micro_batch, *place, options.batches, options.accumulate)
         self._train_sampler.consumed = self.consumed
-        self._train_loader = batch_loader(
-            self.dataset("train"), self._train_sampler, options.num_workers, keep_workers=True
-        )
+        self._train_loader = batch_loader(self.dataset("train"), self._train_sampler, options.num_workers, True)
         return self._train_loader
 
     @property
@@ -154,9 +144,7 @@ class ImageDataModule(LightningDataModule):
     @property
     def image_bytes(self) -> int:
         """Bytes of all images in memory."""
-        exact = self.preprocess.channels * self.preprocess.image_size**2
-        sizes = dict.fromkeys(self.source.splits, exact)
+        areas = dict.fromkeys(self.source.splits, self.preprocess.image_size**2)
         if self.image_augment is not None and self.image_augment.augment.crops:
-            area = self.image_augment.working_side**2 * 4 // 3  # of photographs of 4:3
-            sizes["train"] = self.preprocess.channels * area
-        return sum(len(self.source.splits[split]) * size for split, size in sizes.items())
+            areas["train"] = self.image_augment.working_side**2 * 4 // 3  # of photographs of 4:3
+        return self.preprocess.channels * sum(len(self.source.splits[split]) * area for split, area in areas.items())

@@ -1,7 +1,6 @@
 """Augmentation: crop of each image and RandAugment, before the device; geometry, mixup, cutmix and erasing on it.
 
-All random draws for an image follow from its draw seed (see `Batch.draw_seed`). So they do not depend on workers,
-processes or a resume.
+All random draws for an image follow from its draw seed (see `Batch.draw_seed`), and not from workers or a resume.
 """
 
 import math
@@ -68,12 +67,9 @@ class Augment:
 
 
 def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
-    """The augmentation that a name stands for.
+    """The augmentation that a name stands for. `mirrored`: whether mirror images keep their class; letters do not.
 
-    Args:
-        image_size: side of the input in pixels. Images up to 64 pixels are shifted by up to an eighth; larger images
-            are cropped, as for ImageNet.
-        mirrored: whether a mirror image keeps its class; letters, digits and signs do not.
+    Images up to 64 pixels are shifted by up to an eighth; larger images are cropped, as for ImageNet.
     """
     if name == "none":
         return Augment()

@@ -21,9 +21,9 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from vit.data.core.formats import is_dicom, is_tiff
 from vit.data.core.image_bytes import ImageError as ImageError
 from vit.data.core.image_bytes import ImageReader, read_bytes
+from vit.data.core.image_files import is_dicom, is_tiff
 from vit.data.core.image_header import check_size, header_size, no_warnings, opened
 from vit.data.pixels.pillow_images import (
     BITS_TAG,

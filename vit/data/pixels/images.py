@@ -52,9 +52,7 @@ def has_frames(image: InMemory) -> bool:
 def pixels_of(image: InMemory, name: str, decoding: Decoding = _USUAL) -> Tensor:
     """One image as (C, H, W) uint8: of an animated PIL image the frame that it shows. Arrays and tensors are sRGB.
 
-    Raises:
-        ImageError: a PIL image cannot be decoded, or the image is larger than the limits.
-        UsageError: an array or tensor does not have the shape or the type of an image.
+    ImageError where it cannot be decoded or is too large, UsageError for an array or tensor that is not an image.
     """
     channels = decoding.channels
     if isinstance(image, Image.Image):

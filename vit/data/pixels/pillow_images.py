@@ -1,9 +1,8 @@
 """What Pillow's 8 bits of sRGB do not hold: values of 16 bits, and colors of embedded ICC profiles
 
 Of 16 bits for each color Pillow reads the upper 8. Networks are trained on numbers that mean sRGB, and a photograph in
-Display P3 or Adobe RGB has other numbers for the same colors. So such colors become those of sRGB, as viewers show
-them, by Pillow's ImageCms (LittleCMS). A profile that is damaged, or of other colors than its image, is ignored, as
-viewers do.
+Display P3 or Adobe RGB has other numbers for the same colors. So such colors become those of sRGB, by Pillow's ImageCms
+(LittleCMS). A profile that is damaged, or of other colors than its image, is ignored, as viewers do.
 """
 
 import io
@@ -142,13 +141,12 @@ def _transform(profile: bytes) -> "ImageCms.ImageCmsTransform | None":
         probe = np.stack(np.meshgrid(*[steps] * 3), axis=-1).reshape(-1, len(steps), 3)
         if mode == "L":
             probe = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
-        is_same = (
-            mode != "CMYK"
-            and np.ptp([probe, np.asarray(_apply(transform, Image.fromarray(probe)))], axis=0).max() <= _SAME
-        )
+        if mode == "CMYK":
+            return transform
+        seen = np.asarray(_apply(transform, Image.fromarray(probe)))
+        return None if np.ptp([probe, seen], axis=0).max() <= _SAME else transform
     except Exception:  # noqa: BLE001  an untrusted profile may raise anything
         return None
-    return None if is_same else transform
 
 
 def _apply(transform: "ImageCms.ImageCmsTransform", image: Image.Image) -> Image.Image:

@@ -64,10 +64,8 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
     """Planes (C, H, W) as uint8.
 
     Values of 8 bits stay as they are. Others are seen through the window of the model, else of the file, else as all
-    values of 16 bits. One plane seen through a window for each of three colors gives three planes.
-
-    Raises:
-        ValuesError: values need a window, and there is none; or they are not finite.
+    values of 16 bits. One plane seen through a window for each of three colors gives three planes. ValuesError where
+    values need a window and there is none, or are not finite.
     """
     values = planes.values
     window = window or planes.window or planes.full_range
@@ -102,10 +100,9 @@ def without_window(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def with_channels(pixels: Tensor, channels: int, path: str | os.PathLike[str]) -> Tensor:
-    """Pixels (C, H, W) uint8 as (channels, H, W): one channel gives three equal ones, and RGB gives its gray.
+    """Pixels (C, H, W) uint8 as (channels, H, W): one channel gives three equal ones, and RGB its gray as Pillow's "L".
 
-    Raises:
-        ChannelsError: the image has another number of channels; none is left out, and none is made up.
+    ChannelsError for another number of channels: none is left out, and none is made up.
     """
     found = len(pixels)
     if found == channels:
@@ -113,15 +110,10 @@ def with_channels(pixels: Tensor, channels: int, path: str | os.PathLike[str]) -
     if found == 1 and channels == COLORS:
         return pixels.expand(COLORS, -1, -1).contiguous()
     if found == COLORS and channels == 1:
-        return gray_of(pixels)
+        weighted = sum(pixels[at].to(torch.int32) * weight for at, weight in enumerate(_LUMA))
+        assert isinstance(weighted, Tensor)
+        return ((weighted + 0x8000) >> 16).to(torch.uint8)[None]  # three equal channels keep their values
     raise ChannelsError(path, found, channels)
-
-
-def gray_of(pixels: Tensor) -> Tensor:
-    """RGB (3, H, W) uint8 -> gray (1, H, W) uint8, as Pillow's "L". Three equal channels keep their values."""
-    weighted = sum(pixels[at].to(torch.int32) * weight for at, weight in enumerate(_LUMA))
-    assert isinstance(weighted, Tensor)
-    return ((weighted + 0x8000) >> 16).to(torch.uint8)[None]
 
 
 def shown(pixels: Tensor) -> Tensor:

@@ -105,11 +105,8 @@ class Preprocess:
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
         """Plain values for a checkpoint."""
-        values = asdict(self)
-        if self.window is None:
-            del values["window"]
-        if self.channels == COLORS:
-            del values["channels"]
+        usual = {"window": None, "channels": COLORS}  # values that a checkpoint leaves out
+        values = {key: value for key, value in asdict(self).items() if key not in usual or value != usual[key]}
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 

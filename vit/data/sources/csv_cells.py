@@ -3,25 +3,21 @@
 import os
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vit.data.core.dataset_names import SPLIT_OF_NAME, SPLIT_OF_WORD, is_far, words_of
-from vit.data.core.formats import has_image_extension
-from vit.data.core.image_files import subfolders
+from vit.data.core.image_files import has_image_extension, subfolders
 from vit.errors import DataError, nearest
 
 MOST_SPLITS = 12  # different cells of a column that may be splits
-_OF_WORDS = SPLIT_OF_WORD | {"public": "validation", "private": "test"}  # leaderboards of Kaggle, as in FER2013
 _THINGS = frozenset(("set", "data", "dataset", "split", "images", "samples"))  # as in "training set"
-_JOINED = {word + end: split for word, split in _OF_WORDS.items() for end in ("", "set")} | {
-    "publictest": "validation",
-    "privatetest": "test",
-}
-_FLAGS = {  # names of columns of 0 and 1 -> the split that 1 names
-    f"{before}{word}": split for before in ("is_", "in_", "") for word, split in SPLIT_OF_NAME.items()
-}
+_OF_WORDS = SPLIT_OF_WORD | {"public": "validation", "private": "test"}  # leaderboards of Kaggle, as in FER2013
+_JOINED = {word + end: split for word, split in _OF_WORDS.items() for end in ("", "set")}
+_JOINED |= {"publictest": "validation", "privatetest": "test"}
+# names of columns of 0 and 1 -> the split that 1 names
+_FLAGS = {f"{before}{word}": split for before in ("is_", "in_", "") for word, split in SPLIT_OF_NAME.items()}
 _ALSO_OTHER_WORDS = frozenset(("valid", "public", "private", "dev", "eval", "evaluation"))  # unless others stand beside
 _NUMBERED = frozenset(("partition", "data_partition", "eval_partition", "set", "subset", "data_split", "split"))
 _NUMBERS = frozenset(("0", "1", "2", "0.0", "1.0", "2.0"))
@@ -31,17 +27,15 @@ _YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "fals
 def any_split(cells: Iterable[str]) -> bool:
     """Whether cells of a column name a split, or are all empty; numbers of folds do not."""
     given = {cell.casefold() for cell in cells} - {""}
-    return not given or any(_split_named(cell) for cell in given)
+    return not given or any(map(_split_named, given))
 
 
 def split_of(cell: str, where: str) -> str:
     """The split that a cell names; "train" for an empty one. DataError, which names the place, for an unknown split."""
     split = cell.strip().casefold()
     if split == "calibration":
-        raise DataError(
-            f"{where}: split is 'calibration', which DATA cannot have",
-            "write train there, or remove these lines; --data.calibration cuts such images from the training images",
-        )
+        fix = "write train there, or remove these lines; --data.calibration cuts such images from the training images"
+        raise DataError(f"{where}: split is 'calibration', which DATA cannot have", fix)
     found = _split_named(split) if split else "train"
     if found is None:
         raise DataError(f"{where}: split is {cell!r}", nearest(split, SPLIT_OF_NAME))
@@ -51,12 +45,11 @@ def split_of(cell: str, where: str) -> str:
 def splits_in(name: str, cells: Iterable[str], where: str, among_labels: bool) -> dict[str, str] | None:
     """{cell: split} where a column of another name holds splits; None where it holds something else.
 
+    DataError where some cells are splits and others are not, or numbers may be splits.
+
     Args:
         name: name of the column, as `plain_name` spells it.
         among_labels: whether columns of 0 and 1 are labels; then a column called train may be that of trains.
-
-    Raises:
-        DataError: some cells are splits, and others are not; or numbers may be splits.
     """
     cells = set(cells)
     if not among_labels:
@@ -91,8 +84,7 @@ def add_splits(
 ) -> tuple[int, list[str]]:
     """Add the column "split" where one of the candidates (index, name, cells) holds splits; its index, and a note.
 
-    -1 and no note where the column is there already, or no candidate holds splits. DataError where two columns hold
-    different splits, or one holds splits and something else.
+    -1 and no note where none is added. DataError where two columns hold different splits, or one also something else.
     """
     used, note = -1, list[str]()
     for index, name, cells in candidates:
@@ -101,14 +93,16 @@ def add_splits(
             continue
         splits = [split_of_cell.get(cell, "") for cell in cells]
         if "split" not in columns:
-            columns["split"], used, note = splits, index, [f"read {name!r} as split{_describe(split_of_cell)}"]
+            # cells that are not named as vit names splits
+            found = sorted(split_of_cell.items())
+            words = [f"{cell} is {one}" for cell, one in found if SPLIT_OF_NAME.get(cell.casefold()) != one]
+            of_cells = f" ({', '.join(words)})" if words else ""
+            columns["split"], used, note = splits, index, [f"read {name!r} as split{of_cells}"]
         for line, split, other in zip(lines, splits, columns["split"], strict=True):
             where = f"{path}, line {line}"
             if split != other and split != split_of(other, where):
-                raise DataError(
-                    f"{where}: column {name!r} says {split or 'nothing'}, and another column of splits "
-                    f"{other or 'nothing'}", "keep one column, and name it split",
-                )  # fmt: skip
+                both = f"column {name!r} says {split or 'nothing'}, and another column of splits {other or 'nothing'}"
+                raise DataError(f"{where}: {both}", "keep one column, and name it split")
     return used, note
 
 
@@ -116,18 +110,8 @@ def refuse_numbers(name: str, cells: Iterable[str], where: str) -> None:
     """Raise DataError where 0, 1 and 2 of a column called partition may be splits, as in CelebA, or anything else."""
     given = {cell.strip() for cell in cells} - {""}
     if name in _NUMBERED and len(given) > 1 and given <= _NUMBERS:
-        raise DataError(
-            f"{where} has {' and '.join(sorted(given))}: whether these are splits is not known",
-            "write train, validation or test into a column split; or rename the column if it has another meaning",
-        )
-
-
-def _describe(found: Mapping[str, str]) -> str:
-    """Cells that are not named as vit names splits, with their splits; "" where there are none."""
-    others = [
-        f"{cell} is {split}" for cell, split in sorted(found.items()) if SPLIT_OF_NAME.get(cell.casefold()) != split
-    ]
-    return f" ({', '.join(others)})" if others else ""
+        fix = "write train, validation or test into a column split; or rename the column if it has another meaning"
+        raise DataError(f"{where} has {' and '.join(sorted(given))}: whether these are splits is not known", fix)
 
 
 def _split_named(cell: str) -> str | None:
@@ -163,19 +147,18 @@ class ListedFiles:
 
         DataError where the file is listed twice or is missing, or files and addresses are mixed.
         """
-        where = f"{self._table}, line {line}"
-        file_name = file_name if is_far(file_name) else self._found(file_name, where)
-        place = file_name if is_far(file_name) else os.path.normpath(self._table.parent / file_name)
+        where, place = f"{self._table}, line {line}", file_name
+        if not is_far(file_name):
+            file_name = self._found(file_name, where)
+            place = os.path.normpath(self._table.parent / file_name)
         if place in self._line_of:
             raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[place]}", "keep one of the two")
         if not self._line_of:
             self._are_far = is_far(file_name)
         self._line_of[place] = line
         if is_far(file_name) != self._are_far:
-            kind = "a file" if self._are_far else "an address"
-            raise DataError(
-                f"{where}: {file_name!r} is {kind}, and the lines before are not", "list files or addresses, not both"
-            )
+            problem = f"{'a file' if self._are_far else 'an address'}, and the lines before are not"
+            raise DataError(f"{where}: {file_name!r} is {problem}", "list files or addresses, not both")
         return file_name
 
     @property
@@ -201,15 +184,11 @@ class ListedFiles:
             raise DataError(f"{where}: {name!r} may be {' or '.join(candidates[:2])}", "write the ending")
         if not candidates:
             fix = "paths are relative to the CSV; --data.image_column names another column of paths"
-            last = re.split(r"[/\\]", name)[-1]
-            holding = [
-                inside
-                for inside in subfolders(folder, Counter())
-                if last and ((folder / inside / last).is_file() or last in self._of_stem(folder / inside))
-            ]
+            last, below = re.split(r"[/\\]", name)[-1], [folder / inside for inside in subfolders(folder, Counter())]
+            holding = [one for one in below if last and ((one / last).is_file() or last in self._of_stem(one))]
             if holding:
-                elsewhere = " and in ".join(str(folder / inside) for inside in holding)
-                which = f"{holding[0]}/" if len(holding) == 1 else "the right folder"
+                elsewhere = " and in ".join(map(str, holding))
+                which = f"{holding[0].name}/" if len(holding) == 1 else "the right folder"
                 fix = f"it lies in {elsewhere}: move the CSV there, or write {which} before the names"
             raise DataError(f"{where}: there is no file {folder / name}", fix)
         self._num_changed += 1
@@ -219,9 +198,9 @@ class ListedFiles:
     def _of_stem(self, folder: Path) -> Mapping[str, list[str]]:
         """{name without its ending: images of that name} of a folder; read once."""
         if folder not in self._stems:
-            found: dict[str, list[str]] = {}
-            for other in sorted(os.listdir(folder)) if folder.is_dir() else ():
-                if has_image_extension(Path(other)):
-                    found.setdefault(Path(other).stem, []).append(other)
+            found: dict[str, list[str]] = defaultdict(list)
+            for other in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if has_image_extension(other):
+                    found[other.stem].append(other.name)
             self._stems[folder] = found
         return self._stems[folder]

@@ -44,10 +44,8 @@ def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) 
     """List the images of a CSV. Its columns tell whether an image has one class or several labels.
 
     A column of labels that is given by name has one class for each image, unless it is called labels or alike.
-
-    Raises:
-        UsageError: a given column does not exist.
-        DataError: a row is wrong, a file is missing, a label cannot be learned, or there are no training images.
+    UsageError where a given column does not exist; DataError where a row is wrong, a file is missing, a label cannot be
+    learned, or there are no training images.
     """
     given = given_columns(wanted)
     columns, has_others = columns_of(path, given)
@@ -73,10 +71,8 @@ class _Listed:
             named.append(split_of(splits[row], where))
             self.paths.append(files.add(name, line))
             if self.groups is not None and not self.groups[row]:
-                raise DataError(
-                    f"{where}: an empty group, where other lines have one",
-                    "fill it in (an image that stands alone has a group of its own), or remove the column",
-                )
+                fix = "fill it in (an image that stands alone has a group of its own), or remove the column"
+                raise DataError(f"{where}: an empty group, where other lines have one", fix)
         self.notes += files.notes
         if 0 < (empty := sum(not split.strip() for split in splits)) < len(splits):
             count = f"{empty:,} of {len(splits):,} lines"
@@ -102,10 +98,9 @@ class _Listed:
         """The source of images with several labels (n, K) each. A row that lists its labels is known to lack others."""
         path = self.table.path
         if len(names) < 2 and not self.to_measure:
-            raise DataError(
-                f"{path} has {len(names)} label{'s' * (len(names) != 1)}; several labels for an image need two or more",
-                "for one yes/no question, name the column label and give each image one of two classes",
-            )
+            count = f"{len(names)} label{'s' * (len(names) != 1)}"
+            fix = "for one yes/no question, name the column label and give each image one of two classes"
+            raise DataError(f"{path} has {count}; several labels for an image need two or more", fix)
         images = Samples(self.paths, labels, self.root, groups=self.groups, reader=self.reader)
         is_known, splits = (labels != NOT_KNOWN).any(axis=1) | is_list, {}
         for split, rows in self.rows.items():
@@ -159,10 +154,8 @@ def _refuse_lists(table: CsvTable, column: str) -> None:
     """Raise DataError where a cell is a list as Python writes it, which may be one class or several labels."""
     for line, cell in zip(table.lines, table.columns[column], strict=True):
         if LIST.fullmatch(cell):
-            raise DataError(
-                f"{table.path}, line {line}: {cell[:40]!r} in the column {column} is a list",
-                "write several labels as cat|indoors, in a column labels; name one class without brackets",
-            )
+            fix = "write several labels as cat|indoors, in a column labels; name one class without brackets"
+            raise DataError(f"{table.path}, line {line}: {cell[:40]!r} in the column {column} is a list", fix)
 
 
 def _check_utf8(text: str, what: str) -> None:
@@ -182,10 +175,9 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
         if mark or has_spaces:
             row = next(row for row, text in enumerate(texts) if (mark in text if mark else len(text.split()) > 1))
             kind, repeats = (repr(mark), "") if mark else ("spaces", ", and the words repeat")
-            raise DataError(
-                f"{path}, line {table.lines[row]}: the column labels has {kind} and no '|' between labels{repeats}",
-                "write labels as cat|indoors; name the column label if each image has one class",
-            )
+            problem = f"the column labels has {kind} and no '|' between labels{repeats}"
+            fix = "write labels as cat|indoors; name the column label if each image has one class"
+            raise DataError(f"{path}, line {table.lines[row]}: {problem}", fix)
     parsed: list[dict[str, int]] = []
     for line, text in zip(table.lines, texts, strict=True):
         try:
@@ -199,10 +191,9 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
     names = sorted({name for labels in defining for name, value in labels.items() if to_measure or value == PRESENT})
     for line, labels in zip(table.lines, parsed, strict=True):
         for name in sorted(labels.keys() - set(names)):
-            raise DataError(
-                f"{path}, line {line}: no training image has the label {name!r} (known: {some_of(map(repr, names))})",
-                "correct the name, remove the label, or add training images with it",
-            )
+            problem = f"no training image has the label {name!r} (known: {some_of(map(repr, names))})"
+            fix = "correct the name, remove the label, or add training images with it"
+            raise DataError(f"{path}, line {line}: {problem}", fix)
     rows = np.array([[labels.get(name, ABSENT) for name in names] for labels in parsed], dtype=np.int8)
     return listed.source_of_labels(names, rows.reshape(len(parsed), len(names)), is_list=True)
 
@@ -254,9 +245,7 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
             source.notes.append(f"{path.name}: no training image has the class {', '.join(absent)}")
         return source
     if is_known and set(ones.tolist()) == {0, 1}:
-        table.notes.append(
-            f"{path.name}: {(ones == 0).sum():,} of {len(ones):,} rows have no 1, such as line "
-            f"{table.lines[int(ones.argmin())]}, and all others a single 1; each column is read as a label that an "
-            "image may have"
-        )
+        empty = f"{(ones == 0).sum():,} of {len(ones):,} rows have no 1, such as line {table.lines[int(ones.argmin())]}"
+        read = "each column is read as a label that an image may have"
+        table.notes.append(f"{path.name}: {empty}, and all others a single 1; {read}")
     return _Listed(table, to_measure).source_of_labels(names, rows, is_list=False)

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 from vit.data.core.dataset_names import LAYOUT, SPLIT_OF_NAME, SPLIT_SYNONYMS, split_in
-from vit.data.core.formats import has_image_extension
 from vit.data.core.image_files import (
     describe_skipped,
     folder_id,
+    has_image_extension,
     how_to_convert_skipped,
     image_files,
     is_folder,
@@ -31,9 +31,8 @@ _PARTS = frozenset((  # of a data set for segmentation or detection
 def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
     """List the images of a folder of class folders, or of a folder of splits with class folders; see `open_source`.
 
-    Raises:
-        EmptyClassError: a class folder has no images.
-        DataError: the folder has another layout, can be read in two ways, or has no training images.
+    EmptyClassError where a class folder has no images; DataError where the folder has another layout, can be read in
+    two ways, or has no training images.
     """
     names = subfolders(root, Counter())
     found = {split: [name for name in names if name.casefold() in words] for split, words in SPLIT_SYNONYMS.items()}
@@ -53,16 +52,13 @@ def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) 
     split, first = next(iter(chosen.items()))
     if not subfolders(root / first, Counter()):
         kind = {"train": "training"}.get(split, split)
-        raise DataError(
-            f"{root / first} is taken for the {kind} split and has no class folders"
-            + f"; beside it: {', '.join(f'{name}/' for name in others[:5])}" * bool(others),
-            _table_in(root / first) or f"if {first}/ is a class, rename it, or give a CSV",
-        )
+        beside = f"; beside it: {', '.join(f'{name}/' for name in others[:5])}" * bool(others)
+        fix = _table_in(root / first) or f"if {first}/ is a class, rename it, or give a CSV"
+        raise DataError(f"{root / first} is taken for the {kind} split and has no class folders{beside}", fix)
     below = {split: str(_inner(root / folder)[0].relative_to(root)) for split, folder in chosen.items()}
     notes = [f"{folder}/ is read as {split}" for split, folder in below.items() if folder != chosen[split] or by_word]
     notes += [f"skipped {name}/, which lies beside {'train' if split == 'train' else first}/" for name in others]
-    inside = root / below[split]
-    notes += _check_nested(inside, subfolders(inside, Counter()))
+    notes += _check_nested(root / below[split], subfolders(root / below[split], Counter()))
     return _read_splits(root, below, allow_empty, notes, to_measure)
 
 
@@ -118,7 +114,7 @@ def _check_nested(root: Path, names: list[str]) -> list[str]:
     few, shared = (" and ".join(f"{name}/" for name in group[:2]) for group in (list(nested), common))
     if len(nested) < len(names):
         return [f"{few} hold the same folders, such as {shared}; {_ABOVE}"]
-    if all(split_in(name) for name in common):
+    if all(map(split_in, common)):
         fix = f"write DATA/{common[0]}/{names[0]}/IMAGE, or a CSV with the columns path,label,split"
         raise DataError(f"each folder of {root} holds {shared}: splits in classes are not read", fix)
     raise DataError(
@@ -137,15 +133,11 @@ def _check_layout(root: Path, names: list[str]) -> None:
             raise DataError(f"{below} is not a class folder: it has folders of splits", f"give {below} as DATA")
     if len(names) > 1 and {name.casefold() for name in names} <= _PARTS:
         parts = " and ".join(f"{name}/" for name in names[:2])
-        raise DataError(
-            f"{root} holds {parts}, which are parts of a data set and no classes",
-            "give the folder of the classes, or a CSV with the columns path,label",
-        )
+        fix = "give the folder of the classes, or a CSV with the columns path,label"
+        raise DataError(f"{root} holds {parts}, which are parts of a data set and no classes", fix)
     if len(names) == 1 and subfolders(root / names[0], Counter()):
-        raise DataError(
-            f"{root} has one folder, {names[0]}/, with folders in it",
-            f"give {root / names[0]}, if these are the classes",
-        )
+        fix = f"give {root / names[0]}, if these are the classes"
+        raise DataError(f"{root} has one folder, {names[0]}/, with folders in it", fix)
     if is_output(root):
         raise DataError(f"{root} holds runs of this program and no images", "give the folder of images")
     if not names:

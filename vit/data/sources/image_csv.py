@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from vit.csv_files import is_of_vit, unescape
 from vit.data.core.dataset_names import TableColumns
-from vit.data.core.formats import begins_as_image, has_image_extension
+from vit.data.core.image_files import begins_as_image, has_image_extension
 from vit.data.sources.csv_cells import MOST_SPLITS, add_splits, any_split, is_index, plain_name, refuse_numbers
 from vit.errors import DataError, UsageError, nearest, some_of
 
@@ -88,15 +88,13 @@ def read_image_csv(
 ) -> CsvTable:
     """Read a CSV with a header. Cells of our own tables, which are escaped, are read without the escapes.
 
+    UsageError where a given column does not exist, DataError where a needed one is missing or the file is not a CSV.
+
     Args:
         needed, optional: our names of columns that must be there, and of others to read where they are there. Beside
             "split" any other column may hold the splits.
         given: as `given_columns` gives them; these columns serve for nothing else.
         others: read the columns that have none of our names, too.
-
-    Raises:
-        UsageError: a given column does not exist.
-        DataError: a needed column is missing, or the file is not a CSV.
     """
     lines: list[int] = []
     try:
@@ -168,10 +166,8 @@ def _checked_columns(
             raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
     if missing := [name for name in needed if name not in places]:
         present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
-        raise DataError(
-            f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
-            f"the first line must name them: {','.join(needed)}; or give --data.image_column and --data.label_column",
-        )
+        fix = f"the first line must name them: {','.join(needed)}; or give --data.image_column and --data.label_column"
+        raise DataError(f"{path} lacks the column {' and '.join(missing)}; its columns are {present}", fix)
     return places
 
 

@@ -45,27 +45,23 @@ def open_source(
     columns: TableColumns | None = None,
     to_measure: bool = False,
 ) -> Source:
-    """List the images of DATA.
+    """List the images of DATA; see the table of this module.
+
+    A folder with the name of a data set has precedence, unless it holds outputs of this program alone: `--out .` makes
+    such folders. UsageError where DATA is not a file, a folder or a known name, or lacks a column; DataError where it
+    cannot be used to train, or to measure, a classifier; ResourceError where the hub does not give it.
 
     Args:
-        data: see the table of this module. A folder with the name of a data set has precedence, unless it holds
-            outputs of this program alone: `--out .` makes such folders.
         root, download: folder of torchvision's data sets, and whether missing files are downloaded to it.
         allow_empty: accept class folders without images.
-        columns: columns of a parquet table or of a CSV that are given by name.
         to_measure: the images only measure a model that is trained: they may lack training images, and have one class,
             or labels that all images have or none. Splits without images are left out.
-
-    Raises:
-        UsageError: DATA is not a file, a folder or a known name; or a column does not exist, or DATA has no columns.
-        DataError: DATA cannot be used to train, or to measure, a classifier.
-        ResourceError: the Hugging Face hub does not give the data set.
     """
     check_data(data)
-    path, columns = Path(data).expanduser(), columns or TableColumns()
-    if not (is_parquet(data) or path.is_file()):
+    path, columns, is_table = Path(data).expanduser(), columns or TableColumns(), is_parquet(data)
+    if not (is_table or path.is_file()):
         columns.refuse(data)
-    if is_parquet(data):
+    if is_table:
         source = table_source(data).open_source(data, columns, needs_train=not to_measure)
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
         source = read_folder_source(path, allow_empty, to_measure)
@@ -76,8 +72,7 @@ def open_source(
     elif data == DIGITS:
         source = _digits()
     else:
-        # not above: a wrong folder needs no torch
-        from vit.data.sources.torchvision_source import read_torchvision_source
+        from vit.data.sources.torchvision_source import read_torchvision_source  # imports torch
 
         source = read_torchvision_source(data, root, download)
     if to_measure:
@@ -112,9 +107,8 @@ def _check(source: Source, data: str) -> None:
     if len(train) == 0:
         raise DataError(f"{data} has no training images", LAYOUT)
     if len(source.class_names) < 2:
-        raise DataError(
-            f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
-        )
+        problem = f"{data} has one class, {source.class_names[0]!r}"
+        raise DataError(problem, "a classifier needs two or more class folders")
     measured = [name for name in source.class_names if _MEASURED.fullmatch(name)]
     if len(measured) > _MOST_MEASURED:
         raise DataError(
@@ -129,26 +123,21 @@ def _add_notes(source: Source) -> None:
     """Note suspicious class names and missing classes."""
     one_kind, kind, names = source.task.kind, source.task.kinds, source.class_names
     totals = np.sum([samples.class_counts(len(names)) for samples in source.splits.values()], axis=0).tolist()
-    counted = {
-        name: f"{name!r} ({count:,} image{'s' * (count != 1)})" for name, count in zip(names, totals, strict=True)
-    }
+    counted = {name: f"{name!r} ({n:,} image{'s' * (n != 1)})" for name, n in zip(names, totals, strict=True)}
     notes = [f"{kind} {counted[one]} and {counted[twin]} {ALIKE}" for one, twin in similar_names(names)]
-    notes += [
-        f"{one_kind} {counted[name]} is a usual word for a missing label; leave these images out if they have none"
-        for name in names
-        if name.casefold() in MISSING | _UNLABELED
-    ]
+    unnamed = "is a usual word for a missing label; leave these images out if they have none"
+    notes += [f"{one_kind} {counted[name]} {unnamed}" for name in names if name.casefold() in MISSING | _UNLABELED]
     notes += [
         f"{one_kind} {counted[name]} is called as masks or changed copies of {counted[original]} would be"
         for name in names
         if (original := original_of(name)) in counted
     ]
     notes += filter(None, [describe_escapes(names)])
-    levels = levels_of(names)
-    groups = "".join(f" in {len(one.names):,} groups such as {one.example!r}" for one in levels)
+    levels = levels_of(names)  # where two classes have a group in common
     if levels and not source.task.is_exclusive:
         notes.append('labels with "/" are names without levels: an image may have several')
-    elif groups:  # two classes have a group in common
+    elif levels:
+        groups = "".join(f" in {len(one.names):,} groups such as {one.example!r}" for one in levels)
         notes.append(f'class names with "/" are levels: {len(names):,} classes{groups}')
     source.notes.extend([*notes, *absent_notes(source, source.splits)])
 

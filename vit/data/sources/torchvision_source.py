@@ -63,9 +63,8 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
     """List the images of one of SETS with its splits. DataError where files are not below `root`, or are damaged."""
     dataset = SETS[name]
     if root is None:
-        raise DataError(
-            f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to download it"
-        )
+        fix = "give --data.root FOLDER, and --data.download true to download it"
+        raise DataError(f"{name} needs the folder that holds it", fix)
     splits: dict[str, Samples] = {}
     class_names: tuple[str, ...] = ()
     root = str(Path(root).expanduser())
@@ -84,9 +83,8 @@ def read_torchvision_source(name: str, root: str | None, download: bool) -> Sour
                 splits[split] = Samples([os.path.relpath(path, root) for path, _ in files], labels, Path(root))
         except Exception as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
-            raise DataError(
-                f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true"
-            ) from error
+            fix = "check --data.root, or add --data.download true"
+            raise DataError(f"{name} could not be read from {root}: {reason}", fix) from error
         if split == "train":
             all_numbers = range(int(splits[split].labels.max()) + 1)
             class_names = tuple(map(str, getattr(data, "classes", None) or all_numbers))

@@ -29,19 +29,14 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
 
     A class has its proportion of each split to within one image, and keeps half of its images for training. Images with
     groups are cut by whole groups, stratified as well as these allow. The cut depends on the seed and the sorted names
-    alone, and not on the order in which a file system lists files.
+    alone, and not on the order in which a file system lists files. DataError where a split is empty.
 
     Args:
         validation, test, calibration: fraction of all images for a split, if the source lacks it.
-
-    Raises:
-        DataError: a split is empty, or too few images are there to cut it.
     """
     if empty := next((split for split, samples in source.splits.items() if not len(samples)), None):
-        raise DataError(
-            f"the {empty} split of {source.name} has no images",
-            f"add images, or move its folder elsewhere: vit then cuts the {empty} split from the training images",
-        )
+        fix = f"add images, or move its folder elsewhere: vit then cuts the {empty} split from the training images"
+        raise DataError(f"the {empty} split of {source.name} has no images", fix)
     wanted = {"validation": validation, "test": test, "calibration": calibration}
     fractions = {split: part for split, part in wanted.items() if split not in source.splits and part > 0}
     if not fractions:
@@ -71,10 +66,8 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
             raise DataError(words, fix)
     gone = np.flatnonzero(splits["train"].class_counts(len(source.class_names)) == 0)
     if len(gone) and not task.is_exclusive:
-        raise DataError(
-            f"no training image with the label {source.class_names[gone[0]]!r} is left after the cut",
-            "add images with it, remove the label, or give a CSV with the column split",
-        )
+        fix = "add images with it, remove the label, or give a CSV with the column split"
+        raise DataError(f"no training image with the label {source.class_names[gone[0]]!r} is left after the cut", fix)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({describe_division(train)}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
@@ -91,9 +84,7 @@ def read_fold(text: str) -> tuple[int, int]:
 def with_fold(source: Source, fold: str, seed: int) -> Source:
     """All images of a source in new splits: the test split is the fold "I/N", and the training split is all others.
 
-    Raises:
-        UsageError: `fold` is not "I/N".
-        DataError: the images cannot be divided into so many folds.
+    UsageError for another text, DataError where the images cannot be divided into so many folds.
     """
     number, folds = read_fold(fold)
     samples = pooled(source)
@@ -108,10 +99,8 @@ def pooled(source: Source) -> Samples:
     grouped = {split: samples.groups is not None for split, samples in source.splits.items() if len(samples)}
     if len(set(grouped.values())) > 1:
         having, lacking = (", ".join(split for split in grouped if grouped[split] is own) for own in (True, False))
-        raise DataError(
-            f"{source.name} has groups for {having} images and none for {lacking} images, and a fold needs all",
-            "fill them in, or leave the groups out",
-        )
+        problem = f"{source.name} has groups for {having} images and none for {lacking} images, and a fold needs all"
+        raise DataError(problem, "fill them in, or leave the groups out")
     return reduce(Samples.followed_by, list(source.splits.values()))
 
 
@@ -120,10 +109,7 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
 
     Each class is divided evenly: its numbers of images in two folds differ by one at most, and so do the sizes of the
     folds. Groups stay whole, and the division is then as even as they allow. It depends on the seed and the sorted
-    names alone.
-
-    Raises:
-        DataError: there are too few images or groups, or a class would be in one fold only.
+    names alone. DataError where images or groups are too few, or a class would be in one fold only.
     """
     order = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
     labels, result = samples.labels[order], np.empty(len(samples), dtype=np.int64)
@@ -163,11 +149,7 @@ class SplitRow(NamedTuple):
 
 
 def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Write `splits.csv`: every image with its label and split, and its group where images have one.
-
-    Args:
-        hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
-    """
+    """Write `splits.csv`: every image with its label and split; its content hash and its group where they are known."""
     more = {} if hashes is None else {CONTENT: "content_hash"}
     if any(samples.groups is not None for samples in source.splits.values()):
         more[GROUP] = "group"
@@ -207,11 +189,9 @@ def lists_groups(path: Path) -> bool:
 
 
 def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | None:
-    """(n,) groups that splits.csv has for images of a split; None where it has none. ValueError for an unlisted image.
+    """(n,) groups that the rows of a split list for paths below the folder of the images; None where they have none.
 
-    Args:
-        paths: (n,) paths below the folder of the images, without those of images that could not be read.
-        listed: rows of the split, with whole paths.
+    ValueError for an image that is not listed.
     """
     if not paths or not any(row.group for row in listed):
         return None

@@ -35,11 +35,8 @@ def stratified(
     """Rows of each part, then the remaining rows, with every class divided in the same proportions.
 
     The remaining rows keep at least half of each class, or their own fraction where that is smaller, as far as groups
-    allow. A class of one image, or of one group, is among them. No part is empty if there are images enough.
-
-    Args:
-        labels: (n,) class numbers; of several labels (n, K), where every image is a group or part of one.
-        groups: (n,) group of each row, which is not divided; None: each row stands alone.
+    allow. A class of one image, or of one group, is among them. No part is empty if there are images enough. With
+    several labels (n, K) every image is a group or part of one.
     """
     sizes = np.maximum(1, np.floor(len(labels) * np.asarray(fractions, dtype=np.float64) + 1e-9)) / max(len(labels), 1)
     wanted = np.array([*sizes, max(0.0, 1 - sizes.sum())])

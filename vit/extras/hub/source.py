@@ -19,12 +19,12 @@ from fsspec.utils import glob_translate
 from vit.atomic_files import write_json
 from vit.data.core.dataset_names import PARQUET, HubName, TableColumns, check_hub_name
 from vit.data.core.samples import Source
-from vit.data.hub_errors import advice, is_final, why_not
 from vit.errors import DataError, ResourceError, UsageError, nearest, some_of
 from vit.extras.parquet.open import files_of_splits, is_split_name
 from vit.extras.parquet.rows import TableFile
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.layout import cache_folder
+from vit.weights.hubs import advice, is_final, why_not
 
 CONVERTED = "refs/convert/parquet"  # branch to which the hub converts data sets of other formats
 PATIENCE = 10.0  # seconds until the hub must have answered

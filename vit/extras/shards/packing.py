@@ -21,8 +21,8 @@ from PIL import Image
 from vit.data.checks.contents import pixels_hash
 from vit.data.core.dataset_names import INDEX_NAME
 from vit.data.core.draws import seed_of
-from vit.data.core.formats import FORMATS_OF
 from vit.data.core.image_bytes import ImageError, content_hash
+from vit.data.core.image_files import FORMATS_OF
 from vit.data.core.image_header import image_format
 from vit.data.core.samples import Samples, Source, label_names
 from vit.data.loading.threads import decode_threads

@@ -21,9 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from vit.data.core.dataset_names import SPLIT_OF_WORD, last_split
-from vit.data.core.formats import has_image_extension
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash
-from vit.data.core.image_files import is_hidden
+from vit.data.core.image_files import has_image_extension, is_hidden
 from vit.data.pixels.decode import check_header
 from vit.errors import DataError, some_of
 from vit.extras.shards.index import IndexRow, write_index

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from vit.data.checks.bursts import with_bursts
-from vit.data.core.formats import is_tiff
 from vit.data.core.groups import group_notes, leak_note, leaks, with_groups
 from vit.data.core.image_bytes import ImageError
+from vit.data.core.image_files import is_tiff
 from vit.data.core.image_header import header_size, no_warnings
 from vit.data.core.samples import Samples, Source, absent_notes
 from vit.data.sources.sources import open_source
