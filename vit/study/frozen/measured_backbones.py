@@ -31,7 +31,7 @@ from vit.study.statistics.variance_components import Floats, mean_error
 from vit.training.network.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.recipe import Recipe
-from vit.weights.license import UNKNOWN
+from vit.weights.hubs import UNKNOWN
 
 NEIGHBORS = (1, 5, 20)  # numbers of neighbors, of which validation images choose one
 

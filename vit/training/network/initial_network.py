@@ -57,7 +57,7 @@ from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import ModelConfig
 from vit.training.running.result import Measured, MeasuredCheckpoint, TrainingStats, measure_checkpoint
-from vit.weights.license import UNKNOWN
+from vit.weights.hubs import UNKNOWN
 from vit.weights.open import open_pretrained
 
 MOST_IMAGES = 10_000  # of a split: a start need not be exact, and features of more images cost minutes
