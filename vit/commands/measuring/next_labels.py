@@ -91,7 +91,7 @@ def next_labels(
     import numpy as np
 
     from vit.checkpoints.run import RunDirectory
-    from vit.inference.answers.nearest import choose_doubtful, choose_random
+    from vit.inference.answers.nearest import choose_doubtful
     from vit.inference.predictor import load
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
     from vit.training.running.run_images import splits_of_run
@@ -122,7 +122,7 @@ def next_labels(
     count = min(count, total)
     probabilities, vectors = (np.stack([one[place].numpy() for one in unknown.values()]) for place in range(2))
     if by == "random":
-        places = choose_random(total, count, seed)
+        places = np.random.default_rng(seed).permutation(total)[:count]
     else:
         places = choose_doubtful(probabilities, vectors, count, seed)
     paths = list(unknown)

@@ -166,7 +166,7 @@ def predict(
     reporter = Reporter(quiet=not is_first())
     if listed.not_read:
         reporter.notice(listed.not_read)
-    predictor = setup.load(reporter, len(listed.paths), batch_size)
+    predictor = setup.load(reporter, len(listed.paths))
     setup.configure(writer, predictor)
     if to_sort is not None:
         to_sort.check(predictor, listed)

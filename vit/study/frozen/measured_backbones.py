@@ -16,7 +16,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow, read_splits
 from vit.errors import DataError
-from vit.inference.answers.nearest import NeighborClassifier
+from vit.inference.answers.nearest import neighbor_classifier
 from vit.inference.scores.image_groups import effective_number, gathered
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
@@ -148,10 +148,10 @@ def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
     )
     found = []
     for count in sorted({min(count, len(train)) for count in NEIGHBORS}):
-        fitted = NeighborClassifier(train, labels, count)
-        found.append((fitted.accuracy(validation, val_labels), -count, fitted))
+        fitted = neighbor_classifier(train, labels, count)
+        found.append((fitted.score(validation, val_labels), -count, fitted))
     best = max(found, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
-    return best.accuracy(test, test_labels)
+    return float(best.score(test, test_labels))
 
 
 def _features(rows: list[SplitRow], stored: StoredFeatures) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]:

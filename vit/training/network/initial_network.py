@@ -31,8 +31,8 @@ from vit.data.core.samples import Labels, Samples
 from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
 from vit.inference.answers.calibration import fit_temperature
+from vit.inference.deployment import can_pack
 from vit.inference.devices import autocast
-from vit.inference.prepared import can_pack
 from vit.inference.scores.image_groups import in_groups
 from vit.inference.scores.scored_images import ScoredImages
 from vit.models.network import Network
