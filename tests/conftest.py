@@ -56,7 +56,7 @@ def remembered(count: Callable[[Any], Cost]) -> Callable[[Any], Cost]:
 
 spec.count = remembered(spec.count)
 os.fsync = lambda descriptor: None  # no test cuts the power, and a training waits for the disk 16 times
-settings.register_profile("vit", derandomize=True, deadline=None, database=None)
+settings.register_profile("vit", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.load_profile("vit")
 
 

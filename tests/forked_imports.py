@@ -10,7 +10,7 @@ collect_seldom()
 import_timm()
 for name in (
     "tests.forked", "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets",
-    "torchvision.transforms.v2", "vit.report.run.run_figures", "vit.report.run.run_page", "vit.study.running.cell",
+    "torchvision.transforms.v2", "vit.report.run.run_page", "vit.study.running.cell",
     "vit.training.fit", "vit.training.distributed.processes", "vit.training.planning.plan",
 ):  # fmt: skip
     import_module(name)

@@ -70,5 +70,5 @@ TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
     "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
     "mlflow": Entry("mlflow", "tracker", "Mlflow"),
 }
-PRETRAINING_PLAN = Entry("pretrain", "plan", "make_pretrain_plan")
+PRETRAINING_PLAN = Entry("pretrain", "pretrainer", "make_pretrain_plan")
 PRETRAINING_PAGE = Entry("pretrain", "page", "write_pretrain_report")

@@ -48,8 +48,7 @@ from vit.data.splits.subset import subset
 from vit.inference.scores.image_groups import effective_number, gathered
 from vit.study.answer.summary import summarize
 from vit.study.answer.wording import LINEAR_PROBE
-from vit.study.cells import CellResult
-from vit.study.findings import Protocol
+from vit.study.findings import CellResult, Protocol
 from vit.study.folder import collect
 from vit.study.frozen.frozen import FROZEN_SEEDS, frozen_results
 from vit.study.statistics.paired import Pair, difference, pairs

@@ -28,7 +28,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_options import read_recipe
 from vit.data.loading.loader import labeled_images
 from vit.inference.predictor import load
-from vit.study.cells import ListedCell
+from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory
 from vit.training.running.run_images import images_of_run
 

@@ -16,8 +16,7 @@ from vit.checkpoints.result import unpack
 from vit.checkpoints.run import RunDirectory
 from vit.data.splits.subset import SubsetKind
 from vit.study.answer.summary import summarize
-from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import Findings, Protocol
+from vit.study.findings import CellResult, FailedCell, Findings, Protocol
 from vit.study.folder import StudyDirectory, collect
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
 from vit.study.statistics.paired import Pair

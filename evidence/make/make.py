@@ -26,7 +26,7 @@ from machine import machine
 from pages import write_pages
 
 from vit.atomic_files import write_json
-from vit.study.cells import ListedCell
+from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory
 from vit.weights.open import weights_hash
 

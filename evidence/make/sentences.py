@@ -9,8 +9,7 @@ from vit.checkpoints.result import rule_text
 from vit.console import p_value
 from vit.inference.scores.image_groups import NORMAL_QUANTILE
 from vit.inference.scores.intervals import wilson
-from vit.study.cells import CellResult
-from vit.study.findings import ALPHA, Difference, Interval
+from vit.study.findings import ALPHA, CellResult, Difference, Interval
 from vit.study.statistics.paired import Pair, difference, hochberg
 from vit.study.statistics.variance_components import mean_error
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 
-@pytest.mark.parametrize("name", ["power law", "with a floor", "steep", "late"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("power law", "steep")), "with a floor", "late"]
+)
 def test_forecasts_hold_in_worlds_that_are_power_laws_and_not(name):
     """Of a curve that begins to fall late, 12 % of the intervals at 4 times the images held the truth."""
     from study_worlds import CURVES, FOUR, World, forecasts

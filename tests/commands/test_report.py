@@ -12,7 +12,7 @@ import pytest
 from vit.commands.cli.command_line import run_command
 from vit.commands.report import report
 from vit.errors import DataError, UsageError
-from vit.study.cells import CellResult, FailedCell
+from vit.study.findings import CellResult, FailedCell
 
 FILES = {"results.csv", "summary.json", "curve.png", "report.html"}
 PROTOCOL = {"data": "photos", "budget": "steps:2000", "seeds": [0, 1, 2]}

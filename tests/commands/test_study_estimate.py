@@ -53,7 +53,7 @@ def test_no_more_cells_than_there_are_and_than_cores_shorten_a_study(estimated, 
 
 def test_a_linear_probe_computes_each_image_once(estimated, monkeypatch, tmp_path):
     """Its ten penalties were ten epochs, forward and backward, in each cell."""
-    from vit.study.frozen.measured_backbones import write_random
+    from vit.study.frozen.frozen import write_random
 
     monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (1000.0, 1.0))
     write_random("vit_nano_patch2_8", tmp_path / "start.ckpt")

@@ -142,7 +142,8 @@ def test_paths_of_runs_stay_whole(digits_run, here):
     assert [line.split("  ") for line in shown.text.splitlines()[:2]] == [
         [*[""] * 8, "accuracy", "run"], ["72.50 % (57.17 to 83.89)", name]
     ]  # fmt: skip
-    assert in_a_log(script, here)[1].startswith("2026-01-01 12:00  ") and in_a_log(script, here)[1].endswith(name)
+    line = in_a_log(script, here)[1]
+    assert line.startswith("2026-01-01 12:00  ") and line.endswith(name)
 
 
 def test_a_log_has_whole_lines(here):

@@ -292,8 +292,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("S8", "a table of addresses of which some are not there, or which also lists files",
               "an address that is not there counts as an unreadable file (D13); one that is refused ends the command; "
               "files and addresses in one table are refused", 3),
-        Fault("S9", "s3:// or gs:// without the library for it, or an address of another kind",
-              "refused with the extra to install, or the kinds that are read", 2),
+        Fault("S9", "s3:// or gs:// without the library for it, an address of another kind, or of a parquet table",
+              "refused with the extra to install, the kinds that are read, or how to download the table", 2),
         Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
               "overwritten", 2),
         Fault("S15", "an image at an address that has no end, or is larger than its server says",
@@ -318,7 +318,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("L24", "a row without a label, or with a number that has no class name",
               "refused with the file and the row; a test or validation split without any label is left out, with a "
               "note", 3),
-        Fault("L25", "a parquet file that is cut, damaged, or changes while it is read, near or far",
+        Fault("L25", "a parquet file that is cut, damaged, or changes while it is read",
               "refused with the file; images of the old and the new file are never mixed", 3),
         Fault("L26", "hf:NAME that is gated, private, missing, or without parquet files; a config that is missing or "
               "must be chosen; a card that does not fit its files",

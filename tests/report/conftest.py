@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from vit.study.cells import FailedCell
 from vit.study.findings import (
     Backtest,
     Comparison,
     Difference,
     Expected,
+    FailedCell,
     Findings,
     Forecast,
     Gain,

@@ -16,7 +16,7 @@ from vit.report.page.figures import confusion_matrix, curves, reliability
 from vit.report.page.image_figures import displayable, image_grid
 from vit.report.page.style import rendered, save
 from vit.report.run.multi_label_report import precision_recall
-from vit.report.tables.class_sizes import ClassSize, recall_by_size
+from vit.report.tables.class_sizes import ClassSize, metric_by_size
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
 
@@ -50,7 +50,7 @@ def test_a_class_without_images(tmp_path):
     [((122, 125, 128), "linear", {"122", "128"}), ((9, 90, 900), "log", {"9", "900"})],
 )
 def test_numbers_of_training_images_are_plain(sizes, scale, shown):
-    figure = recall_by_size([ClassSize(f"{size}", size, Metric(0.9, 0.8, 1.0)) for size in sizes])
+    figure = metric_by_size([ClassSize(f"{size}", size, Metric(0.9, 0.8, 1.0)) for size in sizes], "recall", "images")
     (axes,) = figure.axes
     rendered(figure, "svg")
     assert axes.get_xscale() == scale
@@ -61,7 +61,7 @@ def test_numbers_of_training_images_are_plain(sizes, scale, shown):
 @pytest.mark.parametrize("sizes", [(14,) * 10, (13, 14, 14, 15, 15, 15, 16, 16, 17, 200)])
 def test_names_of_classes_lie_apart_and_in_the_figure(sizes, rate):
     classes = [ClassSize(f"class {n}", size, Metric(rate, rate, rate)) for n, size in enumerate(sizes)]
-    figure = recall_by_size(classes)
+    figure = metric_by_size(classes, "recall", "images")
     rendered(figure, "png")
     (axes,) = figure.axes
     boxes = [Text.get_window_extent(text) for text in axes.texts]  # of an annotation: without its line
@@ -72,7 +72,9 @@ def test_names_of_classes_lie_apart_and_in_the_figure(sizes, rate):
 
 @pytest.mark.parametrize("sizes", [(14, 14), (14, 15)])
 def test_numbers_of_training_images_are_whole(sizes):
-    figure = recall_by_size([ClassSize(f"{n}", size, Metric(0.9, 0.8, 1.0)) for n, size in enumerate(sizes)])
+    figure = metric_by_size(
+        [ClassSize(f"{n}", size, Metric(0.9, 0.8, 1.0)) for n, size in enumerate(sizes)], "recall", "images"
+    )
     rendered(figure, "svg")
     (axes,) = figure.axes
     shown = [one.get_text() for one in axes.get_xticklabels()]
@@ -154,5 +156,4 @@ def test_the_area_under_a_precision_recall_curve_is_the_average_precision(labels
 
 def test_a_panel_of_several_labels_counts_images():
     counts = {"train": np.array([60, 50, 40])}
-    assert class_counts(counts, "abc", num_images={"train": 81}).axes[0].get_title(loc="left") == "train: 81"
-    assert class_counts(counts, "abc").axes[0].get_title(loc="left") == "train: 150"
+    assert class_counts(counts, "abc", {"train": 81}).axes[0].get_title(loc="left") == "train: 81"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
-from vit.report.page import gallery as module
-from vit.report.page.gallery import THUMBNAIL, Gallery
+from vit.report import picture_page as module
+from vit.report.picture_page import SQUARE, Gallery
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
@@ -118,7 +118,7 @@ def test_thumbnails_are_made_anew(tmp_path, picture):
     (image,) = page.of("img")
     data = base64.b64decode(image["src"].partition(",")[2])
     with Image.open(io.BytesIO(data)) as thumbnail:
-        assert thumbnail.format == "JPEG" and thumbnail.size == (THUMBNAIL, THUMBNAIL)
+        assert thumbnail.format == "JPEG" and thumbnail.size == (SQUARE, SQUARE)
         red, green, blue = thumbnail.getpixel((70, 70))
         assert red > 180 and max(green, blue) < 60
     assert b"secret place" not in data and "secret place" not in (tmp_path / "page.html").read_text()

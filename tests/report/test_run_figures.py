@@ -6,7 +6,7 @@ import pytest
 
 from tests.checkpoints.test_result import RESULT
 from vit.checkpoints.run import RunDirectory
-from vit.report.run.run_figures import _track_result
+from vit.report.run.run_page import _track_result
 
 
 class Kept:

@@ -6,7 +6,7 @@ import pytest
 
 from vit.checkpoints.result import RunResult
 from vit.models.spec import NetworkSpec
-from vit.report.run.run_summary import training_advice, training_lines, without_test
+from vit.report.run.run_common import training_advice, training_line, without_test
 
 RESULT = RunResult(
     NetworkSpec("vit_nano_patch2_8", 3), 8, 7, 9, "photos", {"train": 84}, {}, 0, 50.0, 400, 10, 1.0, 1.0, "cpu",
@@ -39,8 +39,8 @@ def test_a_longer_training_is_advised_where_the_last_validation_was_the_best_one
 def test_a_linear_probe_has_no_epochs():
     probed = replace(RESULT, validation_name="penalty", rounds=10)
     words = "Trained on 84 images by a linear probe of the last layer, seed 0; weights of x.ckpt at first"
-    assert training_lines(probed, "weights of x.ckpt") == [words]
-    assert "for 50 epochs" in training_lines(RESULT, "random weights")[0]
+    assert training_line(probed, "weights of x.ckpt") == words
+    assert "for 50 epochs" in training_line(RESULT, "random weights")
 
 
 def test_validation_images_that_chose_the_checkpoint_are_no_test():

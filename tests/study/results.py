@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vit.study.cells import CellResult
+from vit.study.findings import CellResult
 
 T = 10_000
 SIZES = (100, 300, 1000, 3000, 10_000)

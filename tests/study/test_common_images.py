@@ -10,7 +10,7 @@ from vit.data.core.samples import Samples
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 from vit.study.answer.summary import summarize
-from vit.study.cells import ListedCell
+from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory, collect
 
 IMAGES = [f"test/{name}" for name in ("a/a.png", "a.png", "b.png", "c.png", "d.png", "e.png")]

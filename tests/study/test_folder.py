@@ -7,7 +7,7 @@ import pytest
 
 from vit.checkpoints.result import RunResult
 from vit.models.spec import NetworkSpec
-from vit.study.cells import ListedCell
+from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory, chosen, collect, tuned
 
 CONFIDENT = {"val/loss": 2.9, "val/acc1": 0.28}  # overfitted: many right answers with far too much confidence

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.study.results import run
 from vit.study.findings import ALPHA
-from vit.study.frozen.measured_backbones import _wrong, behind_the_first
+from vit.study.frozen.frozen import _wrong, behind_the_first
 
 DRAWS, BACKBONES, SEEDS, IMAGES = 40, 8, 3, 150
 

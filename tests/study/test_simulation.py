@@ -66,9 +66,7 @@ def test_the_world_s_agreement_is_a_correlation_of_errors():
     assert found == pytest.approx([0.16, 0.42, 0.70], abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("error", "seeds", "images"), [(0.1, 3, 300), (0.02, 5, 1000), pytest.param(0.3, 10, 1000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("error", "seeds", "images"), [(0.1, 3, 300), _slow(0.02, 5, 1000), _slow(0.3, 10, 1000)])
 def test_intervals_of_errors_gaps_and_ratios_cover(error, seeds, images):
     curves = (power(1000, error, 0.0), power(1000, 0.8 * error, 0.0))
     found = coverage(World(seeds=seeds, test_images=images), curves, STUDIES)

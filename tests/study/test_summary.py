@@ -9,7 +9,7 @@ import pytest
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
 from tests.tables import formulas, rows
 from vit.study.answer.summary import COLUMNS, summarize, to_json, write_results
-from vit.study.cells import FailedCell
+from vit.study.findings import FailedCell
 
 
 def test_series_points_and_errors():

@@ -11,7 +11,7 @@ from vit.study.answer.answer_warnings import COMMONEST
 from vit.study.answer.summary import summarize, to_json
 from vit.study.answer.verdict import MOST_WORDS
 from vit.study.answer.wording import percents
-from vit.study.cells import FailedCell
+from vit.study.findings import FailedCell
 
 
 def said(found):

@@ -7,14 +7,13 @@ import hashlib
 import os
 import shlex
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vit.atomic_files import partial_name, why_unwritable
+from vit.atomic_files import atomic_write, partial_name, why_unwritable
 from vit.checkpoints.format import KEY, NOVELTY_KEY, STATE, Content
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import FIX, check_local, kind_of
@@ -25,22 +24,19 @@ from vit.errors import CheckpointError, ResourceError
 
 def write_checkpoint(content: Content, path: Path, previous: Path | None = None) -> None:
     """Write beside the target, sync, rename; the file that is replaced stays under a `previous` name. ResourceError."""
-    partial = partial_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial, "wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        if previous is not None and path.is_file():
-            beside = partial_name(previous)
-            try:  # a second name, so that a whole file always exists
-                os.link(path, beside)
-                os.replace(beside, previous)
-                beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
-            except OSError:  # a file system without links
-                os.replace(path, previous)
-        os.replace(partial, path)
+        with atomic_write(path) as partial:
+            with open(partial, "wb") as file:
+                torch.save(content, file)
+            if previous is not None and path.is_file():
+                beside = partial_name(previous)
+                try:  # a second name, so that a whole file always exists
+                    os.link(path, beside)
+                    os.replace(beside, previous)
+                    beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
+                except OSError:  # a file system without links
+                    os.replace(path, previous)
         if hasattr(os, "O_DIRECTORY"):  # not on Windows: a rename survives a power cut
             descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -49,8 +45,6 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
                 os.close(descriptor)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         reason = why_unwritable(path.parent) or str(error)
-        with suppress(OSError):  # the folder itself may be gone
-            partial.unlink(missing_ok=True)
         raise ResourceError(
             f"could not write {path}: {reason}", "free space or choose another --out; the previous file is intact"
         ) from error

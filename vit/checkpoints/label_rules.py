@@ -11,6 +11,7 @@ from vit.tasks.task import Task
 
 Floats = npt.NDArray[np.float64]
 
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # beyond, probabilities are NaN or all equal
 NEVER = 2.0  # a threshold that no probability reaches, not even one that is rounded to 1
 
 
@@ -23,9 +24,6 @@ def range_text(thresholds: Iterable[float]) -> str:
     """The lowest and the highest of some thresholds for people, without labels that no image gets."""
     reached = [value for value in thresholds if value != NEVER]
     return f"{min(reached):.3f} to {max(reached):.3f}" if reached else "none, for no image gets a label"
-
-
-MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # beyond, probabilities are NaN or all equal
 
 
 def unfitted_rules(task: Task, num_labels: int) -> "LabelRules | None":

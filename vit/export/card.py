@@ -8,6 +8,7 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
@@ -31,50 +32,6 @@ _METRICS = {  # of result.json -> the hub's type, and the name in the text
     "exact_match": ("exact_match", "exact match"),
 }
 _SHOWN_CLASSES = 100
-_HAS_SEEN = (
-    "The starting weights, the teacher, or the training by copies had seen validation or test images, so that these "
-    "values are too good. "
-)
-_TEMPLATE = """---
-{{ card_data }}
----
-
-# {{ title }}
-
-An image classifier: {{ network }}, {{ parameters }} parameters, {{ num_classes }} {{ kind }}, images of
-{{ side }} x {{ side }} pixels. Made with vit-lightning {{ version }}.{{ unfinished }}
-
-## Use
-
-```python
-{{ code }}
-```
-
-## Data
-
-{{ data }}
-
-Classes: {{ classes }}.
-
-## Results
-
-{{ results }}
-
-## Starting weights
-
-{{ start }}
-
-## Limits
-
-- The model knows the classes above and no others. {{ answers }}
-- Results hold for images like those of the data above. Other cameras, places or times can lower them.
-- {{ calibration }}
-- {{ fairness }}
-
-## License
-
-{{ license }}
-"""
 
 
 @dataclass(frozen=True)
@@ -137,42 +94,28 @@ class CardFacts:
 
 
 def card_text(facts: CardFacts) -> str:
-    """The content of README.md."""
+    """The content of README.md, from the template card.md."""
     from huggingface_hub import ModelCard
 
-    description, origin = facts.description, facts.origin
-    names = description.class_names
-    shown = ", ".join(map(_plain, names[:_SHOWN_CLASSES]))
-    several = description.multilabel is not None
+    description, origin, cost = facts.description, facts.origin, facts.int8
+    names, num_test, split = description.class_names, origin.num_images.get("test"), fitted_split(origin.num_images)
+    more = f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""
+    fitted_on = "images that are not recorded" if split is None else f"the {fitted_text(split)}"
     card = ModelCard.from_template(
         _header(facts),
-        template_str=_TEMPLATE,
-        title=_plain(facts.title),
-        network=_plain(description.spec.name),
-        parameters=f"{facts.parameters:,}",
-        num_classes=f"{len(names):,}",
-        kind=description.task.kinds_text,
-        answers="It may give an image several of them or none, and it may give some to an image of something else."
-        if several
-        else "It gives every image one of them, also an image of something else.",
-        side=description.preprocess.image_size,
-        version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
-        code=facts.code,
-        classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
-        unfinished=("" if description.made_of is None else f" The weights are {_plain(description.made_of)}.")
-        + (
-            ""
-            if description.unfinished is None
-            else f"\n\n**The training is not finished: {_plain(description.unfinished)}.**"
-        ),
-        data=_data(origin),
-        results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
-        start="Unknown: neither this file nor its folder says what the training started from."
-        if origin.start is None
-        else f"{_plain(origin.start)}.",
-        calibration=_calibration(facts),
-        fairness="It was not examined for fairness between groups of people, nor against images made to deceive it.",
-        license=_license(description.license),
+        template_path=str(Path(__file__).with_name("card.md")),
+        facts=facts,
+        description=description,
+        origin=origin,
+        int8=cost,
+        classes=", ".join(map(_plain, names[:_SHOWN_CLASSES])) + more,
+        rows=[(_METRICS[key][1], metric) for key, metric in origin.metrics.items() if key in _METRICS],
+        test_images=count_text(num_test, origin.test_groups, "test image") if num_test else "test images",
+        accuracy_name=_METRICS[description.task.accuracy_metric][1],
+        fitted_on=_plain(cost.measured_on) if cost is not None and cost.is_calibrated else fitted_on,
+        plain=_plain,
+        license_text=license_text,
+        vars=vars,
     )
     return str(card)
 
@@ -218,70 +161,6 @@ def _license_keys(license: str | None) -> dict[str, Any]:
     if len(words) == 1 and restricts(license):
         return {"license": "other", "license_name": license}
     return {"license": words[0] if len(words) == 1 else words}
-
-
-def _license(license: str | None) -> str:
-    if license is None:
-        return (
-            "Unknown. No license of the starting weights is recorded, and none was stated for this model. "
-            "Choose one before you publish it, and look at the terms of the data."
-        )
-    return f"The training started from weights under this license: {_plain(license_text(license))}."
-
-
-def _data(origin: Origin) -> str:
-    if origin.data is None:
-        return "Unknown: this file does not say which images the model was trained on."
-    rows = "".join(f"| {_plain(split)} | {count:,} |\n" for split, count in origin.num_images.items())
-    return f"Data set: {_plain(origin.data)}.\n\n| split | images |\n|---|---|\n{rows}".rstrip()
-
-
-def _results(origin: Origin) -> str:
-    rows = [_row(_METRICS[key][1], metric) for key, metric in origin.metrics.items() if key in _METRICS]
-    if not rows:
-        return "Unknown: no accuracy on test images is recorded."
-    count = origin.num_images.get("test")
-    images = count_text(count, origin.test_groups, "test image") if count else "test images"
-    unseen = " that were not trained on" * (count is not None and not origin.has_seen)
-    units = "images" if origin.test_groups is None else "groups"
-    head = f"{_HAS_SEEN * origin.has_seen}On {images}{unseen}, with 95 % intervals over {units}"
-    return "\n".join([f"{head}:\n", "| metric | value | interval |", "|---|---|---|", *rows])
-
-
-def _row(name: str, metric: Mapping[str, float]) -> str:
-    within = f"{metric['low']:.4f} to {metric['high']:.4f}" if {"low", "high"} <= metric.keys() else UNKNOWN
-    return f"| {name} | {metric['value']:.4f} | {within} |"
-
-
-def _int8(facts: CardFacts) -> str:
-    cost = facts.int8
-    if cost is None:
-        return ""
-    name = _METRICS[facts.description.task.accuracy_metric][1]
-    points = "{:.2f} points ({:.2f} to {:.2f})".format(*(100 * value for value in vars(cost.loss).values()))
-    return (
-        "The results above are of the float32 checkpoint. This file holds int8. "
-        f"On {_plain(cost.measured_on)}:\n\n"
-        f"| | {name} | 95 % interval |\n|---|---|---|\n"
-        f"{_row('float32', vars(cost.reference))}\n{_row('int8', vars(cost.accuracy))}\n\n"
-        f"int8 loses {points}, paired over the same images."
-    )
-
-
-def _calibration(facts: CardFacts) -> str:
-    description, cost = facts.description, facts.int8
-    split = fitted_split(facts.origin.num_images)
-    images = "images that are not recorded" if split is None else f"the {fitted_text(split)}"
-    if cost is not None and cost.is_calibrated:
-        images = _plain(cost.measured_on)
-    rules, without = description.multilabel, "a temperature"
-    if rules is not None:
-        if (rules.temperatures != 1).any():
-            return f"Probabilities are calibrated by a temperature for each label, where {images} told one."
-        without = "a temperature for any label"
-    elif description.temperature != 1:
-        return f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on {images}."
-    return f"Probabilities are not calibrated by {without}, or {images} did not tell one from 1."
 
 
 def _plain(text: str) -> str:

@@ -61,21 +61,12 @@ def export_format(name: str) -> Format:
 
 
 def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference | str:
-    """Export a network, and compare it with the checkpoint in float32 on a CPU.
+    """Export a network to a new file or folder, and compare it with the checkpoint in float32 on a CPU.
 
-    Args:
-        name: name of the format.
-        output: file or folder that does not exist yet.
-        files: images for the comparison; random images where this is empty.
-
-    Returns:
-        The difference from the checkpoint; of a format that cannot be computed here, what was checked, in words.
-
-    Raises:
-        UsageError: the output exists, has the wrong ending, or the format cannot hold this network.
-        DataError: none of the files can be read.
-        CheckpointError: the exported network differs. It is removed.
-        ResourceError: the output cannot be written.
+    The comparison is on the images `files`, or on random images. Returns the difference from the checkpoint; of a
+    format that cannot be computed here, what was checked, in words. UsageError: the output exists, has the wrong
+    ending, or the format cannot hold this network. DataError: none of the files can be read. CheckpointError: the
+    exported network differs, and is removed. ResourceError: the output cannot be written.
     """
     export_kind, description = export_format(name), trained.description
     preprocess, rules = description.preprocess, description.multilabel
@@ -118,9 +109,7 @@ def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] =
 def new_output(name: str, output: Path) -> Iterator[Path]:
     """A path to write to. Without an error inside, what was written gets the name of the output; else it is removed.
 
-    Raises:
-        UsageError: the output exists, or has the wrong ending.
-        ResourceError: the output cannot be written.
+    UsageError as of `check_output`. ResourceError: the output cannot be written.
     """
     check_output(name, output)
     try:

@@ -47,11 +47,9 @@ class Latency:
 
 
 def latencies(builds: Mapping[str, Build], shape: tuple[int, int]) -> Iterator[Latency]:
-    """The latency of each engine, with one thread and with all.
+    """The latency of each engine on images of `shape` (channels, side), with one thread and with all.
 
-    Args:
-        builds: {name of the engine: what loads it}. A name that starts with "cuda" or "mps" is that of a GPU.
-        shape: (channels, side) of the images.
+    `builds` is {name of the engine: what loads it}. A name that starts with "cuda" or "mps" is that of a GPU.
     """
     every = torch.get_num_threads()
     try:
@@ -110,11 +108,9 @@ def _by_torch(trained: LoadedModel, device: torch.device, precision: str) -> Cla
 def show_latencies_of(
     reporter: Reporter, trained: LoadedModel, device: str, precision: str, more: Mapping[str, Build] | None = None
 ) -> list[Latency]:
-    """Measure torch, installed libraries of exported graphs, and further engines on a checkpoint.
+    """Measure torch on a device and on the CPU, and installed libraries of exported graphs, on a checkpoint.
 
-    Args:
-        device, precision: those of torch, which is also measured on the CPU.
-        more: further engines, which replace those of the same name.
+    `more` engines replace those of the same name.
     """
     builds: dict[str, Build] = {}
     for on in dict.fromkeys((device, "cpu")):
@@ -136,11 +132,7 @@ def show_latencies_of(
 
 
 def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predictor) -> list[Latency]:
-    """Measure a checkpoint with all engines, or an exported file with its own.
-
-    Args:
-        predictor: the model, which says where torch computes, and in which precision.
-    """
+    """Measure a checkpoint with all engines, or an exported file with its own; device and precision of `predictor`."""
     engine, preprocess = predictor.engine, predictor.preprocess
     if not predictor.is_exported:
         trained = LoadedModel(*load(checkpoint_of(model)))

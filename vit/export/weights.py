@@ -96,10 +96,8 @@ def calibrated_weights(trained: LoadedModel) -> dict[str, Tensor]:
     """The network's weights with the temperature folded into the last layer, so that its softmax is calibrated.
 
     With several labels for an image, each row of the last layer is divided by the temperature of its label. Fixed
-    positions are included. They are not a parameter here, but they are one in other libraries.
-
-    Raises:
-        UsageError: the temperature is not 1, and the network does not end with a linear layer.
+    positions are included: other libraries have them as a parameter. UsageError: the temperature is not 1, and the
+    network does not end with a linear layer.
     """
     weights, rules = dict(trained.network.state_dict()), trained.description.multilabel
     if isinstance(trained.network, VisionTransformer) and trained.network.pos_embed is not None:

@@ -16,7 +16,7 @@ from vit.data.core.samples import Labels, Source
 from vit.data.loading.threads import decode_threads
 from vit.report.page.page import link_to, scripts, write_new_page
 from vit.report.page.style import drawn, look, plain
-from vit.report.page.thumbnails import encoded, shrunk
+from vit.report.picture_page import encoded, shrunk
 
 MOST_NAMED = 40  # classes with a bar and a name each
 THUMBNAIL = 144  # pixels of the longer side
@@ -38,17 +38,12 @@ Place = tuple[str, str]  # split and path
 Group = tuple[list[tuple[Place, str]], str]  # images with their labels that pairs join, and what is known of them
 
 
-def class_counts(
-    counts: Mapping[str, Labels],
-    class_names: Sequence[str],
-    words: str = "images of a class",
-    num_images: Mapping[str, int] | None = None,
-) -> Figure:
+def class_counts(counts: Mapping[str, Labels], class_names: Sequence[str], num_images: Mapping[str, int]) -> Figure:
     """A panel for each split: bars of the classes, largest of the first split first; a curve for very many classes.
 
     Args:
-        counts: {split: (C,) number of images of each class}.
-        num_images: {split: number of its images}, where an image may be of several classes or none.
+        counts: {split: (C,) number of images of each class}; an image may be of several classes or none.
+        num_images: {split: number of its images}.
     """
     first = next(iter(counts.values()))
     order = np.argsort(-first, kind="stable")
@@ -64,14 +59,13 @@ def class_counts(
                 axes.text(count, place, f" {count:,}", va="center", fontsize=7)
             axes.set_yticks(range(len(order)), [plain(class_names[one]) for one in order])
             axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.25 * max(1, int(own.max()))))
-            axes.set(xlabel=words)
+            axes.set(xlabel="images")
         else:
             axes.fill_between(range(len(order)), own[order], step="mid", color=color, alpha=0.6, linewidth=0)
             axes.set(xlabel="classes, in the order of the first panel", ylim=(0, None))
             if number == 0:
-                axes.set(ylabel=words)
-        total = int(own.sum()) if num_images is None else num_images[split]
-        axes.set_title(f"{split}: {total:,}", loc="left", fontsize=9)
+                axes.set(ylabel="images")
+        axes.set_title(f"{split}: {num_images[split]:,}", loc="left", fontsize=9)
     return figure
 
 
@@ -95,48 +89,29 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
         about = {"split": split, "label": label, "path": file, "detail": detail}
         return {**about, "link": link, "picture": pictures.get(place)}
 
-    kinds = Counter((one.severity, one.kind) for one in findings)
-    firsts = {one.kind: one for one in reversed(findings)}
     nonempty = {split: counts for split, counts in checked.counts.items() if counts.sum()}
     content = {
-        "data": source.name,
+        "source": source,
+        "checked": checked,
         "kind_of_label": source.task.kind,
-        "num_classes": len(source.class_names),
-        "num_images": sum(checked.num_images.values()),
-        "errors": checked.errors,
-        "warnings": len(findings) - checked.errors,
-        "splits": [
-            (split, checked.num_images[split], checked.sizes[split], _ratio(counts))
-            for split, counts in checked.counts.items()
-        ],
-        "classes": drawn(class_counts(nonempty or checked.counts, source.class_names, "images", checked.num_images)),
-        "kinds": [(severity, kind, count, firsts[kind].suggestion) for (severity, kind), count in kinds.items()],
-        "linked": {one.kind for one in findings if one.kind in (*PAIRS, *others, "unreadable")},
-        "pairs": [
-            {
-                "first": firsts[kind],
-                "title": PAIRS[kind],
-                "count": len(found),
-                "groups": [
-                    (len(group), [card(*one) for one in group[:PER_GROUP]], detail)
-                    for group, detail in found[:MOST_GROUPS]
-                ],
-            }
+        "ratios": {split: _ratio(counts) for split, counts in checked.counts.items()},
+        "classes": drawn(class_counts(nonempty or checked.counts, source.class_names, checked.num_images)),
+        "kinds": Counter((one.severity, one.kind) for one in findings),
+        "firsts": {one.kind: one for one in reversed(findings)},  # of each kind
+        "titles": PAIRS,
+        "pairs": {
+            kind: [
+                (len(group), [card(*one) for one in group[:PER_GROUP]], detail) for group, detail in found[:MOST_GROUPS]
+            ]
             for kind, found in groups.items()
             if found
-        ],
-        "unreadable": [one for one in findings if one.kind == "unreadable"][:MOST_ROWS],
-        "others": [
-            {
-                "first": own[0],
-                "title": kind.replace("_", " ").capitalize(),
-                "count": len(own),
-                "cards": [card((one.split, one.path), one.label, one.detail) for one in own[:PER_KIND]],
-            }
+        },
+        "counts": {kind: len(own) for kind, own in groups.items()} | {kind: len(own) for kind, own in others.items()},
+        "others": {
+            kind: [card((one.split, one.path), one.label, one.detail) for one in own[:PER_KIND]]
             for kind, own in others.items()
-        ],
-        "findings": findings[:MOST_ROWS],
-        "num_findings": len(findings),
+        },
+        "most_rows": MOST_ROWS,
         "list_file": list_file,
         **scripts("table.js"),
     }

@@ -1,23 +1,58 @@
-"""Pages of pictures with a few words each: neighbors, images to label next, and labels that are probably wrong"""
+"""Small pictures, and pages of them: predictions, neighbors, images to label next, labels that are probably wrong"""
 
+import heapq
+import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from markupsafe import Markup
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms.v2 import functional as TF
 
+from vit.checkpoints.run import unfinished_text
 from vit.data.checks.scan import ImageList
 from vit.data.core.dataset_names import is_far
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.core.samples import Source
 from vit.data.pixels.decode import read_image
-from vit.data.pixels.preprocess import Preprocess
-from vit.report.page.page import link_to, write_page
-from vit.report.page.thumbnails import encoded, shrunk
-from vit.study.fold_table import CheckedImage, LabelErrors
+from vit.data.pixels.planes import shown
+from vit.data.pixels.preprocess import Preprocess, resize_shorter
+from vit.report.page.page import inline, link_to, write_page
 
+if TYPE_CHECKING:
+    from vit.study.fold_table import CheckedImage, LabelErrors
+
+LOSSLESS = 64  # pixels: a picture up to this side is stored without loss
 THUMBNAIL = 160  # pixels of the longer side
 MOST_SUSPECTS = 500
+SQUARE = 144  # pixels of a picture in the gallery
+MAX_PICTURES = 2000  # of the gallery
+MAX_FILTERS = 40  # labels that one can choose; the counts of further labels are only listed
+_LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at most 2
+
+
+def encoded(picture: Tensor) -> Markup:
+    """Pixels (C, H, W) uint8 as the source of an <img>."""
+    picture = shown(picture)
+    buffer = io.BytesIO()
+    kind = "PNG" if max(picture.shape[1:]) <= LOSSLESS else "JPEG"
+    Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, kind, quality=80)
+    return inline(buffer.getvalue(), f"image/{kind.lower()}")
+
+
+def shrunk(picture: Tensor, side: int) -> Tensor:
+    """The whole picture (C, H, W) with its longer side at most `side` pixels."""
+    _, height, width = picture.shape
+    longer = max(height, width)
+    if longer <= side:
+        return picture
+    size = [max(1, height * side // longer), max(1, width * side // longer)]
+    return TF.resize(picture, size, antialias=True)
 
 
 @dataclass(frozen=True)
@@ -58,18 +93,16 @@ def write_picture_page(path: Path, title: str, about: Sequence[str], rows: Seque
 def write_label_page(
     path: Path,
     source: Source,
-    images: Sequence[CheckedImage],
+    images: "Sequence[CheckedImage]",
     class_names: tuple[str, ...],
-    errors: LabelErrors,
+    errors: "LabelErrors",
     seen_before: Sequence[str],
     left_out: str = "",
 ) -> None:
-    """Write the page of the most suspicious labels.
+    """Write the page of the most suspicious labels; `images` are in the order of `errors`.
 
-    Args:
-        images: the checked images, in the order of `errors`.
-        seen_before: sentences about images that the networks have learned before.
-        left_out: how many images are not checked, and why, without a full stop; "".
+    `seen_before` has sentences about images that the networks have learned before, and `left_out` says how many images
+    are not checked, and why, without a full stop.
     """
     suspects, listed = [], ImageList(source)
     for place in errors.suspects[:MOST_SUSPECTS].tolist():
@@ -82,12 +115,102 @@ def write_label_page(
             "confidence": float(errors.confidence[place]),  # probability of the label
             "picture": None if pixels is None else encoded(shrunk(pixels, THUMBNAIL)),
         })  # fmt: skip
-    content = {
-        "data": source.name,
-        "num_images": len(images),
-        "num_suspects": errors.num_suspects,
-        "suspects": suspects,
-        "seen_before": seen_before,
-        "left_out": left_out,
-    }
-    write_page(path, "labels.html", content)
+    about = {"data": source.name, "num_images": len(images), "num_suspects": errors.num_suspects}
+    write_page(path, "labels.html", {**about, "suspects": suspects, "seen_before": seen_before, "left_out": left_out})
+
+
+class Gallery:
+    """Collects predictions, and writes the page when the `with` block ends, also after an error.
+
+    The page has the 2,000 least certain files: those with the lowest probabilities, or where an image may have several
+    labels, those with a probability nearest to its threshold. Files without a label come last.
+
+    Args:
+        model: the model as the user named it.
+        reader: reader of images of shards or on other machines; None: files.
+        preprocess: the channels and the window that pictures are read with; None: colors of 8 bits.
+        lacks: what the training of the model lacks; "" where it is finished.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: str,
+        reader: ImageReader | None = None,
+        preprocess: Preprocess | None = None,
+        lacks: str = "",
+    ) -> None:
+        self.path, self.model, self.lacks = path, model, lacks
+        self._reader, self._preprocess = reader, preprocess
+        self.num_files = 0
+        self.statuses: Counter[str] = Counter()
+        self.labels: Counter[str] = Counter()
+        self.num_bad = 0
+        self.has_several = False
+        self._cards: list[tuple[float, int, dict[str, object]]] = []  # a heap: the first one is the first to go
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(
+        self,
+        path: str,
+        status: str,
+        label: str,
+        probability: float | None,
+        error: str,
+        labels: Sequence[str] | None = None,
+        distance: float | None = None,
+    ) -> None:
+        """Add one file.
+
+        An image that may have several `labels` has a `distance`: the smallest one of a probability to its threshold.
+        """
+        self.num_files += 1
+        has_answer = probability is not None or labels is not None
+        self.num_bad += not has_answer
+        self.statuses[status] += 1
+        own = tuple(labels) if labels is not None else (label,) if label else ()
+        self.labels.update(own)
+        self.has_several |= labels is not None
+        certainty = probability if probability is not None else distance
+        rank = _LAST if not has_answer else 1.0 if certainty is None else certainty
+        place = (-rank, -self.num_files)  # of two equal ones, the later goes first
+        if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
+            return
+        card: dict[str, object] = {
+            "path": path,
+            "name": Path(path).name,
+            "link": link_to(path, self.path) if self._reader is None or is_far(path) else None,  # none into shards
+            "labels": own,
+            "has_answer": has_answer,
+            "probability": probability,
+            "problem": "" if status == "ok" else f"{status}: {error}" if error else status,
+            "picture": self._thumbnail(path) if has_answer else None,
+        }
+        push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
+        push(self._cards, (*place, card))
+
+    def __exit__(self, *error: object) -> None:
+        counts = self.labels.most_common()
+        content = {
+            "gallery": self,
+            "warning": unfinished_text(self.lacks) if self.lacks else "",
+            "date": date.today().isoformat(),
+            "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],
+            "filters": counts[:MAX_FILTERS],
+            "others": counts[MAX_FILTERS:],
+            "numbers": {label: number for number, (label, _) in enumerate(counts[:MAX_FILTERS])},
+        }
+        write_page(self.path, "gallery.html", content)
+
+    def _thumbnail(self, path: str) -> Markup | None:
+        """The center square of a file's picture, small; None where the file changed after its prediction."""
+        try:
+            pixels = read_image(path, (self._preprocess or Preprocess(SQUARE)).decoding, self._reader)
+            picture = shown(resize_shorter(pixels, SQUARE, "bilinear"))
+        except ImageError:
+            return None
+        _, height, width = picture.shape
+        top, left = (height - SQUARE) // 2, (width - SQUARE) // 2
+        return encoded(picture[:, top : top + SQUARE, left : left + SQUARE])

@@ -167,9 +167,8 @@ class LearnedImages:
     def is_same(self, other: "LearnedImages", is_same_draw: bool) -> bool:
         """Whether nothing but the draw of a subset tells the images of two runs apart.
 
-        Args:
-            is_same_draw: whether both runs use all training images, or subsets that the same seed has drawn. Subsets of
-                other seeds are other images, and an image of both must have one content.
+        `is_same_draw`: both use all training images, or subsets that one seed has drawn. Subsets of other seeds are
+        other images, and an image of both must have one content.
         """
         if not self.choosing.is_same(other.choosing):
             return False

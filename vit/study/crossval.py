@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.atomic_files import write_json
@@ -25,24 +24,8 @@ from vit.study.answer.answer_warnings import last_weights_warning
 from vit.study.findings import ALPHA, Interval, JsonValue
 from vit.study.fold_table import FoldPredictions
 from vit.study.grid import Cell, Inputs, key_of
+from vit.study.statistics.variance_components import Bools
 from vit.training.recipes.recipe import Recipe
-
-# The accuracy of a cross-validation, with an interval that respects its folds
-#
-# Any two networks share most of their training images. The errors of the images are therefore correlated, and an
-# interval that takes them for independent is too narrow (Bates, Hastie and Tibshirani 2023, "Cross-validation: what
-# does it estimate and how well does it do it?", JASA, arXiv 2104.00673).
-#
-# The interval here is that of Nadeau and Bengio 2003, "Inference for the generalization error", Machine Learning 52.
-# Its variance is (1 / K + test images / training images) S^2 = (1 / K + 1 / (K - 1)) S^2 with the variance S^2 of the
-# folds' accuracies, and Student's t with K - 1 degrees of freedom. Images that validate a training count as training
-# images here. Without them, half the interval would be 3 % longer where they are a tenth. `data.train_images` does not
-# change the ratio: networks that learn parts of these images share fewer of them, so that their errors are less
-# correlated. S^2 of five folds may be small by chance. The interval is therefore never narrower than that of
-# independent images, or of independent groups where images have groups. docs/measurements.md has the measured
-# coverage.
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,20 @@ class FoldAccuracy:
 
 
 def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = None) -> FoldAccuracy:
-    """The accuracy of a cross-validation from two or more folds; `folds` has the number (n,) of each image's fold."""
+    """The accuracy of a cross-validation from two or more folds, with an interval that respects its folds.
+
+    Any two networks share most of their training images, so that the errors of the images are correlated. An interval
+    that takes them for independent is too narrow (Bates, Hastie and Tibshirani 2023, arXiv 2104.00673). This is the
+    interval of Nadeau and Bengio 2003, "Inference for the generalization error", Machine Learning 52: its variance is
+    (1 / K + test images / training images) S^2 = (1 / K + 1 / (K - 1)) S^2 with the variance S^2 of the folds'
+    accuracies, and Student's t with K - 1 degrees of freedom. Images that validate a training count as training images
+    (half the interval would be 3 % longer without a tenth), whatever `data.train_images` is. S^2 of five folds may be
+    small by chance, so the interval is never narrower than that of independent images, or of independent groups where
+    images have groups. docs/measurements.md has the measured coverage.
+
+    Args:
+        folds: (n,) number of each image's fold.
+    """
     _, fold, sizes = np.unique(folds, return_inverse=True, return_counts=True)
     num_images, share = len(correct), float(correct.mean())
     of_fold, count = np.bincount(fold, correct) / sizes, len(sizes)
@@ -140,8 +136,8 @@ class CrossvalDirectory(CrossvalLayout):
     def describe(self, cells: Sequence[Cell], facts: Mapping[str, JsonValue]) -> None:
         """Write crossval.json. UsageError where the folder holds finished folds of other options, images or weights."""
         folders = [cell.folder for cell in cells]
-        known = [self.path / folder for folder in folders]
         runs = self.runs() if self.description_path.is_file() else []
+        known = {self.path / folder for folder in folders}
         lost = [run for run in runs if run.result_path.is_file() and run.path not in known]
         if lost:
             raise UsageError(
@@ -196,13 +192,13 @@ class CrossvalDirectory(CrossvalLayout):
         if len(results) < len(runs):
             raise self.unfinished()
         found = FoldPredictions.joined([FoldPredictions.read(run.fold_path) for run in runs])
-        groups = found.groups if any(found.groups) else None
-        accuracy = fold_accuracy(found.correct, found.folds, groups)
+        accuracy = fold_accuracy(found.correct, found.folds, found.groups if any(found.groups) else None)
         found.write(self.predictions_path)
         description = self.description()
         left_out = {path: why for result in results for path, why in result.left_out.get("test", {}).items()}
-        summary = {**description, **asdict(accuracy), **({"left_out": left_out} if left_out else {})}
-        write_json(self.summary_path, summary)
-        num_last_better = sum(result.last_is_better for result in results)
-        paths = tuple(run.path for run in runs)
-        return CrossvalResult(description, found, accuracy, paths, num_last_better, left_out, self.seen_before)
+        write_json(
+            self.summary_path, {**description, **asdict(accuracy), **({"left_out": left_out} if left_out else {})}
+        )
+        num_early = sum(result.last_is_better for result in results)
+        runs_of = tuple(run.path for run in runs)
+        return CrossvalResult(description, found, accuracy, runs_of, num_early, left_out, self.seen_before)

@@ -20,10 +20,9 @@ from vit.layout import StudyLayout
 from vit.plain_files import read_json
 from vit.study.answer.answer_warnings import at_the_end, late_gain
 from vit.study.answer.wording import LINEAR_PROBE
-from vit.study.cells import CellResult, FailedCell, Group, ListedCell
 from vit.study.common_images import CommonAnswers
 from vit.study.design import seeds_of_protocol
-from vit.study.findings import JsonValue, Protocol
+from vit.study.findings import CellResult, FailedCell, Group, JsonValue, ListedCell, Protocol
 
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 

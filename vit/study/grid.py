@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
-from vit.study.cells import ListedCell
+from vit.study.findings import ListedCell
 from vit.study.spec import with_cell_files
 from vit.training.planning.schedule import (
     AUTO,
@@ -196,11 +196,9 @@ def make_cells(
     inputs: Inputs,
     folds: int = 0,
 ) -> list[Cell]:
-    """Every cell, small sizes first.
+    """Every cell of {name: {choice: recipe}}, small sizes first; one choice, named "", where nothing is tuned.
 
-    Args:
-        series: {name: {choice: recipe}}; one choice, named "", where nothing is tuned.
-        folds: number of folds, of which each seed tests its own; 0: all cells have the test images of their recipes.
+    With `folds`, each seed tests its own of so many; 0: all cells have the test images of their recipes.
     """
     cells = []
     for num_images in sorted(seeds):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from vit.errors import UsageError
-from vit.extras.s3.cache import PartCache
+from vit.extras.s3.far_images import PartCache
 
 
 def key(number):
@@ -23,8 +23,8 @@ def test_a_content_comes_back_and_a_cache_of_no_bytes_keeps_none(tmp_path):
 
 
 def test_the_longest_unread_goes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.extras.s3.cache._LEAST", 0)
-    monkeypatch.setattr("vit.extras.s3.cache._COUNT_AFTER", 0)
+    monkeypatch.setattr("vit.extras.s3.far_images._LEAST", 0)
+    monkeypatch.setattr("vit.extras.s3.far_images._COUNT_AFTER", 0)
     cache = PartCache(tmp_path, 1000)
     for number in range(10):
         cache.put(key(number), bytes(100))
@@ -50,7 +50,7 @@ def test_a_file_costs_as_little_in_a_full_cache(tmp_path, monkeypatch):
 @pytest.mark.faults("A16")
 def test_processes_share_a_cache(tmp_path, monkeypatch):
     """Threads stand for processes: each has its own object, all write, read and remove the same few files."""
-    monkeypatch.setattr("vit.extras.s3.cache._COUNT_AFTER", 0.4)
+    monkeypatch.setattr("vit.extras.s3.far_images._COUNT_AFTER", 0.4)
     wrong = []
 
     def work(seed):

@@ -15,9 +15,8 @@ from vit.data.core.image_bytes import ImageError
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
 from vit.extras.s3 import far_files, far_images
-from vit.extras.s3.cache import PartCache
 from vit.extras.s3.far_files import Patience
-from vit.extras.s3.far_images import FarImages
+from vit.extras.s3.far_images import FarImages, PartCache
 from vit.extras.shards import source
 from vit.extras.shards.packing import pack
 
@@ -245,6 +244,22 @@ def test_an_empty_and_a_refused_address(server, tmp_path):
 def test_an_address_of_another_kind_is_refused():
     with pytest.raises(UsageError, match="not a kind of address"):
         open_source("ftp://example.org/shards")
+
+
+@pytest.mark.faults("S9")
+@pytest.mark.parametrize("name", ["t.parquet", "t.parquet/"])
+def test_a_far_table_must_be_downloaded(server, name):
+    with pytest.raises(
+        UsageError, match=r"t\.parquet/? is a parquet table on another machine.*download it first.*wget"
+    ):
+        open_source(f"{server.address}/{name}")
+    assert not server.asked
+
+
+@pytest.mark.faults("S6")
+def test_a_far_folder_without_an_index(server):
+    with pytest.raises(DataError, match=r"there is no .*/nothing/index\.parquet.*of parquet tables: download it first"):
+        open_source(f"{server.address}/nothing/")
 
 
 @pytest.mark.faults("S9")

@@ -49,7 +49,7 @@ def test_names_in_json_folders_and_splits_of_shard_names(tmp_path):
     tar(tmp_path / "by_json" / "flowers-val-0.tar", {"b.png": png(2), "b.json": b'{"label": "rose"}', "b.txt": b"?"})
     found, index = indexed(tmp_path / "by_json")
     assert (found.labels_from, index.labels, index.splits) == (".json", ["rose"] * 2, ["train", "validation"])
-    assert found.skipped.num_others == 1
+    assert found.num_others == 1
     tar(tmp_path / "by_folder" / "test" / "x.tar", {"./cat/1.png": png(1), "./dog/1.png": png(2)})
     found, index = indexed(tmp_path / "by_folder")
     assert (found.labels_from, index.labels, index.splits) == ("folders", ["cat", "dog"], ["test", "test"])
@@ -88,11 +88,7 @@ def test_damaged_and_unlabeled_shards_are_refused(tmp_path):
 def test_files_that_are_not_images_are_left_out(tmp_path):
     tar(tmp_path / "a.tar", {"x/0.png": png(1), "x/1.png": b"<html>", "x/2.jpg": b"", "y/3.png": png(2)})
     found, index = indexed(tmp_path)
-    assert (
-        index.keys == ["x/0", "y/3"]
-        and len(found.skipped.left_out) == 2
-        and "an HTML page" in found.skipped.left_out[0]
-    )
+    assert index.keys == ["x/0", "y/3"] and len(found.left_out) == 2 and "an HTML page" in found.left_out[0]
 
 
 @pytest.mark.faults("S14")
@@ -102,7 +98,7 @@ def test_hidden_and_system_files_are_skipped_and_counted(vit, tmp_path):
     tar(tmp_path / "shards" / "a.tar", {**shown, **{name: png(3) for name in hidden}, "photos/Thumbs.db": b"?"})
     found, index = indexed(tmp_path / "shards")
     assert index.keys == ["photos/cat/0", "photos/dog/0"] and index.class_names == ("cat", "dog")
-    assert (found.skipped.num_hidden, found.skipped.num_others, found.skipped.left_out) == (5, 0, [])
+    assert (found.num_hidden, found.num_others, found.left_out) == (5, 0, [])
     answer = vit("data", "index", tmp_path / "shards", "--output", tmp_path / "shards" / "b.parquet")
     assert answer.code == 0 and "skipped: 5 hidden or system files of the shards" in answer.err
     tar(tmp_path / "none" / "a.tar", {name: png(3) for name in hidden})
@@ -129,11 +125,11 @@ def test_hard_links_are_the_files_they_link_to(tmp_path):
         file.addfile(lost)
     found, index = indexed(tmp_path / "shards")
     labels = dict(zip(index.keys, index.labels, strict=True))
-    assert labels == {"cat/0": "cat", "cat/1": "cat", "dog/0": "dog", "dog/1": "dog"} and found.skipped.num_others == 0
+    assert labels == {"cat/0": "cat", "cat/1": "cat", "dog/0": "dog", "dog/1": "dog"} and found.num_others == 0
     images = open_source(str(tmp_path / "shards")).splits["train"]
     bytes_of = {images.name(place): images.encoded(place) for place in range(4)}
     assert bytes_of == {key: (files / f"{key}.png").read_bytes() for key in labels}
-    assert [text.partition("a.tar: ")[2] for text in sorted(found.skipped.left_out)] == [
+    assert [text.partition("a.tar: ")[2] for text in sorted(found.left_out)] == [
         "cat/2.png: a link inside the tar file, to 0.png",
         "dog/9.png: a link inside the tar file, to dog/8.png",
     ]

@@ -8,7 +8,7 @@ import torch
 
 from tests.conftest import ask
 from vit.errors import UsageError
-from vit.extras.pretrain.objectives import Mae, autoencoder_of, patch_order, without_classes
+from vit.extras.pretrain.objectives import Mae, check_encoder, patch_order, without_classes
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.open import open_pretrained
@@ -60,7 +60,7 @@ def test_weights_without_decay_exist() -> None:
     assert mae.no_weight_decay() - {"network.dist_token", "network.reg_token", "network.attn_pool.latent"} <= {
         name for name, _ in mae.named_parameters()
     }
-    assert "autoencoder.mask_token" in mae.no_weight_decay()
+    assert "mask_token.0" in mae.no_weight_decay()
 
 
 def test_pretraining_leaves_a_backbone_that_a_training_starts_from(here: Path) -> None:
@@ -99,4 +99,4 @@ def test_a_vit_whose_patches_do_not_stand_alone_is_refused(here: Path, option: s
 @pytest.mark.faults("L12")
 def test_a_network_of_too_few_patches_is_refused() -> None:
     with pytest.raises(UsageError, match="0 of 1 patches visible"):
-        autoencoder_of(NetworkSpec.named("vit_nano_patch2_8", 1, {"patch_size": 8}).build_empty(8))
+        check_encoder(NetworkSpec.named("vit_nano_patch2_8", 1, {"patch_size": 8}).build_empty(8))

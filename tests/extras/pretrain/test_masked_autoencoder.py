@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vit.extras.pretrain.masked_autoencoder import MaskedAutoencoder, decoder_config, patchify
+from vit.errors import UsageError
+from vit.extras.pretrain.objectives import Mae, decoder_config, patchify
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 
@@ -30,22 +31,9 @@ def unpatchify(pixels: Tensor, size: int) -> Tensor:
     return parts.reshape(len(pixels), -1, side * size, side * size)
 
 
-class Pair(nn.Module):
-    """An encoder, and everything besides it."""
-
-    def __init__(self, config: ViTConfig = SMALL) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.network, self.decoder = VisionTransformer(config), MaskedAutoencoder(config)
-
-    def tokens(self, images: Tensor, order: Tensor) -> Tensor:
-        return self.decoder.encode(self.network, images, order)
-
-    def prediction(self, images: Tensor, order: Tensor) -> Tensor:
-        return self.decoder.decode(self.tokens(images, order), order)
-
-    def forward(self, images: Tensor, order: Tensor) -> Tensor:
-        return self.decoder(self.network, images, order)
+def autoencoder(config: ViTConfig = SMALL) -> Mae:
+    torch.manual_seed(0)
+    return Mae(VisionTransformer(config))
 
 
 def images_and_order(config: ViTConfig = SMALL, count: int = 3) -> tuple[Tensor, Tensor]:
@@ -63,30 +51,30 @@ def test_patches_are_the_squares_of_the_image_and_return_to_it() -> None:
 
 def test_the_encoder_computes_the_visible_patches_alone() -> None:
     images, order = images_and_order()
-    pair = Pair()
-    assert pair.tokens(images, order).shape == (3, 1 + 4, 32)
-    assert pair.prediction(images, order).shape == (3, 16, 48)
+    mae = autoencoder()
+    assert mae.encode(images, order).shape == (3, 1 + 4, 32)
+    assert mae.decode(mae.encode(images, order), order).shape == (3, 16, 48)
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 def test_masked_pixels_do_not_reach_the_encoder_and_visible_ones_do(config: ViTConfig) -> None:
     images, order = images_and_order(config)
-    pair = Pair(config).eval()
-    before = pair.tokens(images, order)
+    mae = autoencoder(config).eval()
+    before = mae.encode(images, order)
     for place, is_seen in ((order[:, 4:], False), (order[:, :1], True)):
         pixels = patchify(images, 4)
         pixels[torch.arange(3)[:, None], place] += 1.0
-        assert torch.equal(pair.tokens(unpatchify(pixels, 4), order), before) != is_seen
+        assert torch.equal(mae.encode(unpatchify(pixels, 4), order), before) != is_seen
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 def test_the_encoder_without_a_mask_computes_the_tokens_that_the_network_classifies(config: ViTConfig) -> None:
     images, order = images_and_order(config)
-    pair = Pair(config).eval()
-    pair.decoder.num_visible = 16
-    network = pair.network
+    mae = autoencoder(config).eval()
+    mae.num_visible = 16
+    network = mae.network
     nn.init.normal_(network.head.weight)
-    tokens = pair.tokens(images, order)
+    tokens = mae.encode(images, order)
     prefix, patches = tokens.tensor_split((config.num_prefix_tokens,), dim=1)
     ordered = torch.cat((prefix, patches.gather(1, order.argsort(1)[:, :, None].expand(-1, -1, 32))), dim=1)
     if not config.pool_norm:  # else the norm follows the mean in the classifier, and meets each token here
@@ -95,8 +83,8 @@ def test_the_encoder_without_a_mask_computes_the_tokens_that_the_network_classif
 
 def test_the_loss_is_that_of_each_image_and_masked_patch_on_its_own() -> None:
     images, order = images_and_order()
-    pair = Pair().eval()
-    predicted = pair.prediction(images, order)
+    mae = autoencoder().eval()
+    predicted = mae.decode(mae.encode(images, order), order)
     losses = []
     for image, places, prediction in zip(images, order.tolist(), predicted, strict=True):
         for place in places[4:]:
@@ -105,17 +93,17 @@ def test_the_loss_is_that_of_each_image_and_masked_patch_on_its_own() -> None:
             target = (patch - patch.mean()) / (patch.var() + 1e-6) ** 0.5
             losses.append(((prediction[place] - target) ** 2).mean())
     assert len(losses) == 3 * 12
-    assert torch.allclose(pair(images, order), torch.stack(losses).mean(), atol=1e-6)
+    assert torch.allclose(mae.loss(images, order), torch.stack(losses).mean(), atol=1e-6)
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
 def test_the_gradient_reaches_every_weight_but_the_heads(config: ViTConfig) -> None:
     images, order = images_and_order(config)
-    pair = Pair(config)
-    pair(images, order).backward()
-    without = {name for name, weight in pair.named_parameters() if weight.grad is None or not weight.grad.any()}
+    mae = autoencoder(config)
+    mae.loss(images, order).backward()
+    without = {name for name, weight in mae.named_parameters() if weight.grad is None or not weight.grad.any()}
     heads = {f"network.{head}.{part}" for head in ("head", "head_dist") for part in ("weight", "bias")}
-    assert without == heads & set(dict(pair.named_parameters()))
+    assert without == heads & set(dict(mae.named_parameters()))
 
 
 @pytest.mark.parametrize(
@@ -128,8 +116,8 @@ def test_the_gradient_reaches_every_weight_but_the_heads(config: ViTConfig) -> N
     ],
 )
 def test_networks_that_cannot_see_visible_patches_alone_are_refused(option: dict[str, str], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        MaskedAutoencoder(replace(SMALL, **option))  # type: ignore[arg-type]  # one option at a time
+    with pytest.raises(UsageError, match=reason):
+        autoencoder(replace(SMALL, **option))  # type: ignore[arg-type]  # one option at a time
 
 
 @pytest.mark.parametrize("width", [32, 64, 96, 192, 768])
@@ -153,16 +141,16 @@ def test_equals_the_masked_autoencoder_of_transformers() -> None:
     ).eval()  # fmt: skip
     for weight in theirs.parameters():
         nn.init.normal_(weight, std=0.3)
-    ours = Pair(replace(SMALL, pool="patch_mean")).eval()
+    ours = autoencoder(replace(SMALL, pool="patch_mean")).eval()
     loaded = ours.load_state_dict(renamed(theirs.state_dict()), strict=False)
     assert set(loaded.missing_keys) == {"network.head.weight", "network.head.bias"}
     assert not loaded.unexpected_keys
-    ours.decoder.decoder_pos_embed.copy_(theirs.decoder.decoder_pos_embed)
+    ours.decoder_pos_embed.copy_(theirs.decoder.decoder_pos_embed)
     images, order = images_and_order()
     with torch.no_grad():
         found = theirs(images, noise=order.argsort(dim=1).float())
-        assert torch.allclose(ours.prediction(images, order), found.logits, atol=1e-4)
-        assert torch.allclose(ours(images, order), found.loss, atol=1e-5)
+        assert torch.allclose(ours.decode(ours.encode(images, order), order), found.logits, atol=1e-4)
+        assert torch.allclose(ours.loss(images, order), found.loss, atol=1e-5)
 
 
 def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -173,7 +161,9 @@ def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
         "vit.embeddings.patch_embeddings.projection": "network.patch_embed.proj",
         "vit.layers.": "network.blocks.",
         "vit.layernorm.": "network.norm.",
-        "decoder.decoder_layers.": "decoder.decoder_blocks.",
+        "decoder.decoder_layers.": "decoder_blocks.",
+        "decoder.mask_token": "mask_token.0",
+        "decoder.": "",
         "layernorm_before": "norm1",
         "layernorm_after": "norm2",
         "attention.o_proj": "attn.proj",
@@ -184,7 +174,7 @@ def renamed(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
         ours = name
         for old, new in names.items():
             ours = ours.replace(old, new)
-        if ".k_proj" not in ours and ".v_proj" not in ours and ours != "decoder.decoder_pos_embed":
+        if ".k_proj" not in ours and ".v_proj" not in ours and ours != "decoder_pos_embed":
             others = [theirs[name.replace("q_proj", other)] for other in ("q_proj", "k_proj", "v_proj")]
             found[ours.replace("q_proj", "qkv")] = torch.cat(others) if "q_proj" in name else value
     return found

@@ -53,12 +53,11 @@ def compare(
     list_file = None if output is None else new_file(output)
     page_file = None if page is None else new_file(page, "--page")
 
-    from vit.study.finished_runs import read_runs
-    from vit.study.run_comparison import compare_runs
+    from vit.study.run_comparison import compare_runs, read_runs
 
     finished = read_runs(runs)
     found, reporter = compare_runs(finished), Reporter()
-    reporter.line(f"{found.images} of {finished[0].data}; 95 % intervals")
+    reporter.line(f"{found.images} of {finished[0].result.data}; 95 % intervals")
     rows = []
     for run, accuracy in zip(finished, found.accuracies, strict=True):
         right = int(run.correct.sum())

@@ -105,7 +105,7 @@ def probe(
 
     from vit.report.studies.study_page import report_study
     from vit.study.frozen.backbones import TITLES, accuracies, conditions, verdict, write_backbones
-    from vit.study.frozen.measured_backbones import measured_backbones
+    from vit.study.frozen.frozen import measured_backbones
 
     found = measured_backbones(plan.folder.path, plan.cells, sources)
     write_backbones(found, plan.folder.backbones_path)
@@ -145,7 +145,7 @@ def _sources(words: list[str], folder: Path) -> dict[str, str]:
             check_network(network, ())
             path = folder / f"{network}.ckpt"
             if not path.is_file():
-                from vit.study.frozen.measured_backbones import write_random
+                from vit.study.frozen.frozen import write_random
 
                 folder.mkdir(parents=True, exist_ok=True)
                 write_random(network, path)

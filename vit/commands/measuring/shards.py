@@ -132,11 +132,11 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
             found.write(partial)
     except OSError as error:
         raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
-    _say_left_out(reporter, found.skipped.left_out, "")
-    if found.skipped.num_others:
-        reporter.notice(f"{found.skipped.num_others:,} files of the shards are neither images nor labels")
-    if found.skipped.num_hidden:
-        reporter.notice(f"skipped: {found.skipped.num_hidden:,} hidden or system files of the shards")
+    _say_left_out(reporter, found.left_out, "")
+    if found.num_others:
+        reporter.notice(f"{found.num_others:,} files of the shards are neither images nor labels")
+    if found.num_hidden:
+        reporter.notice(f"skipped: {found.num_hidden:,} hidden or system files of the shards")
     in_splits = Counter(row.split for row in found.rows)
     counts = ", ".join(f"{in_splits[split]:,} {split}" for split in ("train", "validation", "test") if in_splits[split])
     counts += " by their folders" * found.has_split_folders
@@ -146,7 +146,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
         f"from {found.labels_from}, in {file}"
     )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
-    return PackedShards(file, len(found.rows), len(names), len(found.skipped.left_out))
+    return PackedShards(file, len(found.rows), len(names), len(found.left_out))
 
 
 @contextmanager

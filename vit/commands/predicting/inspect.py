@@ -68,7 +68,7 @@ def inspect(
     from vit.explain.inspection import inspect_network
     from vit.inference.devices import choose_device
     from vit.models.vision_transformer import VisionTransformer
-    from vit.report.inspect_page import write_inspection
+    from vit.report.explain_page import write_inspection
     from vit.weights.hubs import UNKNOWN, license_text
     from vit.weights.open import open_pretrained
 

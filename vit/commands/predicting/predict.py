@@ -246,7 +246,7 @@ def _gallery(
     page: Path, predictor: "Predictor", model: str, reader: "ImageReader | None"
 ) -> "Iterator[Callable[[Prediction], None]]":
     """A page of thumbnails, as a function that adds a row."""
-    from vit.report.page.gallery import Gallery  # imports jinja2
+    from vit.report.picture_page import Gallery  # imports jinja2
 
     rules, task = predictor.multilabel, predictor.task
     thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))

@@ -17,8 +17,7 @@ from vit.errors import UsageError
 from vit.layout import FEATURES
 
 if TYPE_CHECKING:
-    from vit.study.cells import CellResult
-    from vit.study.findings import JsonValue
+    from vit.study.findings import CellResult, JsonValue
 
 FAILED_CELLS = 5  # exit code
 OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")

@@ -139,7 +139,7 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     BadInputsError where a fold is not finished.
     """
     from vit.checkpoints.locking import alone
-    from vit.report.studies.crossval_page import write_crossval_page
+    from vit.report.studies.compare_page import write_crossval_page
     from vit.study.crossval import CrossvalDirectory
 
     folder = CrossvalDirectory.open(path)

@@ -138,7 +138,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     plan, loaders = run_trials(plan, began, reporter)
 
     from vit.checkpoints.run import RunDirectory
-    from vit.report.run.run_figures import write_classes
+    from vit.report.run.run_page import write_classes
     from vit.training.fit import TrackedRows, check_unchanged, finish, fit
     from vit.training.tracking.tracker import tracked
 
@@ -215,8 +215,7 @@ def _timed(trial: "Trial", began: float, reporter: Reporter) -> "Plan":
 
 def _draw(run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
     """Draw figures and page."""
-    from vit.report.run.run_figures import draw_run
-    from vit.report.run.run_page import write_run_report
+    from vit.report.run.run_page import draw_run, write_run_report
 
     draw_run(run, plan, fitted, tracker)
     write_run_report(run, plan.source, fitted.result)

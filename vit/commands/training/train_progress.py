@@ -70,7 +70,7 @@ class TrainProgress(Listener):
 
 def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") -> None:
     """Show the result of a finished run, its files, and the next useful command."""
-    from vit.report.run.run_summary import last_is_better, without_test
+    from vit.report.run.run_common import last_is_better, without_test
 
     best = f"Best {result.validation_name} {result.best_epoch + 1}"
     reporter.line(f"\n{best}; {duration(result.seconds)} in all, {result.speed_text}")

@@ -36,7 +36,6 @@ _SPLIT_WORD = re.compile(f"{_THINGS}({'|'.join(sorted(SPLIT_OF_WORD, key=len, re
 PARQUET = ".parquet"
 INDEX_NAME = "index.parquet"  # of shards, in their folder
 FAR = ("https://", "http://", "s3://", "gs://")  # where images may lie on other machines
-LISTED = ("s3://", "gs://")  # whose folders can be listed
 HUB = "hf:"  # begins the name of a data set of the Hugging Face hub
 _PART = r"[A-Za-z0-9][\w.-]*"  # of a name of the hub
 _HUB_NAME = re.compile(

@@ -9,7 +9,7 @@ FILE.csv                        a table with the columns path,label[,split]; pat
                                 for several labels of an image: path,labels[,split], or one column of 0 and 1 per label
 FOLDER/index.parquet            shards of `vit data pack`, or others with an index of `vit data index`; or their FOLDER
 FILE.parquet                    a table with a column of images and one of labels; or a FOLDER of train-*.parquet, ...
-https://, s3:// or gs://        an index or a table on other machines, or its folder
+https://, s3:// or gs://        shards on other machines: their index.parquet, or its folder
 hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 

@@ -228,7 +228,7 @@ def _picture(path: str, predictor: "Predictor") -> Any:
     """An upright image (H, W, 3) uint8 for gradio, no larger than a screen needs."""
     from vit.data.pixels.decode import read_image
     from vit.data.pixels.planes import shown
-    from vit.report.page.thumbnails import shrunk
+    from vit.report.picture_page import shrunk
 
     pixels = read_image(path, predictor.preprocess.decoding)
     return shrunk(shown(pixels), PICTURE).permute(1, 2, 0).numpy()

@@ -61,9 +61,8 @@ def push(
     """
     name = target.removeprefix(_HUB)
     if not target.startswith(_HUB) or _NAME.fullmatch(name) is None or name.endswith((".git", "-", ".")):
-        raise UsageError(
-            f"{target!r} is not a model of the Hugging Face hub", "give hf:OWNER/NAME, such as hf:me/photos-vit"
-        )
+        problem = f"{target!r} is not a model of the Hugging Face hub"
+        raise UsageError(problem, "give hf:OWNER/NAME, such as hf:me/photos-vit")
     check_model(os.fspath(model), unfinished)
 
     from huggingface_hub import constants
@@ -106,10 +105,8 @@ def push(
             reporter.line(f"{address} holds these files already; nothing to do")
         else:
             if repository.files and not replace:
-                raise UsageError(
-                    f"hf:{name} exists and holds other content: {some_of(repository.files)}",
-                    "give another name, or --replace for a new commit in place of these files",
-                )
+                problem = f"hf:{name} exists and holds other content: {some_of(repository.files)}"
+                raise UsageError(problem, "give another name, or --replace for a new commit in place of these files")
             private = not public if repository.commit is None else repository.private
             reporter.notice(f"uploading as {user} to {address}, {'private' if private else 'visible to everyone'}")
             commit = _upload(repository, folder, public)
@@ -160,10 +157,8 @@ def _check_login(name: str) -> str:
     if constants.HF_HUB_OFFLINE:
         raise UsageError("HF_HUB_OFFLINE is set, so nothing can be uploaded", "unset it: env -u HF_HUB_OFFLINE vit ...")
     if get_token() is None:
-        raise UsageError(
-            f"hf:{name} needs a token of the Hugging Face hub, and there is none",
-            "run 'hf auth login', or set HF_TOKEN to a token that may write",
-        )
+        problem = f"hf:{name} needs a token of the Hugging Face hub, and there is none"
+        raise UsageError(problem, "run 'hf auth login', or set HF_TOKEN to a token that may write")
     with _failures(name):
         return str(HfApi().whoami()["name"])
 
@@ -216,7 +211,5 @@ def _failures(name: str) -> Iterator[None]:
     except Exception as error:  # of httpx, sockets and the libraries of uploads: each has classes of its own
         # huggingface_hub names the file in one error, and the reason in its cause
         cause = f" ({first_line(error.__cause__)})" if isinstance(error.__cause__, Exception) else ""
-        raise ResourceError(
-            f"hf:{name}: the connection to the hub failed: {type(error).__name__}: {first_line(error)}{cause}",
-            "push again: a commit holds all files or does not exist",
-        ) from error
+        problem = f"hf:{name}: the connection to the hub failed: {type(error).__name__}: {first_line(error)}{cause}"
+        raise ResourceError(problem, "push again: a commit holds all files or does not exist") from error

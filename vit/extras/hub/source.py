@@ -21,12 +21,15 @@ from vit.data.core.dataset_names import PARQUET, HubName, TableColumns, check_hu
 from vit.data.core.samples import Source
 from vit.data.hub_errors import advice, is_final, why_not
 from vit.errors import DataError, ResourceError, UsageError, nearest, some_of
-from vit.extras.parquet.files import TableFile
 from vit.extras.parquet.open import files_of_splits, is_split_name
+from vit.extras.parquet.rows import TableFile
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.layout import cache_folder
 
+CONVERTED = "refs/convert/parquet"  # branch to which the hub converts data sets of other formats
+PATIENCE = 10.0  # seconds until the hub must have answered
 DEFAULT = "default"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONVERTED = re.compile(r"[^/]+/[^/]+/[0-9]{4,}\.parquet")  # CONFIG/SPLIT/0000.parquet, as the hub converts
 
 
@@ -36,8 +39,7 @@ class Config:
 
     name: str  # name of the config
     files: list[str]  # paths of its parquet files
-    # {file: name of its split}, where the card says it; None: the names of the files say it
-    titles: dict[str, str] | None = None
+    titles: dict[str, str] | None = None  # {file: name of its split} by the card; None: the names of the files say it
     is_default: bool = False  # whether the card calls it the default
 
 
@@ -54,12 +56,11 @@ def choose_config(name: HubName, files: Sequence[str], said: Any) -> Config:
             raise UsageError(f"{name.repository} has no config {name.config!r}", nearest(name.config, configs))
         return configs[name.config]
     preferred = [one for one in configs.values() if one.is_default or one.name == DEFAULT]
-    if len(configs) == 1 or len(preferred) == 1:
-        return preferred[0] if len(preferred) == 1 else next(iter(configs.values()))
-    raise UsageError(
-        f"hf:{name.repository} has {len(configs)} configs, and none is chosen",
-        f"choose one of {some_of((f'hf:{name.repository}/{one}' for one in configs), 12)}",
-    )
+    for candidates in (preferred, list(configs.values())):
+        if len(candidates) == 1:
+            return candidates[0]
+    fix = f"choose one of {some_of((f'hf:{name.repository}/{one}' for one in configs), 12)}"
+    raise UsageError(f"hf:{name.repository} has {len(configs)} configs, and none is chosen", fix)
 
 
 def _of_card(files: Sequence[str], said: Any) -> list[Config]:
@@ -70,8 +71,7 @@ def _of_card(files: Sequence[str], said: Any) -> list[Config]:
             continue
         prefix = str(one["data_dir"]).strip("/") + "/" if isinstance(one.get("data_dir"), str) else ""
         below = [name for name in files if name.startswith(prefix)]
-        titles: dict[str, str] = {}
-        unmatched: list[str] = []
+        titles, unmatched = dict[str, str](), list[str]()
         patterns = _patterns(one.get("data_files"))
         for title, pattern in patterns:
             try:
@@ -83,17 +83,13 @@ def _of_card(files: Sequence[str], said: Any) -> list[Config]:
                 unmatched.append(pattern)
             twice = next((name for name in chosen if titles.get(name, title) != title), None)
             if twice is not None:
-                raise DataError(
-                    f"the card of the data set puts {twice} into {titles[twice]} and {title}",
-                    "download its files, and give a folder with files of one split each",
-                )
+                problem = f"the card of the data set puts {twice} into {titles[twice]} and {title}"
+                raise DataError(problem, "download its files, and give a folder with files of one split each")
             titles |= dict.fromkeys(chosen, title)
         own = sorted(titles) if patterns else below
         if own and unmatched:
-            raise DataError(
-                f"the card of the data set names {unmatched[0]}, which fits none of its parquet files",
-                "download its files, and give their folder",
-            )
+            problem = f"the card of the data set names {unmatched[0]}, which fits none of its parquet files"
+            raise DataError(problem, "download its files, and give their folder")
         if own:
             stated = titles if patterns and all(titles.values()) else None
             found.append(Config(one["config_name"], own, stated, one.get("default") is True))
@@ -127,11 +123,6 @@ def _of_folders(files: Sequence[str]) -> list[Config]:
             parts = parts[:-1] if parts and is_split_name(parts[-1]) else parts
         found.setdefault("/".join(parts) or DEFAULT, []).append(name)
     return [Config(name, own) for name, own in found.items()]
-
-
-CONVERTED = "refs/convert/parquet"  # branch to which the hub converts data sets of other formats
-PATIENCE = 10.0  # seconds until the hub must have answered
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def open_source(data: str, columns: TableColumns, needs_train: bool) -> Source:
@@ -200,10 +191,8 @@ def _listing_of(name: HubName) -> _Listing:
         problem = f"{name} cannot be fetched: {why_not(error, 'data set')}"
         raise ResourceError(problem, advice(error, "data set", fix)) from error
     if not found.files:
-        raise DataError(
-            f"{name} has no parquet files, and the hub has not converted it",
-            "download it with its own program, and give a folder of class folders or a CSV",
-        )
+        fix = "download it with its own program, and give a folder of class folders or a CSV"
+        raise DataError(f"{name} has no parquet files, and the hub has not converted it", fix)
     for one in (name, replace(name, revision=found.commit)):
         with suppress(OSError):  # the hub is asked again
             _file(one).parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Images in parquet tables, as Hugging Face data sets hold them, near or far"""
+"""Images in parquet tables, as Hugging Face data sets hold them"""

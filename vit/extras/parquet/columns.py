@@ -19,6 +19,7 @@ LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")
 _METADATA = b"huggingface"
 _SHOWN = 12  # columns in an error
 _IMAGES, _LABELS = ("bytes", "struct"), ("text", "number")  # kinds of columns
+Feature = dict[str, Any]  # what Hugging Face says of a column, with a `_type`
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,20 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
         DataError: no column, or more than one, may be the images or the labels; or the class names are damaged.
     """
     fields = {field.name: field.type for field in schema}
-    features = _features(schema.metadata or {})
+    features, kinds = _features(schema.metadata or {}), {name: _kind(kind) for name, kind in fields.items()}
     for option, given in wanted.by_option.items():
         if given not in fields:
             raise UsageError(f"{option} {given!r} is not a column of {where}", nearest(given, fields))
-    kinds = {name: _kind(kind) for name, kind in fields.items()}
-    image = wanted.image or _image_column(fields, kinds, features, where)
+    image, label = wanted.image or _image_column(fields, kinds, features, where), wanted.label
     if kinds[image] not in _IMAGES:
-        raise DataError(
-            f"the column {image!r} of {where} holds {fields[image]}, not images",
-            "images are bytes, or structs with a field bytes",
-        )
-    label: str | None = None
+        fix = "give a column of images, which are bytes, or structs with a field bytes"
+        raise DataError(f"the column {image!r} of {where} holds {fields[image]}", fix)
     others: tuple[str, ...] = ()
-    if needs_label or wanted.label is not None:
-        label, others = _label_column(fields, kinds, features, wanted, where)
+    if label is None and needs_label:
+        label, others = _label_column(fields, kinds, features, where)
+    if label is not None and kinds[label] not in _LABELS:
+        fix = "give a column of labels, which are texts or whole numbers"
+        raise DataError(f"the column {label!r} of {where} holds {fields[label]}", fix)
     free = [name for name in fields if name != label]
     split = next((name for name in free if plain_name(name) == "split" and kinds[name] == "text"), None)
     group = next(iter(_named(free, NAMES["group"])), None)
@@ -122,60 +122,47 @@ def column_notes(
     return notes
 
 
-def _image_column(
-    fields: dict[str, Any], kinds: dict[str, str], features: dict[str, dict[str, Any]], where: str
-) -> str:
+def _image_column(fields: dict[str, Any], kinds: dict[str, str], features: dict[str, Feature], where: str) -> str:
     holding = [name for name in fields if kinds[name] in _IMAGES]
-    named = [name for name in holding if features.get(name, {}).get("_type") == "Image"]
+    typed = [name for name in holding if features.get(name, {}).get("_type") == "Image"]
     unsaid = [name for name in holding if name not in features]
-    structs = [name for name in unsaid if kinds[name] == "struct"]
-    candidates = named or structs or unsaid
-    found = candidates if len(candidates) == 1 else [one for one in candidates if one.casefold() in IMAGE_NAMES]
-    if len(found) == 1:
-        return found[0]
-    if candidates:
-        raise DataError(
-            f"{where} has several columns of images: {some_of(map(repr, candidates), _SHOWN)}",
-            "choose one with --data.image_column NAME (--image_column for commands without a recipe)",
-        )
-    raise DataError(
-        f"{where} has no column of images; its columns are {_listed(fields)}",
-        "give a table with encoded images (bytes, or structs with a field bytes), or an index of 'vit data index'",
-    )
+    candidates = typed or [name for name in unsaid if kinds[name] == "struct"] or unsaid
+    chosen = _only(candidates, [one for one in candidates if one.casefold() in IMAGE_NAMES])
+    if chosen is not None:
+        return chosen
+    fix = "give a table with encoded images (bytes, or structs with a field bytes), or an index of 'vit data index'"
+    raise _unclear("images", candidates, fields, where, fix)
 
 
 def _label_column(
-    fields: dict[str, Any],
-    kinds: dict[str, str],
-    features: dict[str, dict[str, Any]],
-    wanted: TableColumns,
-    where: str,
+    fields: dict[str, Any], kinds: dict[str, str], features: dict[str, Feature], where: str
 ) -> tuple[str, tuple[str, ...]]:
-    if wanted.label is not None:
-        if kinds[wanted.label] not in _LABELS:
-            raise DataError(
-                f"the column {wanted.label!r} of {where} holds {fields[wanted.label]}",
-                "labels are texts or whole numbers",
-            )
-        return wanted.label, ()
+    """The column of labels, and others that might be."""
     possible = [name for name in fields if kinds[name] in _LABELS]
-    of_classes = [name for name in possible if features.get(name, {}).get("_type") == "ClassLabel"]
+    typed = [name for name in possible if features.get(name, {}).get("_type") == "ClassLabel"]
     usual = _named(possible, LABEL_NAMES)
-    candidates = list(dict.fromkeys([*of_classes, *usual]))
+    candidates = list(dict.fromkeys([*typed, *usual]))
     plain = [name for name in candidates if plain_name(name) in ("label", "labels")]
-    for found in (plain, of_classes, [name for name in of_classes if name in usual], candidates):
-        if len(found) == 1:
-            return found[0], tuple(name for name in candidates if name != found[0])
+    chosen = _only(plain, typed, [name for name in typed if name in usual], candidates)
+    if chosen is not None:
+        return chosen, tuple(name for name in candidates if name != chosen)
+    fix = "name one that holds texts or whole numbers with --data.label_column NAME"
+    raise _unclear("labels", candidates, fields, where, f"{fix}; 'vit pretrain --data.labels none' needs none")
+
+
+def _only(*lists: list[str]) -> str | None:
+    """The name in the first of some lists that has one name alone."""
+    return next((names[0] for names in lists if len(names) == 1), None)
+
+
+def _unclear(what: str, candidates: list[str], fields: dict[str, Any], where: str, fix: str) -> DataError:
+    """The error where several columns might be the images or the labels, or none is; `fix`: of the latter."""
     if candidates:
-        raise DataError(
-            f"{where} has several columns that may be the labels: {some_of(map(repr, candidates), _SHOWN)}",
-            "choose one with --data.label_column NAME (--label_column for commands without a recipe)",
-        )
-    raise DataError(
-        f"{where} has no column of labels; its columns are {_listed(fields)}",
-        "name one that holds texts or whole numbers with --data.label_column NAME; 'vit pretrain --data.labels none' "
-        "needs none",
-    )
+        option = f"{what.removesuffix('s')}_column"
+        fix = f"choose one with --data.{option} NAME (--{option} for commands without a recipe)"
+        return DataError(f"{where} has several columns of {what}: {some_of(map(repr, candidates), _SHOWN)}", fix)
+    columns = some_of((f"{name!r} ({str(kind)[:40]})" for name, kind in fields.items()), _SHOWN)
+    return DataError(f"{where} has no column of {what}; its columns are {columns}", fix)
 
 
 def _named(columns: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -184,7 +171,7 @@ def _named(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     return sorted(found, key=lambda name: names.index(plain_name(name)))
 
 
-def _features(metadata: dict[bytes, bytes]) -> dict[str, dict[str, Any]]:
+def _features(metadata: dict[bytes, bytes]) -> dict[str, Feature]:
     """{column: what Hugging Face says of it, with a `_type`}; {} where nothing readable is said."""
     try:
         found = json.loads(metadata.get(_METADATA, b"{}"))["info"]["features"]
@@ -193,7 +180,7 @@ def _features(metadata: dict[bytes, bytes]) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _class_names(feature: dict[str, Any] | None, where: str) -> tuple[str, ...] | None:
+def _class_names(feature: Feature | None, where: str) -> tuple[str, ...] | None:
     if feature is None or feature["_type"] != "ClassLabel":
         return None
     names = feature.get("names")
@@ -218,7 +205,3 @@ def _kind(kind: Any) -> str:
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
     return "number" if types.is_integer(kind) or types.is_boolean(kind) else ""
-
-
-def _listed(fields: dict[str, Any]) -> str:
-    return some_of((f"{name!r} ({str(kind)[:40]})" for name, kind in fields.items()), _SHOWN)

@@ -1,4 +1,4 @@
-"""DATA that is read through parquet -> a source: an index of shards, or tables with images, near or far
+"""DATA that is read through parquet -> a source: an index of shards, or tables with images on this machine
 
 The names of the files say which split they hold, as Hugging Face names them:
 
@@ -13,15 +13,11 @@ A split that is not for training, validation or test, such as `unlabeled`, is le
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from vit.data.core.dataset_names import (
     INDEX_NAME,
-    LISTED,
-    PARQUET,
     SPLIT_OF_WORD,
     TableColumns,
     is_far,
@@ -31,12 +27,9 @@ from vit.data.core.dataset_names import (
 )
 from vit.data.core.samples import Source
 from vit.errors import DataError
-from vit.extras.parquet.files import TableFile
+from vit.extras.parquet.rows import TableFile
 from vit.extras.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.extras.shards.source import read_index_source
-
-if TYPE_CHECKING:
-    from vit.extras.s3.far_files import FarFiles
 
 PARTIAL = "partial-"  # begins the folder of a split of which the hub has converted only the first part
 _NUMBERED = re.compile(r"(?P<name>.*)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(-[0-9a-f]{8,})?")
@@ -62,7 +55,10 @@ def files_of_splits(
         if said is not None and said.startswith(PARTIAL):
             problem = f"{where} has only the first part of {said.removeprefix(PARTIAL)}: {name}"
             raise DataError(problem, "give the files of the data set itself, for example in a folder")
-    split_of = {name: last_split(name) if said is None else _known(said) for name, said in stated.items()}
+    split_of = {name: last_split(name) for name in names}
+    for name, said in stated.items():
+        if said is not None:  # its last word counts, so that `train_extra` is not train
+            split_of[name] = SPLIT_OF_WORD.get("".join(words_of(said)[-1:]))
     if not any(split_of.values()):
         return {"train": sorted(names)}, []
     files: dict[str, list[str]] = {}
@@ -70,15 +66,13 @@ def files_of_splits(
         own = sorted(name for name in names if split_of[name] == split)
         words = sorted({said for name in own if (said := stated[name]) is not None})
         if len(words) > 1:
-            raise DataError(
-                f"{where} has {' and '.join(words[:3])}, both for {split}", "give a folder with one of them"
-            )
+            problem = f"{where} has {' and '.join(words[:3])}, both for {split}"
+            raise DataError(problem, "give a folder with one of them")
         if own:
             files[split] = own
     if "train" not in files and (needs_train or not files):
-        raise DataError(
-            f"{where} has {', '.join(files)} but no training images", "name the files of the training images train"
-        )
+        problem = f"{where} has {', '.join(files)} but no training images"
+        raise DataError(problem, "name the files of the training images train")
     others = Counter(stated[name] or PurePosixPath(name).stem for name in sorted(names) if split_of[name] is None)
     notes = [
         f"left out {title} ({count} file{'s' * (count != 1)}): it is not named train, validation or test"
@@ -92,24 +86,12 @@ def is_split_name(name: str) -> bool:
     return name.casefold().removeprefix(PARTIAL) in SPLIT_OF_WORD
 
 
-def siblings(name: str) -> int:
-    """Number of files that a numbered name says it belongs to; 1 for other names."""
-    found = _NUMBERED.fullmatch(PurePosixPath(name).stem)
-    return int(found["total"]) if found else 1
-
-
 def _stated(name: str) -> str | None:
     """The name of a split that a file's name or folder states; None for free names."""
     path = PurePosixPath(name)
     if found := _NUMBERED.fullmatch(path.stem):
         return found["name"]
     return path.parent.name or None if _OF_FOLDER.fullmatch(path.stem) else None
-
-
-def _known(title: str) -> str | None:
-    """The split of a stated name: of its last word, so that `train_extra` is not train."""
-    words = words_of(title)
-    return SPLIT_OF_WORD.get(words[-1]) if words else None
 
 
 def _check_numbers(names: Sequence[str], where: str) -> None:
@@ -132,12 +114,14 @@ def _check_numbers(names: Sequence[str], where: str) -> None:
 
 def open_source(data: str, columns: TableColumns, needs_train: bool) -> Source:
     """List the images of an index of shards, or of tables, with their labels; see `TableSource`."""
-    return _opened(data, columns, needs_train, partial(read_tables, columns=columns, needs_train=needs_train))
+    tables = _tables(data, needs_train)
+    return _shards(data, columns, needs_train) if tables is None else read_tables(tables, columns, needs_train)
 
 
 def list_images(data: str, columns: TableColumns) -> Source:
     """List the images of an index of shards, or of tables that need no labels. No split is needed."""
-    return _opened(data, columns, False, partial(list_tables, columns=columns))
+    tables = _tables(data, needs_train=False)
+    return _shards(data, columns, needs_train=False) if tables is None else list_tables(tables, columns)
 
 
 def has_columns(data: str) -> bool:
@@ -145,60 +129,25 @@ def has_columns(data: str) -> bool:
     return _tables(data, needs_train=False) is not None
 
 
-def _opened(data: str, columns: TableColumns, needs_train: bool, read: Callable[[ParquetFiles], Source]) -> Source:
-    tables = _tables(data, needs_train)
-    if tables is not None:
-        return read(tables)
+def _shards(data: str, columns: TableColumns, needs_train: bool) -> Source:
     columns.refuse(data)
     return read_index_source(data, needs_train)
 
 
 def _tables(data: str, needs_train: bool) -> ParquetFiles | None:
-    """The tables of DATA; None for an index of shards."""
-    if is_far(data):
-        return _far(data, needs_train)
+    """The tables of DATA; None for an index of shards, as every address is."""
     path = Path(data).expanduser()
-    if not path.is_dir():
-        return _one(path.stem, data, TableFile(path))
-    if (path / INDEX_NAME).is_file():
+    if is_far(data) or (path / INDEX_NAME).is_file():
         return None
-    return _of_names(path.resolve().name, str(path), parquet_names(path), None, needs_train)
-
-
-def _far(address: str, needs_train: bool) -> ParquetFiles | None:
-    from vit.extras.s3.far_files import FarFiles, MissingError
-
-    files = FarFiles(address)
-    if address.endswith(PARQUET):
-        return _one(PurePosixPath(address).stem, address, TableFile(address, files))
-    folder = address.rstrip("/")
-    prefix = f"{folder}/"
-    try:
-        files.state(f"{prefix}{INDEX_NAME}")
-    except MissingError:
-        if not address.startswith(LISTED):
-            raise
-    else:
-        return None
-    names = [one.removeprefix(prefix) for one in files.names(folder) if one.endswith(PARQUET)]
-    if not names:
-        raise MissingError(f"there is no {prefix}{INDEX_NAME}, and no other parquet file", "check the address")
-    return _of_names(PurePosixPath(folder).name, folder, names, files, needs_train)
-
-
-def _of_names(
-    name: str, folder: str, names: Sequence[str], files: "FarFiles | None", needs_train: bool
-) -> ParquetFiles:
-    named, notes = files_of_splits(names, folder, needs_train=needs_train)
-    splits = {split: {one: TableFile(f"{folder}/{one}", files) for one in own} for split, own in named.items()}
-    return ParquetFiles(name, folder, splits, notes, are_far=files is not None)
-
-
-def _one(name: str, where: str, file: TableFile) -> ParquetFiles | None:
-    """A table that is given alone, whatever its name; None for an index of shards."""
+    if path.is_dir():
+        named, notes = files_of_splits(parquet_names(path), str(path), needs_train=needs_train)
+        splits = {split: {one: TableFile(path / one) for one in own} for split, own in named.items()}
+        return ParquetFiles(path.resolve().name, str(path), splits, notes)
+    file = TableFile(path)
     with file.opened() as table:
         if {"key", "shard", "offset", "length"} <= set(table.schema_arrow.names):
             return None
-    count = siblings(name)
-    notes = [f"{name}{PARQUET} is one of {count:,} files; give their folder for all images"] if count > 1 else []
-    return ParquetFiles(name, where, {"train": {name: file}}, notes, are_far=is_far(where))
+    match = _NUMBERED.fullmatch(path.stem)
+    count = int(match["total"]) if match else 1
+    notes = [f"{path.name} is one of {count:,} files; give their folder for all images"] if count > 1 else []
+    return ParquetFiles(path.stem, data, {"train": {path.stem: file}}, notes)

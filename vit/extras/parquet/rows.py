@@ -1,25 +1,29 @@
 """Images of parquet tables by their rows, read when they are needed
 
-A row group can only be read from its start. Its images are therefore read in one pass, and kept in parts of about
-4 MiB: the last ones in memory, and those of large or far tables in the cache on this machine's disk.
+A file is untrusted. Only its footer and the columns that are asked for are read. A row group can only be read from its
+start. Its images are therefore read in one pass, and kept in parts of about 4 MiB: the last ones in memory, and those
+of large tables in the cache on this machine's disk.
 """
 
 import hashlib
 import os
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.data.core.image_bytes import MAX_BYTES, ImageError, ImageReader
-from vit.errors import DataError
-from vit.extras.parquet.files import TableFile
-from vit.extras.s3.cache import PartCache
+from vit.errors import DataError, first_line
+from vit.extras.s3.far_images import PartCache
 
+BUFFER_BYTES = 2**23  # that pyarrow reads ahead of a column
 MEMORY_BYTES = 2**27  # of parts that a process keeps; a table with fewer bytes of images is small
 PART_BYTES = 2**22
 _MOST_ROWS = 512  # of a part
@@ -27,6 +31,54 @@ _FETCHED_AT_ONCE = 8  # row groups
 _DIGEST_BYTES = 16
 
 Rows = Sequence[bytes | None]
+
+
+class TableFile:
+    """A parquet file. DataError where it is missing, or not a regular file.
+
+    Attributes:
+        identity: text that changes where the file changes.
+    """
+
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        self.where = os.fspath(where)
+        self._metadata: Any = None  # what its footer says, of pyarrow, once it was read
+        self.identity = self._current_identity()
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """The file as pyarrow's ParquetFile. DataError: it is not one, or is damaged where the block reads it."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(
+                self.where,
+                metadata=self._metadata,
+                buffer_size=BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            ) as table:
+                self._metadata = table.metadata
+                yield table
+        except (pa.ArrowException, OSError, ValueError) as error:
+            problem = f"{self.where} is not a whole parquet file: {first_line(error)[:200]}"
+            raise DataError(problem, "get the file again") from error
+
+    def check_unchanged(self) -> None:
+        """Raise DataError where the file is not the one that was listed."""
+        if self._current_identity() != self.identity:
+            fix = "give the command again: it lists the file as it is"
+            raise DataError(f"{self.where} has changed since it was listed", fix)
+
+    def _current_identity(self) -> str:
+        try:
+            status = os.stat(self.where)
+        except OSError as error:
+            raise DataError(f"cannot read {self.where}: {error.strerror}", "restore it") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{self.where} is not a regular file", "give a parquet file")
+        return f"{os.path.realpath(self.where)}\0{status.st_size}\0{status.st_mtime_ns}"
 
 
 @dataclass(frozen=True)
@@ -73,16 +125,15 @@ class TableReader(ImageReader):
     Args:
         groups: the row groups of all tables.
         keys: name of each image, in the order of tables and rows; unique.
-        are_far: whether the tables are on other machines.
     """
 
-    def __init__(self, groups: Sequence[RowGroup], keys: Sequence[str], are_far: bool) -> None:
+    def __init__(self, groups: Sequence[RowGroup], keys: Sequence[str]) -> None:
         self._groups = groups
         self._numbers = {key: number for number, key in enumerate(keys)}
         self._starts = np.cumsum([0, *(group.num_rows for group in groups)], dtype=np.int64)
         self._num_bytes = sum(group.num_bytes for group in groups)
         self._is_small = self._num_bytes <= MEMORY_BYTES
-        self._cache = PartCache.of_machine() if are_far or not self._is_small else None
+        self._cache = None if self._is_small else PartCache.of_machine()
         self._memory: tuple[int, _Memory] | None = None  # process, and what it keeps: a fork needs its own
 
     @property
@@ -126,8 +177,7 @@ class TableReader(ImageReader):
     @property
     def size_notes(self) -> list[str]:
         """A warning where the cache on the disk is smaller than the images of large tables."""
-        limit = PartCache.of_machine().max_bytes
-        if self._is_small or self._num_bytes <= limit:
+        if self._cache is None or self._num_bytes <= (limit := self._cache.max_bytes):
             return []
         return [
             f"{self._num_bytes / 1e9:,.1f} GB of images, and a cache of {limit / 1e9:g} GB on the disk: row groups are "
@@ -155,7 +205,9 @@ class TableReader(ImageReader):
         kept = self._kept
         rows = kept.get(group, part)
         if rows is None:
-            with kept.lock_of(group):  # threads that need the same row group wait for one of them
+            with kept.locks.setdefault(
+                group, threading.Lock()
+            ):  # threads that need the same row group wait for one of them
                 rows = kept.get(group, part) or self._from_disk(group, part) or self._from_table(group, part)
         return rows
 
@@ -195,10 +247,7 @@ class _Memory:
         self.parts: OrderedDict[tuple[int, int], Rows] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
-        self._locks: dict[int, threading.Lock] = {}
-
-    def lock_of(self, group: int) -> threading.Lock:
-        return self._locks.setdefault(group, threading.Lock())
+        self.locks: dict[int, threading.Lock] = {}  # of the row groups that are read
 
     def get(self, group: int, part: int) -> Rows | None:
         with self._lock:

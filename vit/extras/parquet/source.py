@@ -12,8 +12,7 @@ from vit.data.core.samples import Samples, Source, label_files
 from vit.data.sources.csv_cells import MOST_SPLITS, plain_name, splits_in
 from vit.errors import DataError, nearest
 from vit.extras.parquet.columns import ChosenColumns, choose_columns, column_notes
-from vit.extras.parquet.files import TableFile, chunks_of
-from vit.extras.parquet.rows import RowGroup, TableReader
+from vit.extras.parquet.rows import RowGroup, TableFile, TableReader
 from vit.tasks.label_text import clean_label, sorted_classes
 
 _NAME_CHARACTERS = 255  # of an image's own name in its key
@@ -27,10 +26,9 @@ class ParquetFiles:
     """The files of a data set."""
 
     name: str  # name of the data set
-    where: str  # folder, address or name of the data set, for errors
+    where: str  # folder or name of the data set, for errors
     splits: dict[str, dict[str, TableFile]]  # {split: {relative name: file}}
     notes: list[str]  # messages for the user
-    are_far: bool = False  # whether the files are on other machines
     origin: str | None = None  # DATA with the revision of the hub that was read; None for other places
 
     @property
@@ -89,10 +87,8 @@ def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = 
             notes.append(f"left out {split}: none of its {len(rows):,} images has a label")
             continue
         if unlabeled:
-            raise DataError(
-                f"{unlabeled[0]} has no label ({len(unlabeled):,} of {len(rows):,} {split} images have none)",
-                "fill it in or remove the row",
-            )
+            problem = f"{unlabeled[0]} has no label ({len(unlabeled):,} of {len(rows):,} {split} images have none)"
+            raise DataError(problem, "fill it in or remove the row")
         groups = [row.group for row in rows]
         if any(groups) and not all(groups):
             where = rows[groups.index("")].where
@@ -121,7 +117,7 @@ def _read_all(
     }
     every = [table for split_tables in tables.values() for table in split_tables]
     keys = [row.key for table in every for row in table.rows]
-    return tables, TableReader([group for table in every for group in table.row_groups], keys, files.are_far)
+    return tables, TableReader([group for table in every for group in table.row_groups], keys)
 
 
 def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -> _Table:
@@ -129,21 +125,16 @@ def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -
     with file.opened() as table:
         metadata = table.metadata
         columns = choose_columns(table.schema_arrow, wanted, file.where, needs_label)
-    sizes = [sum(one.total_uncompressed_size for one in chunks) for chunks in chunks_of(metadata, [columns.bytes_path])]
+        small = [path for path in (columns.name_path, columns.label, columns.split, columns.group) if path is not None]
+        read = table.read(columns=small, use_threads=False)
     groups = [
         RowGroup(file, number, columns.bytes_path, metadata.row_group(number).num_rows, size)
-        for number, size in enumerate(sizes)
+        for number, size in enumerate(_sizes(metadata, columns.bytes_path))
     ]
-    num_rows = sum(group.num_rows for group in groups)
-    small = [path for path in (columns.name_path, columns.label, columns.split, columns.group) if path is not None]
-    cells: dict[str | None, list[Any]] = {None: [None] * num_rows}
-    if small and num_rows:
-        with file.opened([_range_of(chunk) for chunks in chunks_of(metadata, small) for chunk in chunks]) as table:
-            read = table.read(columns=small, use_threads=False)
-        cells |= {path: _values(read, path) for path in small}
-    nothing = cells[None]
+    nothing = [None] * metadata.num_rows
     names, labels, splits, group_cells = (
-        cells.get(path, nothing) for path in (columns.name_path, columns.label, columns.split, columns.group)
+        nothing if path is None else _values(read, path)
+        for path in (columns.name_path, columns.label, columns.split, columns.group)
     )
     rows = [
         _Row(
@@ -153,7 +144,7 @@ def _read(name: str, file: TableFile, wanted: TableColumns, needs_label: bool) -
             "" if splits[row] is None else str(splits[row]).casefold(),
             _group_name(group_cells[row]),
         )
-        for row in range(num_rows)
+        for row in range(metadata.num_rows)
     ]
     return _Table(file, columns, groups, rows)
 
@@ -163,10 +154,11 @@ def _group_name(value: object) -> str:
     return "" if value is None or value != value else str(value).strip()
 
 
-def _range_of(chunk: Any) -> tuple[int, int]:
-    """Where the values of a column chunk stand in the file: first byte, byte after the last."""
-    start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
-    return start, start + chunk.total_compressed_size
+def _sizes(metadata: Any, column: str) -> list[int]:
+    """The unpacked bytes of a column, such as "image.path", in each row group; `metadata`: of a file, by pyarrow."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    every = [[group.column(place) for place in range(group.num_columns)] for group in groups]
+    return [sum(one.total_uncompressed_size for one in chunks if one.path_in_schema == column) for chunks in every]
 
 
 def _values(table: Any, path: str) -> list[Any]:
@@ -201,10 +193,8 @@ def _label_name(value: Any, columns: ChosenColumns, where: str) -> str | None:
     if value == _NO_CLASS:
         return None
     if not 0 <= value < len(names):
-        raise DataError(
-            f"{where}: the label is {value}, and {columns.label!r} has {len(names)} class names",
-            "correct the row, or get the file again",
-        )
+        problem = f"{where}: the label is {value}, and {columns.label!r} has {len(names)} class names"
+        raise DataError(problem, "correct the row, or get the file again")
     return names[value]
 
 
@@ -227,8 +217,7 @@ def _refuse_unread_splits(table: _Table) -> None:
     for name in table.columns.may_split if table.columns.split is None else ():
         cells: set[str] = set()
         with table.file.opened() as parquet:
-            size = sum(one.total_uncompressed_size for chunks in chunks_of(parquet.metadata, [name]) for one in chunks)
-            if size > _SPLIT_BYTES * max(1, len(table.rows)):
+            if sum(_sizes(parquet.metadata, name)) > _SPLIT_BYTES * max(1, len(table.rows)):
                 continue
             for batch in parquet.iter_batches(columns=[name]):
                 cells |= {"" if value is None else str(value) for value in batch.column(0).unique().to_pylist()}

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,11 +33,8 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory, RunPath
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
-    from vit.extras.pretrain.plan import PretrainPlan
-    from vit.models.network import Network
+    from vit.extras.pretrain.pretrainer import PretrainPlan
     from vit.training.distributed.processes import Rendezvous
-    from vit.training.running.result import FitResult
-    from vit.training.tracking.tracker import Tracker
 
 KNN = "val/knn_acc1"
 METHODS = {
@@ -108,7 +104,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
 
     from vit.checkpoints.run import RunDirectory
     from vit.extras.pretrain.images import only_used
-    from vit.extras.pretrain.plan import make_pretrain_plan, pretraining_images
+    from vit.extras.pretrain.pretrainer import make_pretrain_plan, pretraining_images
     from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.processes import Rendezvous
 
@@ -180,24 +176,16 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
         progress.close()
     if not fitted.is_first_process:
         return
-    draw = partial(_draw, reporter, run, plan, fitted, network, tracker)
+
+    def draw() -> None:
+        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
+
+        with noticed_failure(reporter, run):
+            draw_pretraining(run, plan, fitted, network, tracker)
+            write_pretrain_report(run, fitted.result)
+
     finish(run, fitted, tracker, draw, plan.recipe.trainer.keep_state)
     _show_result(reporter, run, fitted.result, plan)
-
-
-def _draw(
-    reporter: Reporter,
-    run: "RunDirectory",
-    plan: "PretrainPlan",
-    fitted: "FitResult",
-    network: "Network",
-    tracker: "Tracker",
-) -> None:
-    from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
-
-    with noticed_failure(reporter, run):
-        draw_pretraining(run, plan, fitted, network, tracker)
-        write_pretrain_report(run, fitted.result)
 
 
 def _show_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> None:

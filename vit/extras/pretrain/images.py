@@ -86,10 +86,8 @@ def with_more_images(source: Source, folder: str) -> Source:
         raise DataError(f"--data.unlabeled {folder}: there is no such folder", "give a folder of images")
     train = source.splits["train"]
     if train.root is None:
-        raise UsageError(
-            f"--data.unlabeled goes with images in files, and those of {source.name} are not files",
-            "give a folder or a CSV as DATA",
-        )
+        problem = f"--data.unlabeled goes with images in files, and those of {source.name} are not files"
+        raise UsageError(problem, "give a folder or a CSV as DATA")
     found = _unlabeled_folder(path).splits["train"]
     known = {os.path.realpath(images.file(row)) for images in source.splits.values() for row in range(len(images))}
     files = [str(found.file(index).absolute()) for index in range(len(found))]

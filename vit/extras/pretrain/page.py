@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.checkpoints.io import file_hash
@@ -18,8 +17,7 @@ from vit.data.loading.module import ImageDataModule
 from vit.data.loading.sampler import Key
 from vit.errors import DataError
 from vit.extras.pretrain.images import LABELED, QUERIES, numbered, spread
-from vit.extras.pretrain.plan import PretrainPlan
-from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS
+from vit.extras.pretrain.pretrainer import KNN, NEIGHBORS, PretrainPlan
 from vit.inference.answers.nearest import nearest
 from vit.models.network import Network
 from vit.plain_files import read_text
@@ -130,7 +128,11 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
     result = result or run.read_result()
     if result is None:
         raise run.unfinished()
+    figures = {name: run.figure_path(name) for name in (NEIGHBOR_PICTURES, AUGMENTED)}
     try:
+        pictures = {
+            name: inline(path.read_bytes(), "image/png") if path.is_file() else None for name, path in figures.items()
+        }
         accuracies = [float(row[KNN]) for row in records(run.metrics_path) if row.get(KNN)]
         content = {
             "network": result.spec.name,
@@ -141,7 +143,7 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
             "accuracies": [f"{100 * value:.2f}" for value in (accuracies[:1] + accuracies[-1:])],
             "count": NEIGHBORS,
             "curves": drawn(pretrain_curves(run.metrics_path)),
-            **{name: _figure(run, name) for name in (NEIGHBOR_PICTURES, AUGMENTED)},
+            **pictures,
             "facts": facts(result),
             "config_name": run.config_path.name,
             "config": read_text(run.config_path).splitlines(),
@@ -150,9 +152,3 @@ def write_pretrain_report(run: RunDirectory, result: RunResult | None = None) ->
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or pretrain again") from error
     write_page(run.report_path, "pretrain.html", content)
-
-
-def _figure(run: RunDirectory, name: str) -> Markup | None:
-    """A figure of the run folder as the source of an <img>; None where there is none."""
-    path = run.figure_path(name)
-    return inline(path.read_bytes(), "image/png") if path.is_file() else None

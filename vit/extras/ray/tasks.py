@@ -29,9 +29,8 @@ class Ray:
     def check(self, options: ClusterOptions) -> None:
         for name in ("time", "partition", "sbatch"):
             if getattr(options, name) != getattr(ClusterOptions, name):
-                raise UsageError(
-                    f"--cluster.{name} with --executor ray", "leave it out: Ray's tasks have no such limit"
-                )
+                problem = f"--cluster.{name} with --executor ray"
+                raise UsageError(problem, "leave it out: Ray's tasks have no such limit")
         if find_spec("ray") is None:
             raise UsageError("--executor ray needs Ray", install("ray"))
 

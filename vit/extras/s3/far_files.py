@@ -6,13 +6,13 @@ An answer has the length that was asked for, or is an error. What the bytes are,
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vit.errors import DataError, UsageError, first_line, install
-from vit.extras.s3.cache import FETCHED_AT_ONCE
 
+FETCHED_AT_ONCE = 8  # requests of a process: small servers drop connections, if 50 come at the same time
 EXTRAS = {"s3": "s3", "gs": "gcs"}  # kind of address -> extra with its library
 _REFUSED = (401, 403)
 _NO_SUCH_RANGE = 416
@@ -85,21 +85,24 @@ class FarFiles:
         place = next(place for place in range(len(wanted)) if place not in found)
         raise self._gave_up(wanted[place][0], failed[place]) from failed[place]
 
-    def state(self, address: str) -> tuple[int | None, str]:
-        """The size of a file in bytes, and a text that changes where the file changes; DataError as of `ranges`."""
-        info = self._asked(address, lambda files: files.info(address))
-        if info.get("type") == "directory":
-            raise MissingError(f"there is no {address}", "check the address")
-        version = "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
-        return info["size"] if isinstance(info.get("size"), int) else None, version
-
-    def names(self, folder: str) -> list[str]:
-        """Addresses of the files in a folder of an object store, sorted; DataError as of `ranges`."""
-        try:
-            found = self._asked(folder, lambda files: files.ls(folder, detail=True))
-        except MissingError:
-            return []
-        return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
+    def version(self, address: str) -> str:
+        """A text that changes where a file changes, or "" of a server that tells none; DataError as of `ranges`."""
+        failed: Exception = TimeoutError()
+        for _ in self._attempts():
+            try:
+                info = self._file_system().info(address)
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+                failed = error
+                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+                    failed = error.__cause__  # fsspec calls every failure of http so
+                self._raise_final(address, failed)
+                continue
+            if info.get("type") == "directory":
+                raise MissingError(f"there is no {address}", "check the address")
+            return "\0".join(str(info[name]) for name in _VERSIONS if info.get(name) is not None)
+        raise self._gave_up(address, failed)
 
     def _file_system(self) -> Any:
         """The file system of fsspec of this process."""
@@ -119,21 +122,6 @@ class FarFiles:
                 pause = self._patience.first_pause * 2 ** (attempt - 1)
                 time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
             yield attempt
-
-    def _asked(self, address: str, ask: Callable[[Any], Any]) -> Any:
-        """The answer of a file system, which is asked again after pauses; DataError where it gives none."""
-        failed: Exception = TimeoutError()
-        for _ in self._attempts():
-            try:
-                return ask(self._file_system())
-            except UsageError:
-                raise
-            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
-                failed = error
-                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-                    failed = error.__cause__  # fsspec calls every failure of http so
-                self._raise_final(address, failed)
-        raise self._gave_up(address, failed)
 
     def _ask(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[Any]:
         """What comes for each range: bytes or an exception."""
@@ -167,9 +155,8 @@ class FarFiles:
         if isinstance(error, FileNotFoundError) or status in (404, 410):
             raise MissingError(f"there is no {address}", "check the address") from error
         if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
-            raise DataError(
-                f"{address} is refused ({_describe(error)})", "check the permissions and credentials of this machine"
-            ) from error
+            problem = f"{address} is refused ({_describe(error)})"
+            raise DataError(problem, "check the permissions and credentials of this machine") from error
         if status == _NO_SUCH_RANGE:
             fix = "restore the file, which is cut; or make the index again with 'vit data index'"
             raise DataError(f"{address} ends before the bytes that the index lists", fix) from error

@@ -27,6 +27,33 @@ from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 
 MAX_CONNECTIONS = 1024  # beyond them clients get 503 at once
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>vit serve</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; form-action 'self'"></head><body><main>
+<h1>vit serve</h1><form method="post" action="/predict" enctype="multipart/form-data">
+<label>Images <input type="file" name="images" multiple required></label> <button>Label them</button></form>
+<p><a href="/openapi.json">interface</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a></p>
+</main></body></html>"""
+_BODY = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "properties": {"images": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+            }
+        },
+    },
+}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "a row as 'vit predict' writes it; for a form a list of rows"},
+    400: {"description": "no image, a broken form, or a Host header that does not name this service"},
+    408: {"description": "the body did not come in time"},
+    413: {"description": "the body, an image or all images together are too large"},
+    422: {"description": "no image could be read; the rows name the reasons"},
+    503: {"description": "too many requests or pixels wait, or the model has failed"},
+    504: {"description": "no answer in time"},
+}
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -97,35 +124,6 @@ class Service:
                 self._server.run(sockets=[opened])
         finally:
             signal.signal(signal.SIGTERM, before)
-
-
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>vit serve</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; form-action 'self'"></head><body><main>
-<h1>vit serve</h1><form method="post" action="/predict" enctype="multipart/form-data">
-<label>Images <input type="file" name="images" multiple required></label> <button>Label them</button></form>
-<p><a href="/openapi.json">interface</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a></p>
-</main></body></html>"""
-_BODY = {
-    "required": True,
-    "content": {
-        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "properties": {"images": {"type": "array", "items": {"type": "string", "format": "binary"}}},
-            }
-        },
-    },
-}
-_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "a row as 'vit predict' writes it; for a form a list of rows"},
-    400: {"description": "no image, a broken form, or a Host header that does not name this service"},
-    408: {"description": "the body did not come in time"},
-    413: {"description": "the body, an image or all images together are too large"},
-    422: {"description": "no image could be read; the rows name the reasons"},
-    503: {"description": "too many requests or pixels wait, or the model has failed"},
-    504: {"description": "no answer in time"},
-}
 
 
 def create_app(batcher: Batcher, max_bytes: int, seconds: float, hosts: Sequence[str] = ("*",)) -> FastAPI:

@@ -27,9 +27,13 @@ from vit.inference.predictor import Predictor
 
 MAX_IMAGES = 1000  # of a request
 MAX_WAITING_BYTES = 2**30  # of all requests together
+MAX_WAITING_PIXELS = 600_000_000  # of all requests whose images are not decoded yet
 MAX_PIXELS_OF_REQUEST = 200_000_000  # before anything is decoded: 200 MB of memory need as little as 100 bytes
 SPARSE_PIXELS, SPARSE = 16_000_000, 200  # an image of more pixels must have a byte for 200 of them: photographs have
 _NAME = 255  # characters of a name that come back
+
+Inputs = list[tuple[str, Tensor | ImageError]]
+Job = tuple[Inputs, asyncio.Future[list[Prediction]]]  # the decoded images of a request, and who waits for their rows
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,6 @@ async def gone(request: Request) -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-MAX_WAITING_PIXELS = 600_000_000  # of all requests whose images are not decoded yet
-Inputs = list[tuple[str, Tensor | ImageError]]
-Job = tuple[Inputs, asyncio.Future[list[Prediction]]]  # the decoded images of a request, and who waits for their rows
 
 
 class FullError(Exception):

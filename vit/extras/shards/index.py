@@ -96,10 +96,8 @@ def read_index(content: bytes, where: str) -> ShardIndex:
         raise DataError(f"{where} is not a parquet file: {first_line(error)[:200]}", _MADE_BY) from error
     missing = [name for name in COLUMNS if name not in table.column_names and name != "group"]
     if missing:
-        raise DataError(
-            f"{where} lacks the column {' and '.join(missing)}; its columns are {', '.join(table.column_names[:10])}",
-            "an index has the columns " + ",".join(COLUMNS) + "; 'vit data index' makes one from shards",
-        )
+        problem = f"{where} lacks the column {' and '.join(missing)}; it has {', '.join(table.column_names[:10])}"
+        raise DataError(problem, f"an index has the columns {','.join(COLUMNS)}; {_MADE_BY}")
 
     def column(name: str, missing: str | int = "") -> list[Any]:
         if name not in table.column_names:
@@ -145,9 +143,8 @@ def _shard_names(names: list[str], where: str) -> tuple[str, ...]:
     for name in found:
         path = PurePosixPath(name)
         if not name or path.is_absolute() or ".." in path.parts or ":" in name or "\\" in name or "\0" in name:
-            raise DataError(
-                f"{where}: the shard {name!r} is not a path below the index", "give paths relative to the index"
-            )
+            problem = f"{where}: the shard {name!r} is not a path below the index"
+            raise DataError(problem, "give paths relative to the index")
     return tuple(found)
 
 

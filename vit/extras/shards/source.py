@@ -13,16 +13,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.core.dataset_names import INDEX_NAME, is_far
+from vit.data.core.dataset_names import INDEX_NAME, PARQUET, is_far
 from vit.data.core.image_bytes import ChangedError, ImageReader
 from vit.data.core.samples import Samples, Source, label_files
-from vit.errors import DataError
-from vit.extras.s3.cache import PartCache
-from vit.extras.s3.far_files import FarFiles
+from vit.errors import DataError, UsageError
+from vit.extras.s3.far_files import FarFiles, MissingError
+from vit.extras.s3.far_images import PartCache
 from vit.extras.shards.index import ShardIndex, read_index
 
 PART_BYTES = 2**20
 _MOST_READY = 4096  # images
+_DOWNLOAD = "download it first, for example with wget or 'aws s3 cp', and give the file or folder on this machine"
 
 
 class ByteRange(NamedTuple):
@@ -56,10 +57,8 @@ class ShardReader(ImageReader):
                 return data
         wanted = part.stop - part.start
         why = f"{len(data):,} of {wanted:,} bytes" if len(data) < wanted else "another sha256"
-        raise ChangedError(
-            f"{path!r} in {part.shard} is not the image that {self._where} lists ({why})",
-            "restore the shard, or make the index again with 'vit data index'",
-        )
+        problem = f"{path!r} in {part.shard} is not the image that {self._where} lists ({why})"
+        raise ChangedError(problem, "restore the shard, or make the index again with 'vit data index'")
 
     def content_hash(self, path: str) -> str:
         return self.index.content_hashes[self._rows[path]]
@@ -155,10 +154,16 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
     """List the images of an index, or of its folder, each split in the order of its rows; errors: `TableSource`."""
     reader: ShardReader
     if is_far(data):
-        where = data if data.endswith(".parquet") else f"{data.rstrip('/')}/{INDEX_NAME}"
+        folder = data.rstrip("/").removesuffix(f"/{INDEX_NAME}")
+        if folder.endswith(PARQUET):
+            problem = f"{data} is a parquet table on another machine; an index of shards is called {INDEX_NAME} there"
+            raise UsageError(problem, _DOWNLOAD)
+        where, file_name = f"{folder}/{INDEX_NAME}", INDEX_NAME
         files = FarFiles(where)
-        index = read_index(files.whole(where), where)
-        folder, _, file_name = where.rpartition("/")
+        try:
+            index = read_index(files.whole(where), where)
+        except MissingError as error:
+            raise MissingError(f"there is no {where}", f"check the address; of parquet tables: {_DOWNLOAD}") from error
         folder_name, reader = folder.rpartition("/")[2], FarShardReader(index, folder, where, files)
     else:
         path = Path(data).expanduser()
@@ -179,7 +184,7 @@ def read_index_source(data: str, needs_train: bool = True) -> Source:
     defining = rows["train"] if needs_train else range(len(index))
     class_names = index.class_names or tuple(sorted({index.labels[row] for row in defining}))
     splits = {split: _samples(index, own, class_names, reader, where) for split, own in rows.items()}
-    name = folder_name if file_name == INDEX_NAME else file_name.removesuffix(".parquet")
+    name = folder_name if file_name == INDEX_NAME else file_name.removesuffix(PARQUET)
     return Source(name, class_names, splits)
 
 
@@ -188,10 +193,8 @@ def _samples(
 ) -> Samples:
     keys, labels, groups = ([column[row] for row in rows] for column in (index.keys, index.labels, index.groups))
     if any(groups) and not all(groups):
-        raise DataError(
-            f"{where}: {keys[groups.index('')]} has no group, where other images of its split have one",
-            "fill in the column group of the index, or leave it empty",
-        )
+        problem = f"{where}: {keys[groups.index('')]} has no group, where other images of its split have one"
+        raise DataError(problem, "fill in the column group of the index, or leave it empty")
     if index.task.is_exclusive:
         pairs = list(zip(keys, labels, strict=True))
         return label_files(None, pairs, class_names, where, groups if any(groups) else None, reader)

@@ -31,18 +31,16 @@ from vit.tasks.label_text import clean_label, sorted_classes
 from vit.tasks.task import SINGLE_LABEL
 
 JSON_NAMES = ("label", "class", "class_name", "cls")  # of the label in a .json
+MAX_LABEL_BYTES = 1 << 20
 
 
 @dataclass
 class TarImage:
-    """An image of a tar file, and what its other files say; the offset is -1 until the image itself is found."""
+    """An image of a tar file, and what its other files say."""
 
     key: str
     shard: int
-    offset: int = -1
-    length: int = 0
-    sha256: bytes = b""
-    content_hash: str = ""
+    place: tuple[int, int, bytes, str] | None = None  # the last columns of an index, once the image itself is found
     cls: str = ""
     json_label: str = ""
 
@@ -50,6 +48,24 @@ class TarImage:
     def folders(self) -> tuple[str, ...]:
         """Names of the folders of the key, the outermost first."""
         return PurePosixPath(self.key).parts[:-1]
+
+
+@dataclass
+class IndexedTars:
+    """The index of some tar files, and what it does not hold."""
+
+    names: list[str]  # paths of the shards, relative to the index
+    rows: list[IndexRow] = field(default_factory=list)  # the images
+    labels_from: str = ""  # where the labels stand: ".cls", ".json" or "folders"
+    has_split_folders: bool = False  # whether folders inside the shards name the splits, and not paths of the shards
+    left_out: list[str] = field(default_factory=list)  # names of images that cannot be read, with the reason
+    num_others: int = 0  # number of files that are neither images nor labels
+    num_hidden: int = 0  # number of files of systems and programs, such as those in .thumbnails/
+
+    def write(self, path: Path) -> None:
+        """Write the index."""
+        class_names = sorted_classes(row.label for row in self.rows if row.split == "train")
+        write_index(self.rows, self.names, class_names, path, SINGLE_LABEL)
 
 
 def find_splits(images: Sequence[TarImage], names: Sequence[str]) -> tuple[list[str], int]:
@@ -130,34 +146,6 @@ def _places(images: Sequence[TarImage], names: Sequence[str]) -> str:
     return some_of(f"{names[image.shard]}: {image.key!r}" for image in images)
 
 
-MAX_LABEL_BYTES = 1 << 20
-
-
-@dataclass
-class SkippedFiles:
-    """Files of tar files that no index holds."""
-
-    left_out: list[str] = field(default_factory=list)  # names of images that cannot be read, with the reason
-    num_others: int = 0  # number of files that are neither images nor labels
-    num_hidden: int = 0  # number of files of systems and programs, such as those in .thumbnails/
-
-
-@dataclass(frozen=True)
-class IndexedTars:
-    """The index of some tar files, and what it does not hold."""
-
-    rows: list[IndexRow]  # the images
-    names: list[str]  # paths of the shards, relative to the index
-    labels_from: str  # where the labels stand: ".cls", ".json" or "folders"
-    has_split_folders: bool  # whether folders inside the shards name the splits, and not the paths of the shards
-    skipped: SkippedFiles  # the other files
-
-    def write(self, path: Path) -> None:
-        """Write the index."""
-        class_names = sorted_classes(row.label for row in self.rows if row.split == "train")
-        write_index(self.rows, self.names, class_names, path, SINGLE_LABEL)
-
-
 def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], None]) -> IndexedTars:
     """Read every tar file once. Where two shards have the same key, the path of the shard comes before all keys.
 
@@ -168,29 +156,29 @@ def index_tars(folder: Path, names: list[str], progress: Callable[[int, int], No
         progress: called with the number of finished and of all tar files.
     """
     images: list[TarImage] = []
-    skipped = SkippedFiles()
+    indexed = IndexedTars(names)
     for number, name in enumerate(names):
         entries: dict[str, TarImage] = {}
-        _read_tar(folder / name, number, entries, skipped)
-        images += [entry for entry in entries.values() if entry.offset >= 0]
+        _read_tar(folder / name, number, entries, indexed)
+        images += [entry for entry in entries.values() if entry.place is not None]
         progress(number + 1, len(names))
     if not images:
-        hidden = f" ({skipped.num_hidden:,} hidden or system files)" if skipped.num_hidden else ""
-        raise DataError(
-            f"the {len(names)} tar files of {folder} hold no images{hidden}", "give the folder of image shards"
-        )
+        hidden = f" ({indexed.num_hidden:,} hidden or system files)" if indexed.num_hidden else ""
+        problem = f"the {len(names)} tar files of {folder} hold no images{hidden}"
+        raise DataError(problem, "give the folder of image shards")
     splits, depth = find_splits(images, names)
-    labels_from, labels = find_labels(images, names, depth)
+    indexed.has_split_folders = depth > 0
+    indexed.labels_from, labels = find_labels(images, names, depth)
     is_unique = len({one.key for one in images}) == len(images)
-    rows = []
     for one, label, split in zip(images, labels, splits, strict=True):
         key = one.key if is_unique else f"{names[one.shard].removesuffix('.tar')}/{one.key}"
-        rows.append(IndexRow(key, label, split, "", one.shard, one.offset, one.length, one.sha256, one.content_hash))
-    return IndexedTars(rows, names, labels_from, depth > 0, skipped)
+        assert one.place is not None
+        indexed.rows.append(IndexRow(key, label, split, "", one.shard, *one.place))
+    return indexed
 
 
-def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: SkippedFiles) -> None:
-    """Add the images of a tar file to `entries`, and the others to `skipped`."""
+def _read_tar(path: Path, number: int, entries: dict[str, TarImage], indexed: IndexedTars) -> None:
+    """Add the images of a tar file to `entries`, and what they do not hold to `indexed`."""
 
     def add(name: PurePosixPath, member: tarfile.TarInfo) -> None:
         """Add an image, or what another file says of it."""
@@ -200,15 +188,15 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: Sk
         if ending in ("cls", "json"):
             _add_label(entry, ending, _member_bytes(file, member, MAX_LABEL_BYTES), f"{path}: {name}")
         elif stem and has_image_extension(name):
-            _add_image(entry, file, member, f"{path}: {name}", skipped.left_out)
+            _add_image(entry, file, member, f"{path}: {name}", indexed.left_out)
         else:
-            skipped.num_others += 1
+            indexed.num_others += 1
 
     def leave_out(name: PurePosixPath, member: tarfile.TarInfo) -> None:
         if (member.islnk() or member.issym()) and has_image_extension(name):
-            skipped.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
+            indexed.left_out.append(f"{path}: {name}: a link inside the tar file, to {member.linkname}")
         else:
-            skipped.num_others += 1
+            indexed.num_others += 1
 
     links: list[tarfile.TarInfo] = []
     try:
@@ -218,7 +206,7 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: Sk
                 if member.isdir():
                     continue
                 if any(is_hidden(part) for part in name.parts if part != ".."):
-                    skipped.num_hidden += 1
+                    indexed.num_hidden += 1
                 elif member.islnk():
                     links.append(member)
                 elif member.isreg() and not member.issparse():
@@ -237,10 +225,8 @@ def _read_tar(path: Path, number: int, entries: dict[str, TarImage], skipped: Sk
                 else:
                     add(_path_of(link.name), target)
     except (tarfile.TarError, OSError, EOFError) as error:
-        packed = " (compressed shards cannot be read in any order)" if path.name.endswith(("gz", "xz", "bz2")) else ""
-        raise DataError(
-            f"{path} is not a whole tar file: {error}{packed}", "restore it, or unpack and pack it again without gzip"
-        ) from error
+        problem = f"{path} is not a whole tar file: {error}"
+        raise DataError(problem, "restore it, or unpack and pack it again without gzip") from error
 
 
 def _members(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
@@ -268,7 +254,7 @@ def _member_bytes(file: IO[bytes], member: tarfile.TarInfo, limit: int) -> bytes
 
 
 def _add_image(entry: TarImage, file: IO[bytes], member: tarfile.TarInfo, where: str, left_out: list[str]) -> None:
-    if entry.offset >= 0:
+    if entry.place is not None:
         raise DataError(f"{where}: the key {entry.key!r} has two images", "give each image a key of its own")
     data = _member_bytes(file, member, MAX_BYTES)
     try:
@@ -278,8 +264,7 @@ def _add_image(entry: TarImage, file: IO[bytes], member: tarfile.TarInfo, where:
     except ImageError as error:
         left_out.append(f"{where}: {error.reason}")
         return
-    entry.offset, entry.length = member.offset_data, member.size
-    entry.sha256, entry.content_hash = hashlib.sha256(data).digest(), content_hash(data)
+    entry.place = member.offset_data, member.size, hashlib.sha256(data).digest(), content_hash(data)
 
 
 def _add_label(entry: TarImage, ending: str, data: bytes, where: str) -> None:

@@ -59,10 +59,8 @@ class Slurm:
         if find_spec("submitit") is None:
             raise UsageError("--executor slurm needs submitit", install("slurm"))
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            raise UsageError(
-                "--executor slurm: this machine has no sbatch",
-                "give the command on a machine that submits jobs to SLURM, or --executor local",
-            )
+            problem = "--executor slurm: this machine has no sbatch"
+            raise UsageError(problem, "give the command on a machine that submits jobs to SLURM, or --executor local")
 
     def run_cells(
         self,

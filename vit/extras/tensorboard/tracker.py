@@ -55,12 +55,6 @@ class TensorBoardTracker:
             pixels = np.asarray(image.convert("RGB"))
         self._logger().experiment.add_image(name, pixels, self._step, dataformats="HWC")
 
-    def media(self, name: str, path: Path, caption: str = "") -> None:
-        self.figure(name, path, caption)  # nothing leaves the run folder, which has the same pictures
-
-    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        self.table(name, columns, rows)
-
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         lines = [columns, ["---"] * len(columns), *rows]  # Markdown, which TensorBoard shows without HTML of its cells
         text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
@@ -70,6 +64,8 @@ class TensorBoardTracker:
         """TensorBoard has no charts of confusion, and keeps no models; the run folder has the picture and the file."""
 
     confusion_matrix = artifact = _nothing
+    media = figure  # nothing leaves the run folder, which has the same pictures
+    image_table = table
 
     def configure(self, config: Mapping[str, object]) -> None:
         self._config = config

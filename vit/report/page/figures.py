@@ -20,9 +20,7 @@ _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str) -> Figure:
     """Loss and accuracy of each validation in metrics.csv; mAP where an image may have several labels.
 
-    Args:
-        best_epoch: validation of the best checkpoint, counted from 0.
-        validation_name: name of what precedes a validation, such as "epoch".
+    `best_epoch` is the validation of the best checkpoint, from 0, and an "epoch" or so precedes each validation.
     """
     table = records(metrics)
     column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
@@ -77,19 +75,17 @@ def reliability(
     correct: npt.NDArray[np.bool_],
     confidences: Floats,
     uncalibrated: Floats,
-    bins: int = CALIBRATION_BINS,
     words: tuple[str, str, str, str] = ("Accuracy by confidence", "confidence", "accuracy", "images"),
 ) -> Figure:
     """Accuracy against confidence in bins of equal width, above a histogram of the confidences.
 
-    The right panel is with temperature scaling, the left panel without. Equal panels become one.
-
-    Args:
-        words: the title of one panel, and the words for confidence, accuracy and what is counted.
+    The right panel is with temperature scaling, the left panel without. Equal panels become one. `words` are the title
+    of one panel, and those for confidence, accuracy and what is counted.
     """
     panels = {words[0]: confidences}
     if not np.allclose(confidences, uncalibrated):
         panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
+    bins = CALIBRATION_BINS
     centers = (np.arange(bins) + 0.5) / bins
     figure = Figure(figsize=(3.8 * len(panels), 4.2), layout="constrained")
     grid = figure.subplots(2, len(panels), sharex=True, sharey="row", height_ratios=[3, 1], squeeze=False)

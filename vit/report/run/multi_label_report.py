@@ -34,6 +34,9 @@ from vit.report.tables.label_mistakes import NotedLabel, label_mistakes, sure_la
 from vit.report.tables.run_tables import cell_of, metric_rows
 from vit.tasks.label_text import PRESENT, label_text, parse_labels
 
+RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run_labels.html", "label_evaluation.html", ("table.js",)
+WORST_TITLE = "Validation images with the most surely wrong label, and its probability"
+MOST_LABELS = 1000
 MOST_CURVES = 10  # more curves than colors tell nothing
 
 
@@ -73,11 +76,6 @@ def label_reliability(scored: ScoredLabels) -> Figure:
         before.probabilities[known],
         words=("Labels by probability", "probability of a label", "images with the label", "cells"),
     )
-
-
-RUN_TEMPLATE, EVALUATION_TEMPLATE, SCRIPTS = "run_labels.html", "label_evaluation.html", ("table.js",)
-WORST_TITLE = "Validation images with the most surely wrong label, and its probability"
-MOST_LABELS = 1000
 
 
 def measure(

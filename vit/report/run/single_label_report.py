@@ -25,18 +25,9 @@ from vit.layout import EvaluationLayout
 from vit.report.page.figures import confusion_matrix, reliability
 from vit.report.page.page import with_next_steps
 from vit.report.page.style import drawn
-from vit.report.run.confusion_images import MOST_IN_MATRIX, confusion_content
-from vit.report.run.run_common import (
-    EXPLAINED,
-    MOST_CLASSES,
-    MOST_PICTURES,
-    EvaluatedImages,
-    MeasuredRun,
-    pixels_of_scored,
-)
-from vit.report.run.run_pictures import Cards, RunImages, pixels_of
-from vit.report.run.run_summary import advice, result_lines, training_advice, training_lines
-from vit.report.tables.class_sizes import are_unequal, class_sizes, recall_by_size
+from vit.report.run import run_common
+from vit.report.run.run_pictures import MOST_IN_MATRIX, Cards, RunImages, confusion_content, pixels_of
+from vit.report.tables.class_sizes import recall_by_size
 from vit.report.tables.run_tables import ClassRow, Tested, cell_of, class_rows, metric_rows, unsure_content
 
 MOST_OF_GROUP = 12  # pictures of a weak group
@@ -80,9 +71,9 @@ def run_figures(
     if len(class_names) <= MOST_IN_CONFUSION:
         counts = confusion(scored.labels, scored.predictions, len(class_names))
         found["confusion_matrix"] = confusion_matrix(counts, class_names)
-    classes = class_sizes(sizes, scored.labels, scored.correct, class_names, scored.groups)
-    if are_unequal(classes):
-        found["recall_by_size"] = recall_by_size(classes)
+    by_size = recall_by_size(sizes, scored.labels, scored.correct, class_names, scored.groups)
+    if by_size is not None:
+        found["recall_by_size"] = by_size
     found["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
     return found
 
@@ -103,18 +94,18 @@ def evaluation_figures(
 
 
 def evaluation_content(
-    images: EvaluatedImages, scored: ScoredImages, measurement: Measurement, predictions: str
+    images: run_common.EvaluatedImages, scored: ScoredImages, measurement: Measurement, predictions: str
 ) -> dict[str, object]:
     class_names, rows, num_groups = images.class_names, scored.rows(images.class_names), measurement.num_groups
     tested, accuracy = Tested.of(rows, class_names, scored.groups), measurement.metrics.acc1
-    pictures = Cards(rows, pixels_of_scored(images, scored.paths))
+    pictures = Cards(rows, run_common.pixels_of_scored(images, scored.paths))
     classes = class_rows(tested, class_names)
-    shown = [row for row in classes if row.num_images or row.false_alarms][:MOST_CLASSES]
+    shown = [row for row in classes if row.num_images or row.false_alarms][: run_common.MOST_CLASSES]
     content = _measured_content(tested, pictures, class_names, shown, predictions, measurement.answers)
     kind = "image" if images.split == "all" else f"{images.split} image"
     measured = count_text(measurement.num_images, num_groups, kind)
     title = f"{images.network} on {images.data}"
-    lines = result_lines(title, accuracy, content["num_right"], measured, content["confusions"].cells)
+    lines = run_common.result_lines(title, accuracy, content["num_right"], measured, content["confusions"].cells)
     lines += [f"Warning: {images.seen.warning}"] if images.seen.warning else []
     weak_text = images.weak.describe() if images.weak else ""
     return {
@@ -134,13 +125,13 @@ def evaluation_content(
             for one in (images.weak.found if images.weak else ())
         ],
         "unreadable": list(scored.left_out.items()),
-        "summary": with_next_steps(lines, advice(accuracy, shown, num_groups)),
+        "summary": with_next_steps(lines, run_common.advice(accuracy, shown, num_groups)),
     }
 
 
-def run_content(measured: MeasuredRun) -> tuple[dict[str, object], RunImages | None]:
+def run_content(measured: run_common.MeasuredRun) -> tuple[dict[str, object], RunImages | None]:
     run, result, class_names, listed = measured.run, measured.result, measured.class_names, measured.listed
-    split, first_weights = result.measured_split, measured.first_weights
+    split, started_from = result.measured_split, run_common.first_weights(measured.config)
     rows = read_scored(run.scored_path(split), result.num_images[split])
     pixels = pixels_of(run, measured.source, split, [(row.path, row.label) for row in rows], listed)
     pictures = Cards(rows, pixels)
@@ -152,19 +143,19 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], RunImages | N
     accuracy = Metric(**result.metrics["acc1"]) if is_test else Metric.share(tested.correct, tested.groups)
     images = count_text(len(rows), groups, f"{split} image")
     images += " (which chose the checkpoint)" * (result.is_chosen and not is_test)
-    classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
+    classes = class_rows(tested, class_names, sizes)[: run_common.MOST_CLASSES]
     file_name = run.scored_path(split).relative_to(run.path).as_posix()
     answers = MeasuredAnswers.from_dict(result.answers) if result.answers else None
     content = _measured_content(tested, pictures, class_names, classes, file_name, answers)
     levels = [metrics.LevelAccuracy(**{**row, "accuracy": Metric(**row["accuracy"])}) for row in result.levels or ()]
-    by_size = class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups)
+    by_size = recall_by_size(sizes, tested.labels, tested.correct, class_names, tested.groups)
     title = f"{result.spec.name} on {result.data}"
-    lines = result_lines(title, accuracy, content["num_right"], images, content["confusions"].cells)
+    lines = run_common.result_lines(title, accuracy, content["num_right"], images, content["confusions"].cells)
     lines += [f"Warning: {sentence}" for sentence in measured.warnings]
-    lines += [*training_lines(result, first_weights), f"Run {run.path.resolve().name}"]
-    steps = [*training_advice(result, first_weights), *advice(accuracy, classes, groups)]
-    right = [index for index in tested.by_confidence(descending=True) if tested.correct[index]][:EXPLAINED]
-    wrong = [index for index in tested.by_loss if not tested.correct[index]][:EXPLAINED]
+    lines += [run_common.training_line(result, started_from), f"Run {run.path.resolve().name}"]
+    steps = [*run_common.training_advice(result, started_from), *run_common.advice(accuracy, classes, groups)]
+    right = [index for index in tested.by_confidence(descending=True) if tested.correct[index]][: run_common.EXPLAINED]
+    wrong = [index for index in tested.by_loss if not tested.correct[index]][: run_common.EXPLAINED]
     more = {
         "split": split,
         "images": images,
@@ -174,7 +165,7 @@ def run_content(measured: MeasuredRun) -> tuple[dict[str, object], RunImages | N
         "temperature": result.temperature,
         "has_temperatures": result.temperature != 1,
         "fitted_on": result.fitted_on,
-        "recall_by_size": drawn(recall_by_size(by_size)) if are_unequal(by_size) else None,
+        "recall_by_size": None if by_size is None else drawn(by_size),
         "summary": with_next_steps(lines, steps),
         "explained": [
             (title, pictures.explained(own, run, [class_names[tested.predictions[index]] for index in own]))
@@ -202,8 +193,8 @@ def _measured_content(
         "classes": classes,
         "confusion": drawn(confusion_matrix(counts, class_names)) if has_figure else None,
         "confusions": confusion_content(tested, class_names, pictures, predictions, [row.number for row in classes]),
-        "worst": pictures.cards(tested.by_loss[:MOST_PICTURES]),
-        "doubtful": pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
+        "worst": pictures.cards(tested.by_loss[: run_common.MOST_PICTURES]),
+        "doubtful": pictures.cards(tested.by_confidence()[: run_common.MOST_PICTURES]),
         "reliability": drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
         "unsure": None if answers is None else unsure_content(answers, tested, class_names),
     }

@@ -1,5 +1,6 @@
-"""The page of `vit compare`: accuracies, paired differences, options that differ, and images with different labels"""
+"""Pages of 'vit compare' and 'vit crossval': accuracies, differences, and images or classes that are confused"""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,21 @@ from vit.checkpoints.run import RunDirectory
 from vit.console import interval, p_value
 from vit.data.core.samples import Source
 from vit.data.splits.split import read_splits
-from vit.report.page.page import scripts, with_next_steps, write_new_page
+from vit.inference.metrics.metrics import MOST_IN_CONFUSION, confusion, f1_order, per_class
+from vit.report.page.figures import confusion_matrix
+from vit.report.page.page import scripts, with_next_steps, write_new_page, write_page
 from vit.report.page.style import drawn, look, plain, plot
 from vit.report.run.run_pictures import Cards, describe_changed, pixels_of
 from vit.report.studies.study_figures import NAME, bars, ends, scaled
-from vit.study.answer.wording import Cell
+from vit.study.answer.wording import Cell, complement, percents, value_text
+from vit.study.crossval import CrossvalResult
 from vit.study.findings import ALPHA, Difference, Interval
-from vit.study.finished_runs import FinishedRun
-from vit.study.run_comparison import RunComparison
+from vit.study.run_comparison import FinishedRun, RunComparison
 
 PER_SECTION = 12  # pictures
 MOST_PICTURES = 240  # of all sections together
+MOST_CLASSES = 1000
+MOST_PAIRS = 40
 
 
 def difference_figure(first: str, found: Sequence[tuple[str, Interval, float]]) -> Figure:
@@ -55,14 +60,13 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
     num_changed = len(pixels.changed) if pixels else 0
     anchors = {section["anchor"] for section in sections}
     differences = found.differences if found.groups else []
-    compared = [(name, _accuracy_gap(one), one.p_adjusted) for name, one in differences if one is not None]
+    compared = [(name, complement(one.gap, 0.0), one.p_adjusted) for name, one in differences if one is not None]
     if not found.groups:
         pairs = zip(names[1:], found.pairs, strict=True)
         compared = [(f"{name}: {_long_name(pair.other)}", pair.gap, pair.p_adjusted) for name, pair in pairs]
     content: dict[str, object] = {
-        "data": first.data,
-        "images": found.images,
-        "has_groups": first.groups is not None,
+        "found": found,
+        "first": first,
         "headline": _headline(found),
         "runs": _run_rows(found),
         "pairs": [
@@ -77,15 +81,13 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
             for number, (name, pair) in enumerate(zip(names[1:], found.pairs, strict=True))
             if not found.groups
         ],
-        "groups": [(one.name, len(one.wrong), _mean_accuracy(one.error)) for one in found.groups],
+        "groups": [(one.name, len(one.wrong), _accuracy(complement(one.error))) for one in found.groups],
         "group_differences": [_group_row(name, one) for name, one in found.differences],
         "figure": drawn(difference_figure(found.groups[0].name if found.groups else "A", compared))
         if compared
         else None,
         "letters": names,
-        "options": found.options,
         "summary": _summary(found),
-        "num_disagreements": len(found.disagreements),
         "sections": sections,
         "has_pictures": pixels is not None,
         "changed": describe_changed(num_changed),
@@ -145,8 +147,7 @@ def _run_rows(found: RunComparison) -> list[tuple[str, str, str, int, int]]:
     rows = []
     for letter, run, accuracy in zip(letters(len(found.runs)), found.runs, found.accuracies, strict=True):
         right = int(run.correct.sum())
-        shown = interval(accuracy.value, accuracy.low or 0.0, accuracy.high or 0.0)
-        rows.append((letter, _long_name(run), shown, right, len(run.rows) - right))
+        rows.append((letter, _long_name(run), _accuracy(accuracy), right, len(run.rows) - right))
     return rows
 
 
@@ -174,7 +175,7 @@ def _headline(found: RunComparison) -> list[str]:
 def _answer_over_seeds(first: str, other: str, one: Difference | None, several: bool) -> str:
     if one is None:
         return f"{first} and {other} have no seed in common, and so no test."
-    gap = _accuracy_gap(one)
+    gap = complement(one.gap, 0.0)
     if not one.is_tested:
         points = f"{100 * gap.value:+z.2f} points"
         return f"Accuracy of {first} minus that of {other}: {points}, from one common seed and without a test."
@@ -200,7 +201,7 @@ def _answer(first: str, other: str, gap: Interval, p: float, several: bool, over
 
 def _summary(found: RunComparison) -> list[str]:
     first = found.runs[0]
-    lines = [f"{len(found.runs)} runs on {found.images} of {first.data}"]
+    lines = [f"{len(found.runs)} runs on {found.images} of {first.result.data}"]
     lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(found)]
     units = "test images" if first.groups is None else "groups of test images"
     steps = [f"More {units} or more seeds (vit study) narrow the intervals."]
@@ -209,21 +210,13 @@ def _summary(found: RunComparison) -> list[str]:
     return with_next_steps([*lines, *_headline(found)], steps)
 
 
+def _accuracy(one: Interval) -> str:
+    return f"{100 * one.value:.2f} %" if one.low is None or one.high is None else interval(one.value, one.low, one.high)
+
+
 def _cell(gap: Interval) -> Cell:
     around = "" if gap.low is None or gap.high is None else f"{100 * gap.low:+z.2f} to {100 * gap.high:+z.2f}"
     return f"{100 * gap.value:+z.2f}", around
-
-
-def _mean_accuracy(error: Interval) -> str:
-    if error.low is None or error.high is None:
-        return f"{100 - 100 * error.value:.2f} %"
-    return interval(1 - error.value, 1 - error.high, 1 - error.low)
-
-
-def _accuracy_gap(one: Difference) -> Interval:
-    """A difference of accuracies from one of errors."""
-    low, high = (None if end is None else -end for end in (one.gap.high, one.gap.low))
-    return Interval(-one.gap.value, low, high)
 
 
 def _group_row(name: str, one: Difference | None) -> tuple[str, str, Cell, str, str]:
@@ -231,4 +224,30 @@ def _group_row(name: str, one: Difference | None) -> tuple[str, str, Cell, str, 
     if one is None:
         return name, "none", ("", ""), "", ""
     p, p_adjusted = (p_value(one.p), p_value(one.p_adjusted)) if one.is_tested else ("", "")
-    return name, f"{len(one.seeds)}", _cell(_accuracy_gap(one)), p, p_adjusted
+    return name, f"{len(one.seeds)}", _cell(complement(one.gap, 0.0)), p, p_adjusted
+
+
+def write_crossval_page(found: CrossvalResult, path: Path) -> None:
+    """Write the page of a finished cross-validation."""
+    predictions, accuracy, names = found.predictions, found.accuracy, found.predictions.class_names
+    labels, guesses = predictions.labels, predictions.predictions
+    wrong = ~predictions.correct
+    pairs = Counter(zip(labels[wrong].tolist(), guesses[wrong].tolist(), strict=True)).most_common(MOST_PAIRS)
+    is_readable = len(names) <= MOST_IN_CONFUSION
+    rows = zip(accuracy.num_images, accuracy.folds, found.runs, strict=True)
+    content = {
+        **{name: value_text(found.description[name]) for name in ("data", "network", "division")},
+        "folder": path.parent.resolve().name,
+        "found": found,
+        "num_classes": len(names),
+        "num_groups": accuracy.num_groups,
+        "accuracy": percents(accuracy.accuracy),
+        "naive": percents(accuracy.naive),
+        "unreadable": list(found.left_out.items()),
+        "folds": [(number, count, percents(one), run.name) for number, (count, one, run) in enumerate(rows, 1)],
+        "classes": sorted(per_class(labels, guesses, names), key=lambda row: f1_order(row.f1))[:MOST_CLASSES],
+        "confusion": drawn(confusion_matrix(confusion(labels, guesses, len(names)), names)) if is_readable else None,
+        "pairs": [(names[label], names[guess], count) for (label, guess), count in pairs],
+        **scripts("table.js"),
+    }
+    write_page(path, "crossval.html", content)

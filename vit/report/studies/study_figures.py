@@ -20,7 +20,7 @@ NAME = 40  # letters of a series' name on a figure
 _STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 PERCENTS = tuple([step * 10.0**power for power in range(-3, 3) for step in steps] for steps in _STEPS)
 _LONG_NAME = 60  # beside its row
-_SECONDS = {
+_SECONDS: dict[float, str] = {
     **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
     **{3600: "1 h", 3 * 3600: "3 h", 10 * 3600: "10 h", 30 * 3600: "30 h", 100 * 3600: "100 h"},
 }
@@ -32,7 +32,7 @@ def learning_curves(findings: Findings) -> Figure:
     An error of zero is drawn at half a test image.
     """
     figure, axes = plot(9, 5.2)
-    sizes, least = findings.sizes, least_error(findings)
+    sizes, least = findings.sizes, 0.5 / findings.num_test_images
     forecasts = [series.forecast for series in findings.series if series.forecast is not None and series.forecast.sizes]
     end = max([sizes[-1], *(one.sizes[-1] for one in forecasts)])
     size_axis(axes, sizes, end)
@@ -69,7 +69,7 @@ def variants(findings: Findings) -> Figure:
 
     An error of zero is drawn at half a test image.
     """
-    least, count = least_error(findings), len(findings.series)
+    least, count = 0.5 / findings.num_test_images, len(findings.series)
     figure, axes = plot(9, 1.1 + 0.42 * count)
     shown: list[float] = []
     for row, series in enumerate(findings.series):
@@ -146,7 +146,14 @@ def price(findings: Findings) -> Figure:
                 color=color,
                 fontsize=7.5,
             )
-    _log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
+    _log_axis(
+        axes,
+        "x",
+        min(spent) / 1.4,
+        max(spent) * 1.4,
+        [list(_SECONDS)],
+        lambda value: _SECONDS.get(value, f"{value:g} s"),
+    )
     axes.margins(y=0.12)
     axes.grid(axis="y", color="0.92")
     axes.set(xlabel="training time (log scale); the number at a point: training images", ylabel="test accuracy (%)")
@@ -222,15 +229,6 @@ def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[in
         fontsize=8,
         color="0.25",
     )
-
-
-def _seconds(value: float) -> str:
-    return _SECONDS.get(int(value), f"{value:g} s") if value == int(value) else f"{value:g} s"
-
-
-def least_error(findings: Findings) -> float:
-    """Half a test image, in place of an error of zero, which a logarithmic axis cannot show."""
-    return 0.5 / findings.num_test_images
 
 
 def ends(interval: Interval) -> list[float]:

@@ -14,21 +14,9 @@ from vit.plain_files import read_json
 from vit.report.page.page import inline, link_to, scripts, with_next_steps, write_page
 from vit.report.page.style import drawn, rendered
 from vit.report.studies.study_figures import gaps, learning_curves, price, variants
+from vit.study.answer import wording
 from vit.study.answer.summary import summarize, to_json, write_results
 from vit.study.answer.verdict import MARGIN
-from vit.study.answer.wording import (
-    SHARED,
-    Cell,
-    all_images,
-    describe_backtest,
-    describe_budget,
-    ends,
-    equal_seeds,
-    further_lines,
-    percents,
-    pool_size,
-    value_text,
-)
 from vit.study.findings import Difference, Findings, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.frozen.backbones import TITLES, Backbone, conditions, read_backbones
@@ -77,46 +65,34 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
     ]
     return {
         **vars(findings),
-        "data": value_text(protocol.get("data")) or "images",
-        "lines": further_lines(findings),
+        "findings": findings,
+        "wording": wording,
+        "data": wording.value_text(protocol.get("data")) or "images",
         "summary": _summary(findings),
         "networks": _networks(series),
         "weights": _weights(protocol.get("weights")),
-        "budget": describe_budget(protocol),
-        "tuning": value_text(protocol.get("tuning")),
         "curves": drawn(curves),
         "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
         "price": drawn(price(findings)),
         "sizes": sizes,
-        "test_images": findings.test_images,
-        "has_groups": "test_groups" in protocol,
-        "has_folds": "folds" in protocol,
-        "shares_training": SHARED in value_text(protocol.get("subsets", SHARED)),
-        "left_out": value_text(protocol.get("left_out")),
+        "shares_training": wording.SHARED in wording.value_text(protocol.get("subsets", wording.SHARED)),
         "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
         "variants": variants if len(sizes) == 1 else [],
         "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
         "has_crossing": any(pair.crossing for pair in several),
         "table": _table(findings),
         "forecasts": [
-            (one.name, [percents(row.interval) for row in one.forecast.expected], one.forecast.why)
+            (one.name, [wording.percents(row.interval) for row in one.forecast.expected], one.forecast.why)
             for one in series
             if one.forecast is not None
         ],
         "forecast_sizes": [f"{times:g} times" for times in TIMES],
-        "backtests": [describe_backtest(row) for row in findings.backtest],
-        "margin": f"{100 * findings.margin:g}",
-        "pool": pool_size(protocol),
         "prices": [(one, [points[one.name].get(size) for size in sizes]) for one in series],
         "failed": [(cell, RunLayout(Path(cell.folder)).log_path.as_posix()) for cell in findings.failed],
         "backbones": [one.cells() for one in backbones],
         "backbone_titles": TITLES,
         "backbone_conditions": conditions(backbones) if backbones else "",
-        "all_images": all_images(protocol, sizes),
-        "equal_seeds": equal_seeds(protocol, sizes),
-        "protocol": [
-            (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
-        ],
+        "protocol_rows": [(name, _lines(value)) for name, value in protocol.items() if name != "budget_words"],
         "correlations": [(name, ", ".join(f"{one:.2f}" for one in found)) for name, found in seeds_agree if found],
         "least_seeds": min((len(point.seeds) for point in all_points), default=0),
     }
@@ -151,12 +127,12 @@ def _weights(hashes: JsonValue) -> str:
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
-def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
+def _table(findings: Findings) -> list[tuple[str, list[wording.Cell]]]:
     """The errors at the two largest sizes, and what is expected with twice the largest."""
     points = [{point.num_images: point for point in series.points} for series in findings.series]
     rows = [(f"{size:,}", [_error(own.get(size)) for own in points]) for size in findings.sizes[-2:]]
     largest = 2 * findings.sizes[-1]
-    found = {row.series: percents(row.interval) for row in findings.forecasts if row.num_images == largest}
+    found = {row.series: wording.percents(row.interval) for row in findings.forecasts if row.num_images == largest}
     if found and len(findings.sizes) > 1:
         rows.append((f"{largest:,} (forecast)", [found.get(series.name, ("", "")) for series in findings.series]))
     return rows
@@ -165,21 +141,21 @@ def _table(findings: Findings) -> list[tuple[str, list[Cell]]]:
 def _summary(findings: Findings) -> list[str]:
     """The study in a few plain lines, with what to do next."""
     sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
-    lines = [f"Study of {value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
+    lines = [f"Study of {wording.value_text(findings.protocol.get('data')) or 'images'}: {sizes}"]
     lines += filter(None, (*findings.answer, findings.trend))
     for series in findings.series:
         for point in series.points[-1:]:
             value, around = _error(point)
             lines.append(f"{series.name} with {point.num_images:,} images: test error {value} % ({around})")
-    if words := describe_budget(findings.protocol):
+    if words := wording.describe_budget(findings.protocol):
         lines.append(f"Budget: {words}")
     return with_next_steps(lines, findings.next_steps)
 
 
-def _error(point: Point | None) -> Cell:
+def _error(point: Point | None) -> wording.Cell:
     if point is None:
         return "", ""
-    value, around = percents(point.mean)
+    value, around = wording.percents(point.mean)
     seeds = count_of(len(point.seeds), "seed")
     return value, f"{around}; {seeds}" if around else seeds
 
@@ -188,8 +164,8 @@ def _difference(row: Difference) -> dict[str, object]:
     return {
         "num_images": row.num_images,
         "num_seeds": len(row.seeds),
-        "gap": (_signed(row.gap.value), ends(row.gap, _signed)),
-        "ratio": (_three_digits(row.ratio.value), ends(row.ratio, _three_digits)),
+        "gap": (_signed(row.gap.value), wording.ends(row.gap, _signed)),
+        "ratio": (_three_digits(row.ratio.value), wording.ends(row.ratio, _three_digits)),
         "p": p_value(row.p) if row.is_tested else "",
         "p_adjusted": p_value(row.p_adjusted) if row.is_tested else "",
     }
@@ -198,8 +174,8 @@ def _difference(row: Difference) -> dict[str, object]:
 def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:
     """A value of the protocol. A mapping gets a line for each entry."""
     if isinstance(value, Mapping):
-        return [f"{name}: {value_text(one)}" for name, one in value.items()]
-    return [value_text(value) or "none"]
+        return [f"{name}: {wording.value_text(one)}" for name, one in value.items()]
+    return [wording.value_text(value) or "none"]
 
 
 def _three_digits(value: float) -> str:

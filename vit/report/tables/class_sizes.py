@@ -13,6 +13,8 @@ from vit.data.core.samples import Labels
 from vit.inference.scores.intervals import Metric, recalls
 from vit.report.page.style import look, plain, plot, size_axis
 
+MOST_NAMED = 12  # classes with a name on the figure: the rarest and the commonest, so far as there is room
+_ENDS = 3  # named classes at each end where there are more
 _SIZE = 7  # of the letters; this and all below in points
 _LETTER, _LINE = 0.6 * _SIZE, 1.25 * _SIZE  # width of a letter, and height of a line
 _BESIDE, _ABOVE, _INDENT = 4.0, 4.0, 6.0  # from a point to its name, and further where the name has moved
@@ -54,10 +56,6 @@ def _moves(points: npt.NDArray[np.float64], widths: npt.NDArray[np.float64], way
     return moves
 
 
-MOST_NAMED = 12  # classes with a name on the figure: the rarest and the commonest, so far as there is room
-_ENDS = 3  # named classes at each end where there are more
-
-
 @dataclass(frozen=True)
 class ClassSize:
     """A class or label with measured images."""
@@ -65,32 +63,6 @@ class ClassSize:
     name: str
     training_images: int  # number of its training images
     metric: Metric  # how well its images are found
-
-
-def class_sizes(
-    training_images: Labels,
-    labels: Labels,
-    correct: npt.NDArray[np.bool_],
-    class_names: Sequence[str],
-    groups: Labels | None = None,
-) -> list[ClassSize]:
-    """Every class with measured images and its recall, rarest first.
-
-    Args:
-        training_images: (C,) number of training images of each class.
-        labels, correct, groups: (n,) of the measured images; groups as of `image_groups.numbered`.
-    """
-    measured = recalls(labels, correct, len(class_names), groups)
-    return [
-        ClassSize(class_names[number], int(training_images[number]), recall)
-        for number in np.argsort(training_images, kind="stable").tolist()
-        if (recall := measured[number]) is not None
-    ]
-
-
-def are_unequal(classes: Sequence[ClassSize]) -> bool:
-    """Whether classes have different numbers of training images, so that recall can depend on them."""
-    return len({one.training_images for one in classes}) > 1
 
 
 def metric_by_size(classes: Sequence[ClassSize], metric: str, images: str) -> Figure:
@@ -120,6 +92,25 @@ def metric_by_size(classes: Sequence[ClassSize], metric: str, images: str) -> Fi
     return figure
 
 
-def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
-    """Recall of each class against the number of its training images."""
+def recall_by_size(
+    training_images: Labels,
+    labels: Labels,
+    correct: npt.NDArray[np.bool_],
+    class_names: Sequence[str],
+    groups: Labels | None = None,
+) -> Figure | None:
+    """Recall of every class with measured images; None where all have as many training images, which recall ignores.
+
+    Args:
+        training_images: (C,) number of training images of each class.
+        labels, correct, groups: (n,) of the measured images; groups as of `image_groups.numbered`.
+    """
+    measured = recalls(labels, correct, len(class_names), groups)
+    classes = [
+        ClassSize(class_names[number], int(training_images[number]), recall)
+        for number in np.argsort(training_images, kind="stable").tolist()  # rarest first
+        if (recall := measured[number]) is not None
+    ]
+    if len({one.training_images for one in classes}) < 2:
+        return None
     return metric_by_size(classes, "recall", "training images of the class")

@@ -8,8 +8,7 @@ import numpy as np
 
 from vit.csv_files import records
 from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
-from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import JsonValue, Point, Protocol, Series
+from vit.study.findings import CellResult, FailedCell, JsonValue, Point, Protocol, Series
 
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
 COMMONEST = "share of the most common class"  # in a protocol, of the test images
@@ -19,6 +18,28 @@ POWER_TOLERANCE = 0.15  # of the logarithm of a number of steps
 FEW_PASSES = 3.0  # over the images of the largest size
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
 _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
+
+
+def study_warnings(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
+    """Reasons why the answer of a study may be wrong."""
+    found = [
+        *at_chance(series, protocol),
+        unequal_start(protocol),
+        *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
+        missing_runs(series, protocol, failed),
+    ]
+    return [warning for warning in found if warning]
+
+
+def study_notes(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
+    """What the budget, the checkpoints and the tuning may have changed; heads of linear probes have no length."""
+    remedy = "was measured: --set optim.best_metric=last measures the last weights."
+    num_early = sum(one.last_is_better for one in results)
+    found = [other_aim_warning(protocol) if "right" not in protocol else "", end_of_tuning_warning(protocol)]
+    if protocol.get("budget") != LINEAR_PROBE:
+        too_early = last_weights_warning(num_early, len(results), "runs", remedy)
+        found = [few_passes(results), more_steps(results), too_early, *found]
+    return [note for note in found if note]
 
 
 def chance_error(protocol: Protocol) -> float | None:

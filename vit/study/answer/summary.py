@@ -13,8 +13,7 @@ from vit.inference.scores.image_groups import effective_number, gathered
 from vit.study.answer.answer_warnings import items
 from vit.study.answer.verdict import MARGIN, verdict
 from vit.study.answer.wording import LINEAR_PROBE, describe_comparison
-from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import FILE_KEYS, Findings, Interval, JsonValue, Point, Protocol, Series
+from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, Interval, JsonValue, Point, Protocol, Series
 from vit.study.statistics.crossover import compare_with_first
 from vit.study.statistics.forecast import forecast
 from vit.study.statistics.paired import gains

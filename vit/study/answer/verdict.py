@@ -4,35 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vit.study.answer import wording
 from vit.study.answer.answer_warnings import (
     LAST_WEIGHTS,
-    at_chance,
     chance_error,
-    end_of_tuning_warning,
-    few_passes,
     guesses,
-    items,
-    last_weights_warning,
-    missing_runs,
-    more_steps,
     num_choosing,
-    other_aim_warning,
-    unequal_start,
+    study_notes,
+    study_warnings,
 )
-from vit.study.answer.wording import (
-    LINEAR_PROBE,
-    describe_budget,
-    describe_ends,
-    describe_gap,
-    describe_target,
-    outcome,
-    points_text,
-    pool_size,
-    short_percents,
-    trend,
-)
-from vit.study.cells import CellResult, FailedCell
-from vit.study.findings import ALPHA, Comparison, Gain, Interval, Protocol, Series, VerdictText
+from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Gain, Interval, Protocol, Series, VerdictText
 
 MOST_WORDS = 25  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
@@ -63,23 +44,8 @@ def verdict(
         pair = [one for one in series if one.name in (lead.first, lead.second)]
         ahead = lead.second if lead.differences[-1].gap.value > 0 else lead.first
         best = next(one for one in pair if one.name == ahead)
-    is_probe = protocol.get("budget") == LINEAR_PROBE
-    remedy = "was measured: --set optim.best_metric=last measures the last weights."
-    num_early = sum(one.last_is_better for one in results)
-    warnings = [
-        *at_chance(series, protocol),
-        unequal_start(protocol),
-        *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
-        missing_runs(series, protocol, failed),
-    ]
-    notes = [
-        *(() if is_probe else (few_passes(results), more_steps(results))),
-        "" if is_probe else last_weights_warning(num_early, len(results), "runs", remedy),
-        other_aim_warning(protocol) if "right" not in protocol else "",
-        end_of_tuning_warning(protocol),
-    ]
     steps = [
-        *([describe_target(best.forecast, target, best.name)] if target is not None and best.forecast else []),
+        *([wording.describe_target(best.forecast, target, best.name)] if target is not None and best.forecast else []),
         _what_would_narrow(comparisons, protocol),
         "The same 'vit study' command tries the failed cells again." if failed else "",
     ]
@@ -89,11 +55,11 @@ def verdict(
         which = longer if len(longer.split()) <= MOST_WORDS else which
     return VerdictText(
         answer=[which, _more_images(best)],
-        trend="" if lead is None else outcome(lead) if lead.crossing is not None else trend(lead),
+        trend="" if lead is None else wording.outcome(lead) if lead.crossing is not None else wording.trend(lead),
         conditions=_conditions(series, protocol),
         cost=_cost(pair),
-        warnings=[warning for warning in warnings if warning],
-        notes=[note for note in notes if note],
+        warnings=study_warnings(series, protocol, failed),
+        notes=study_notes(results, protocol),
         next_steps=[step for step in steps if step],
     )
 
@@ -126,7 +92,7 @@ def _which(
 ) -> str:
     """Which network to use at the largest size, or that either will do, with an interval that has a direction."""
     if lead is None:
-        wrong = "; ".join(f"{one.name} {short_percents(one.points[-1].mean)}" for one in series)
+        wrong = "; ".join(f"{one.name} {wording.short_percents(one.points[-1].mean)}" for one in series)
         why = "Only one network was measured" if len(series) == 1 else "The networks share no size and seed"
         return f"{why}: {wrong} of the test images are wrong with {series[0].points[-1].num_images:,} images."
     first, second, one = lead.first, lead.second, lead.differences[-1]
@@ -148,13 +114,15 @@ def _which(
     if _is_decided(lead):
         best, other = (first, second) if one.gap.value < 0 else (second, first)
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
-        size = f"{points_text(abs(one.gap.value))} points fewer errors than {other}"
+        size = f"{wording.points_text(abs(one.gap.value))} points fewer errors than {other}"
         better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
         more = f"; {better} more beat{'s' * (better == 1)} it" if by_answer(lead)[0] == 0 and better > 0 else ""
-        return f"Use {best}: {size} {at} (95 % interval {points_text(low)} to {points_text(high)}){more}."
+        return (
+            f"Use {best}: {size} {at} (95 % interval {wording.points_text(low)} to {wording.points_text(high)}){more}."
+        )
     rivals = [each for each in comparisons if by_answer(each)[0] == 1]
     widest = max(rivals, key=lambda each: _farthest(each.differences[-1].gap))
-    difference = describe_gap(widest, widest.differences[-1].gap)
+    difference = wording.describe_gap(widest, widest.differences[-1].gap)
     if all(_farthest(each.differences[-1].gap) <= margin for each in rivals):
         start = f"{'Either' if len(rivals) == 1 else 'Any'} will do {at}, within {100 * margin:g} points"
         others = "1 lies closer" if len(rivals) == 2 else f"{len(rivals) - 1} lie closer"
@@ -182,7 +150,7 @@ def _more_images(one: Series) -> str:
     twice = None if one.forecast is None else one.forecast.at_twice
     if not one.gains:
         return "Not known: the effect of more images needs two sizes that share a seed; give --sizes or more --time."
-    ahead = "" if twice is None else f"; with {twice.num_images:,} expect {short_percents(twice.interval)}"
+    ahead = "" if twice is None else f"; with {twice.num_images:,} expect {wording.short_percents(twice.interval)}"
     if twice is None and one.forecast is not None:
         ahead = "; no forecast, because the lengths of the trainings changed"
     gain = one.gains[-1]
@@ -203,7 +171,7 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
     of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
     kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
     if gain.p >= ALPHA:
-        return kind, f"{name} makes at most {describe_ends(points.low, points.high)}"
+        return kind, f"{name} makes at most {wording.describe_ends(points.low, points.high)}"
     ends = sorted((abs(fall.low), abs(fall.high)))
     fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
     by = f"{100 * abs(fall.value):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
@@ -212,8 +180,10 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
 
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
     largest = max(point.num_images for one in series for point in one.points)
-    is_probe, pool = protocol.get("budget") == LINEAR_PROBE, pool_size(protocol)
-    budget = "only heads were trained, on features of frozen backbones" if is_probe else describe_budget(protocol)
+    is_probe, pool = protocol.get("budget") == wording.LINEAR_PROBE, wording.pool_size(protocol)
+    budget = (
+        "only heads were trained, on features of frozen backbones" if is_probe else wording.describe_budget(protocol)
+    )
     draws = f"other draws from your {pool:,} training images" if pool else "other training images"
     validation = ""
     if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:

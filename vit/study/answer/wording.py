@@ -58,9 +58,16 @@ def listed(sizes: Sequence[int]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def percents(interval: Interval) -> Cell:
+def complement(error: Interval, whole: float = 1.0) -> Interval:
+    """An accuracy from an error, or the reverse; with `whole` 0, a difference of accuracies from one of errors."""
+    low, high = (None if end is None else whole - end for end in (error.high, error.low))
+    return Interval(whole - error.value, low, high)
+
+
+def percents(interval: Interval, digits: int = 2) -> Cell:
     """A fraction and its interval as percentages without a sign: ('5.20', '4.80 to 5.60')."""
-    return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * min(max(value, 0), 1):.2f}")
+    value, around = 100 * interval.value, ends(interval, lambda end: f"{100 * min(max(end, 0), 1):.{digits}f}")
+    return f"{value:.{digits}f}", around
 
 
 def percent_text(error: Interval) -> str:
@@ -79,10 +86,8 @@ def ends(interval: Interval, show: Words) -> str:
 
 def short_percents(interval: Interval) -> str:
     """'7.6 % (6.1 to 9.4)'."""
-    value, *around = (
-        None if end is None else f"{100 * min(max(end, 0.0), 1.0):.1f}" for end in vars(interval).values()
-    )
-    return f"{value} %" + (f" ({around[0]} to {around[1]})" if None not in around else "")
+    value, around = percents(interval, digits=1)
+    return f"{value} % ({around})" if around else f"{value} %"
 
 
 def points_text(share: float) -> str:

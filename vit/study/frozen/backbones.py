@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table, records
 from vit.errors import DataError
-from vit.study.answer.wording import percents
+from vit.study.answer.wording import complement, percents
 from vit.study.findings import ALPHA, Findings, Interval
 
 TITLES = (
@@ -15,6 +16,7 @@ TITLES = (
     "parameters", "license",
 )  # fmt: skip
 
+_INTERVALS = ("accuracy", "behind")  # attributes with three columns of backbones.csv
 CLEARLY_FASTER = 0.8  # of the time of the most accurate one; other work on the machine changes times by some percent
 
 
@@ -61,7 +63,7 @@ class Backbone:
         """The row of backbones.csv: each interval has three columns."""
         plain: dict[str, str | float | None] = {}
         for name, value in vars(self).items():
-            if name in ("accuracy", "behind"):
+            if name in _INTERVALS:
                 ends = vars(value).values() if value else (None, None, None)
                 plain |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
             else:
@@ -71,25 +73,16 @@ class Backbone:
     @classmethod
     def of_row(cls, row: Mapping[str, str]) -> "Backbone":
         """The backbone of a row that `row` made. KeyError or ValueError where it is not one."""
-
-        def interval(name: str) -> Interval:
-            low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
-            return Interval(float(row[name]), float(low) if low else None, float(high) if high else None)
-
-        return cls(
-            name=row["name"],
-            source=row["source"],
-            license=row["license"],
-            num_images=int(row["num_images"]),
-            num_seeds=int(row["num_seeds"]),
-            parameters=int(row["parameters"]),
-            p_adjusted=float(row["p_adjusted"]),
-            neighbors=float(row["neighbors"]),
-            seconds_per_image=float(row["seconds_per_image"]),
-            equal_seeds=bool(int(row["equal_seeds"])),
-            accuracy=interval("accuracy"),
-            behind=interval("behind") if row["behind"] else None,
-        )
+        values: dict[str, Any] = {}
+        for name, kind in get_type_hints(cls).items():
+            if name in _INTERVALS:
+                low, high = (float(end) if (end := row[f"{name}_{side}"]) else None for side in ("low", "high"))
+                values[name] = Interval(float(row[name]), low, high) if row[name] else None
+            else:
+                values[name] = bool(int(row[name])) if kind is bool else kind(row[name])
+        if values["accuracy"] is None:
+            raise ValueError("a backbone has no accuracy")
+        return cls(**values)
 
 
 def verdict(found: Sequence[Backbone], missing: Sequence[str] = ()) -> str:
@@ -166,12 +159,6 @@ def read_backbones(path: Path) -> list[Backbone]:
         return [Backbone.of_row(row) for row in records(path)]
     except (KeyError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error!r}", "give its 'vit probe' command again") from error
-
-
-def complement(fraction: Interval) -> Interval:
-    """An accuracy from an error, or an error from an accuracy."""
-    low, high = (None if end is None else 1 - end for end in (fraction.high, fraction.low))
-    return Interval(1 - fraction.value, low, high)
 
 
 def _percent_cell(fraction: Interval) -> str:

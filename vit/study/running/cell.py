@@ -48,12 +48,9 @@ def run_cell(
     """Train a cell into its folder, or resume it; log.txt gets its output, and failure.txt the reason of a failure.
 
     The process ends with code 0, or with 1 after a failure. It ends at once if its parent process is gone: a new
-    process of the same study may train this cell, and two trainings must not write into one folder.
-
-    Args:
-        gpu: index among the visible GPUs; None: the CPU.
-        group: name of the study at trackers.
-        digests: {path: digest} of the images, which the study has read already.
+    process of the same study may train this cell, and two trainings must not write into one folder. `gpu` is an index
+    among the visible GPUs (None: the CPU), `group` the name of the study at trackers, and `digests` {path: digest} of
+    the images, which the study has read already.
     """
     folder.mkdir(parents=True, exist_ok=True)
     run = RunDirectory(folder)

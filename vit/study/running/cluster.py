@@ -116,8 +116,12 @@ class CellBatch:
         from vit.study.running.runner import MachineShare, run_cells
 
         os.chdir(self.home)
+
+        def tell(cell: "Cell", event: "Event") -> None:
+            print(f"{cell.describe()}: {event}", file=sys.stderr, flush=True)
+
         digests = read_json(self.digests)
-        run_cells(self.study, self.cells, MachineShare(1, self.threads, self.gpus), self.group, digests, _print)
+        run_cells(self.study, self.cells, MachineShare(1, self.threads, self.gpus), self.group, digests, tell)
 
     def saved(self) -> "CellBatch":
         """End the running cell, which saves its state, and give what is left to do."""
@@ -168,11 +172,9 @@ def follow(
     problem: Callable[[str], str],
     notify: "Callable[[Cell, Event], None]",
 ) -> None:
-    """Wait until every cell of some tasks has ended, and tell each start and end.
+    """Wait until every cell of {task: its cells} has ended, and tell each start and end.
 
-    Args:
-        tasks: {name of a task: its cells}.
-        problem: function that says what is known of a task that has ended without a result of a cell.
+    `problem` says what is known of a task that has ended without a result of a cell.
     """
     waiting = {name: list(cells) for name, cells in tasks.items() if cells}
     started: set[str] = set()
@@ -239,13 +241,10 @@ def run_cells_on(
 ) -> None:
     """Run every cell without a result, and clear up after cells with one. A failed cell does not stop the others.
 
+    The name of `folder`, of a study or cross-validation, is that of the group at Weights & Biases. `jobs` cells run at
+    a time; None: as many as there is room for. Other arguments are as for `run_cells`; on a cluster all cells start.
     UsageError where the executor is missing, or refuses the tasks. StoppedError where Ctrl-C ended the waiting for
     SLURM; the tasks go on.
-
-    Args:
-        folder: folder of the study or cross-validation. Its name is that of the group at Weights & Biases.
-        jobs: number of cells at a time; None: as many as there is room for.
-        digests, notify, may_start: as for `run_cells`; on a cluster all cells start.
     """
     from vit.checkpoints.run import RunDirectory
 
@@ -260,7 +259,3 @@ def run_cells_on(
         run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify, may_start)
     else:
         cluster_of(executor).run_cells(folder, cells, options, jobs, digests, notify)
-
-
-def _print(cell: "Cell", event: "Event") -> None:
-    print(f"{cell.describe()}: {event}", file=sys.stderr, flush=True)

@@ -64,11 +64,9 @@ def run_cells(
     notify: Callable[[Cell, Event], None],
     may_start: Callable[[Cell], bool] = lambda _: True,
 ) -> None:
-    """Run every cell without a result, in order. A failed cell does not stop the others.
+    """Run every cell without a result, in order; those that `may_start` refuses are left out.
 
-    Args:
-        digests: {path: digest} of the images.
-        may_start: whether a cell may start now; else it is left out.
+    A failed cell does not stop the others. `digests` is {path: digest} of the images.
     """
     context = _context()
     waiting = deque(cell for cell in cells if not RunDirectory(study / cell.folder).result_path.is_file())

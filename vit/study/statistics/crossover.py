@@ -24,12 +24,9 @@ def compare_with_first(
     """The first series against each of the others, over all sizes at which they share a seed; without words.
 
     All tests are corrected together, so that all claims of a study hold together with 95 %. Tests at the largest size
-    have 4 of the 5 %: the answer is about this size, and the time of a study goes to it first.
-
-    Args:
-        answers: {series: which test images are wrong}, all measured on the same test images.
-        looks: how often the study was looked at, this time included. Seeds that are added until networks are told
-            apart make false claims, so a later look counts p more than once.
+    have 4 of the 5 %: the answer is about this size, and the time of a study goes to it first. `answers` is {series:
+    which test images are wrong}. `looks` counts how often the study was looked at, this time included: seeds that are
+    added until networks are told apart make false claims, so a later look counts p more than once.
     """
     (first, ours), *others = answers.items()
     shared = {second: pairs(ours, theirs, groups, has_folds) for second, theirs in others}

@@ -104,11 +104,7 @@ def differences(shared: Sequence[Pair]) -> list[Difference]:
 
 
 def _spreads(shared: Sequence[Pair], num_largest: int) -> list[tuple[Spread | None, Spread | None]]:
-    """Spreads of the gap and of the log ratio of each pair; None with one seed.
-
-    Args:
-        num_largest: how many of the last pairs are of the largest sizes.
-    """
+    """Spreads of gap and log ratio of each pair, None with one seed; the last `num_largest` are of largest sizes."""
     tested = [pair for pair in shared if len(pair.seeds) > 1]
     gaps = [spread_of(pair.gaps(), pair.has_folds) for pair in tested]
     logs = [spread_of(pair.log_ratios(), pair.has_folds) for pair in tested]
@@ -152,10 +148,7 @@ def gains(wrong: Mapping[str, Answers], groups: float | None = None, has_folds: 
 
     Few seeds know their own scatter badly, so the steps of all series share it, as sizes do in `differences`. Each p is
     at least that of the wider steps (fixed sequence, Maurer et al. 1995), so that all steps below 5 % hold together. A
-    step of one seed is not tested, and not in the sequence.
-
-    Args:
-        wrong: {series: which test images are wrong}.
+    step of one seed is not tested, and not in the sequence. `wrong` is {series: which test images are wrong}.
     """
 
     def steps(of_size: Answers, sizes: Iterable[tuple[int, int]]) -> list[tuple[int, Pair]]:

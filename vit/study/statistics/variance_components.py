@@ -200,12 +200,10 @@ def with_shared_scatter(
 def mean_error(
     wrong: Floats | Bools, num_units: float | None = None, has_folds: bool = False, spread: Spread | None = None
 ) -> Interval:
-    """Mean of the seeds' errors with its interval; without ends for one seed.
+    """Mean of the seeds' errors (k, T) with its interval; without ends for one seed.
 
-    Args:
-        wrong: (k, T) wrong answers as 0 and 1, or as `image_groups.gathered` returns them.
-        num_units: number of independent images or equally large groups; None: T.
-        spread: the spread of the mean, where other sizes share in it; None: that of `wrong` alone.
+    Errors are 0 and 1, or as of `image_groups.gathered`. `num_units` is the number of independent images or equally
+    large groups (None: T), and `spread` that of the mean where other sizes share in it (None: that of `wrong` alone).
     """
     num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
@@ -227,13 +225,10 @@ def mean_error(
 def mean_errors(
     wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False
 ) -> dict[str, dict[int, Interval]]:
-    """{series: {size: mean error of the seeds}}. All sizes of all series share the scatter of their seeds, as steps do.
+    """{series: {size: mean error of the seeds}} from {series: which test images are wrong}; groups as in `mean_error`.
 
-    Where all seeds agree on each image, nothing is shared: heads on frozen features do, that learn the same images.
-
-    Args:
-        wrong: {series: which test images are wrong}.
-        groups: number of independent images or equally large groups; None: all images are independent.
+    All sizes of all series share the scatter of their seeds, as steps do. Where all seeds agree on each image, nothing
+    is shared: heads on frozen features do, that learn the same images.
     """
     tables = {
         (size, name): np.stack(list(by_seed.values())).astype(np.float64)
@@ -245,10 +240,10 @@ def mean_errors(
         scales = [float(tables[place].mean()) for place in spreads]
         together = with_shared_scatter(list(spreads.values()), scales, len(wrong), _PRIOR_OF_ERRORS)
         spreads = dict(zip(spreads, together, strict=True))
-    found: dict[str, dict[int, Interval]] = {name: {} for name in wrong}
-    for (size, name), table in tables.items():
-        found[name][size] = mean_error(table, groups, has_folds, spreads.get((size, name)))
-    return found
+    return {
+        name: {size: mean_error(tables[size, name], groups, has_folds, spreads.get((size, name))) for size in of_size}
+        for name, of_size in wrong.items()
+    }
 
 
 @lru_cache(maxsize=64)

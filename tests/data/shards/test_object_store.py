@@ -1,11 +1,10 @@
-"""Shards and parquet tables in an object store: moto's S3 on the loopback, behind a proxy that delays and drops."""
+"""Shards in an object store: moto's S3 on the loopback, behind a proxy that delays and drops."""
 
 import http.client
 import time
 
 import pytest
 
-from tests.data.parquet.written import rows_of, write
 from tests.data.shards.proxy import proxied
 from tests.runs import run_folder
 from vit.data.checks.contents import read_contents
@@ -22,18 +21,15 @@ pytest.importorskip("s3fs", reason=HOW)
 pytestmark = pytest.mark.slow
 NAMES = ("blue", "green", "red")
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
-DATA = ("s3://bucket/shards", "s3://bucket/set", "s3://bucket/set/train-00000-of-00002.parquet")
+DATA = "s3://bucket/shards"
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, colors):
-    """{key: content} of shards, and of a table in two files, of the colors."""
+    """{key: content} of shards of the colors."""
     folder = tmp_path_factory.mktemp("store")
     (folder / "shards").mkdir()
     pack(open_source(str(colors)), folder / "shards", 6_000, lambda done, total: None)
-    images, labels = rows_of(colors, NAMES)
-    for number, part in enumerate((slice(0, 42, 2), slice(1, 42, 2))):
-        write(folder / "set" / f"train-0000{number}-of-00002.parquet", images[part], labels[part], NAMES)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.*")}
 
 
@@ -65,14 +61,13 @@ def store(moto_server, files, tmp_path, monkeypatch):
         client.close()
 
 
-def all_images(data):
-    train = open_source(data).splits["train"]
+def all_images():
+    train = open_source(DATA).splits["train"]
     return [train.encoded(row) for row in range(len(train))]
 
 
-@pytest.mark.parametrize("data", DATA[:2])
-def test_images_of_the_store_are_those_of_the_folder(store, colors, data):
-    source = open_source(data)
+def test_images_of_the_store_are_those_of_the_folder(store, colors):
+    source = open_source(DATA)
     assert source.class_names == NAMES and len(source.splits["train"]) == 42
     assert sorted(read_contents(source).hashes["train"]) == sorted(
         read_contents(open_source(str(colors))).hashes["train"]
@@ -81,24 +76,22 @@ def test_images_of_the_store_are_those_of_the_folder(store, colors, data):
 
 def test_a_training_and_its_evaluation(store, vit, here):
     options = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--model.network.depth", 1, "--wandb", "off")
-    answer = vit("train", DATA[1], *options, "--epochs", 2, "--batch_size", 8, "--data.num_workers", 2,
+    answer = vit("train", DATA, *options, "--epochs", 2, "--batch_size", 8, "--data.num_workers", 2,
                  "--data.cache", "none", "--out", "runs")  # fmt: skip
     assert answer.code == 0, answer.err
     assert vit("evaluate", run_folder(here / "runs")).code == 0
 
 
 @pytest.mark.faults("L28", simulated="moto stands in for the store")
-@pytest.mark.parametrize("data", DATA)
-def test_missing_credentials(store, monkeypatch, data):
+def test_missing_credentials(store, monkeypatch):
     for name in KEYS:
         monkeypatch.delenv(name)
     with pytest.raises(DataError, match=r"is refused \(.*redentials.*check the permissions and credentials"):
-        open_source(data)
+        open_source(DATA)
 
 
 @pytest.mark.faults("L28", simulated="moto stands in for the store")
-@pytest.mark.parametrize("data", DATA)
-def test_keys_that_the_store_does_not_know(store, moto_server, monkeypatch, data):
+def test_keys_that_the_store_does_not_know(store, moto_server):
     def reset(count):
         connection = http.client.HTTPConnection("127.0.0.1", moto_server, timeout=20)
         connection.request("POST", "/moto-api/reset-auth", str(count), {"Content-Type": "text/plain"})
@@ -109,7 +102,7 @@ def test_keys_that_the_store_does_not_know(store, moto_server, monkeypatch, data
     reset(0)  # from now on the store checks keys
     try:
         with pytest.raises(DataError, match="is refused"):
-            open_source(data)
+            open_source(DATA)
     finally:
         reset("inf")
     assert time.perf_counter() - began < 10
@@ -125,56 +118,50 @@ def test_nothing_there(store, data):
 
 
 @pytest.mark.faults("L29", simulated="moto stands in for the store")
-@pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("cached", [True, False])
-def test_an_object_that_changed(store, files, monkeypatch, data, cached):
+def test_an_object_that_changed(store, files, monkeypatch, cached):
     """Objects that are replaced while a training reads them: of the same size, so that only the content tells."""
     monkeypatch.setenv("VIT_CACHE_GB", "20" if cached else "0")
-    train, client = open_source(data).splits["train"], store[1]
+    train, client = open_source(DATA).splits["train"], store[1]
     for key, content in files.items():
-        if key.endswith(("tar", "00002.parquet")):
+        if key.endswith("tar"):
             client.put_object(Bucket="bucket", Key=key, Body=bytes(byte ^ 1 for byte in content))
-    with pytest.raises(DataError, match=r"has changed since it was listed|is not the image that .* lists"):
+    with pytest.raises(DataError, match=r"is not the image that .* lists"):
         train.encoded(len(train) - 1)
 
 
 @pytest.mark.faults("L29", simulated="moto stands in for the store")
-@pytest.mark.parametrize("data", DATA)
-def test_an_object_that_is_cut(store, files, data):
+def test_an_object_that_is_cut(store, files):
     client = store[1]
     for key, content in files.items():
-        if key.endswith(("tar", "00002.parquet")):
+        if key.endswith("tar"):
             client.put_object(Bucket="bucket", Key=key, Body=content[: len(content) // 3])
-    said = r"is not a whole parquet file|ends before the bytes that the index lists|cannot be read"
-    with pytest.raises(DataError, match=said):
-        all_images(data)
+    with pytest.raises(DataError, match=r"ends before the bytes that the index lists|cannot be read"):
+        all_images()
 
 
 @pytest.mark.faults("S5")
-@pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("after", [0, 40, 700])
-def test_dropped_connections_are_tried_again(store, data, after):
+def test_dropped_connections_are_tried_again(store, after):
     """Every third answer is dropped: before its first byte, in its head, or in its body."""
     proxy = store[0]
     proxy.cut = lambda number: after if number % 3 == 0 else None
-    assert all(all_images(data)) and proxy.dropped > 0
+    assert all(all_images()) and proxy.dropped > 0
 
 
 @pytest.mark.faults("S5")
-@pytest.mark.parametrize("data", DATA)
-def test_connections_that_are_always_dropped_end_in_an_error(store, data):
+def test_connections_that_are_always_dropped_end_in_an_error(store):
     proxy = store[0]
-    train = open_source(data).splits["train"]
+    train = open_source(DATA).splits["train"]
     proxy.cut = lambda number: 0
     with pytest.raises(DataError, match=r"cannot be read \(4 attempts\)"):
         train.encoded(0)
 
 
-@pytest.mark.parametrize("data", DATA[:2])
-def test_a_distant_store(store, data):
+def test_a_distant_store(store):
     """20 ms an answer: the images of a batch are waited for together, and are then at hand."""
     proxy = store[0]
-    train = open_source(data).splits["train"]
+    train = open_source(DATA).splits["train"]
     train.encoded(0)  # opens a connection
     proxy.seconds = 0.02
     before = proxy.answers
