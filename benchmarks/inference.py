@@ -59,11 +59,9 @@ def at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def ours(size: Size, images: Tensor, compiled: bool = False) -> Side:
+def ours(size: Size, images: Tensor) -> Side:
     spec = NetworkSpec.named(size.name, size.num_classes)
     engine = Engine(spec.build(size.image_size), Preprocess(size.image_size), DEVICE, PRECISION)
-    if compiled:
-        engine.compile(len(images))
     return lambda: engine.logits(images)
 
 
@@ -127,8 +125,6 @@ def sides(
         except VitError as error:
             absent["vit --engine openvino"] = str(error)
     calls |= {side: eager(network, normalized) for side, network in found.items()}
-    if with_compiled and DEVICE.type == "cuda":
-        calls["vit compiled"] = ours(size, pixels, compiled=True)
     if "timm" not in found:
         return calls, {**absent, "timm compiled": NOT_INSTALLED}
     if size.name == RESNET18.name:
@@ -155,7 +151,7 @@ def sides(
 
 def _has_openvino_engine() -> bool:
     """Whether `vit` has this engine, and its library is installed."""
-    return is_installed("openvino") and importlib.util.find_spec("vit.inference.engines.openvino_engine") is not None
+    return is_installed("openvino") and importlib.util.find_spec("vit.inference.engines.exported_engines") is not None
 
 
 def options(description: str | None, seconds: float) -> argparse.Namespace:

@@ -17,7 +17,7 @@ from timm.data import ImageNetInfo, create_transform
 from timm.layers import resample_patch_embed
 from torch import Tensor
 
-from vit.weights.adapt import middle_positions, resample_positions
+from vit.weights.adapt import resample_positions
 
 NAME, PATCH, CROP = "deit_tiny_patch16_224", 16, 0.9
 
@@ -50,7 +50,7 @@ def main() -> None:
         grid = side // PATCH
         shares = [
             right(images, labels, {**weights, "pos_embed": resample_positions(positions, grid, 1)}, PATCH),
-            right(images, labels, {**weights, "pos_embed": middle_positions(positions, grid, 1)}, PATCH),
+            right(images, labels, {**weights, "pos_embed": resample_positions(positions, grid, 1, True)}, PATCH),
             right(images, labels, {**half, "pos_embed": resample_positions(positions, 2 * grid, 1)}, PATCH // 2),
         ]
         print(f"| {side} | {' | '.join(f'{share:.1f}' for share in shares)} |", flush=True)

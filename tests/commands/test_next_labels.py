@@ -8,7 +8,7 @@ from vit.csv_files import new_table, read_table, records
 from vit.data.sources.sources import open_source
 from vit.data.splits.split import read_splits
 from vit.errors import DataError
-from vit.inference.answers.nearest import choose_doubtful, choose_random, doubts
+from vit.inference.answers.nearest import choose_doubtful, doubts
 from vit.layout import RunLayout
 
 
@@ -40,7 +40,6 @@ def test_doubtful_images_that_differ_are_chosen():
     assert np.array_equal(chosen, choose_doubtful(probabilities, vectors, 3, seed=0))
     certain = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (300, 1))
     assert len(set(choose_doubtful(certain, vectors, 5, seed=0))) == 5  # no doubt at all
-    assert len(set(choose_random(10, 10, seed=1))) == 10
 
 
 @pytest.mark.parametrize("by", ["random", "doubt"])

@@ -331,7 +331,7 @@ def test_advice_for_other_formats_names_timm_only_where_it_has_the_network(train
 
 
 def test_a_network_that_one_file_cannot_hold_is_refused(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_file, "MAX_BYTES", 1000)
+    monkeypatch.setattr(onnx_file, "ONNX_MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="larger than one ONNX file can be"):
         export(trained("vit"), "onnx", tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from vit.extras.int8 import export as int8
 from vit.extras.int8.export import _temperature_factor, export_int8
 from vit.extras.int8.formats import FORMATS
 from vit.inference.engine import trained_engine
-from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines.exported_engines import OnnxEngine
 from vit.inference.predictor import load
 from vit.inference.scores.scored_images import ScoredImages, ScoredLabels
 

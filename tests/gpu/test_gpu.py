@@ -16,9 +16,9 @@ from tests.gpu.conftest import CNN, VIT, apart, weights_apart
 from tests.processes import finish, free_port, start
 from vit.commands.training import train_progress
 from vit.commands.training.train_options import read_values
+from vit.inference.deployment import prepared
 from vit.inference.devices import autocast
 from vit.inference.predictor import load
-from vit.inference.prepared import prepared
 from vit.models.attend import attend
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import Mlp
@@ -220,19 +220,6 @@ def test_blocks_that_are_computed_again_train_as_others(train, images, device, m
         peaks.append(torch.cuda.max_memory_allocated() if device == "cuda" else -len(peaks))
     assert peaks[1] < peaks[0]
     measured(apart(*losses), 1e-3 if device == "cuda" else 0)
-
-
-@pytest.mark.slow
-def test_a_compiled_prediction_gives_the_answers_of_an_eager_one(train, images, device, measured, monkeypatch):
-    if device == "cpu":  # without a C++ compiler
-        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    eager, compiled = (load(run, device) for run in [train(images, *VIT).path] * 2)
-    assert compiled.engine.compile(50)
-    answers = [
-        [dict(row.top) for row in one.predict(images, recursive=True, batch_size=50)] for one in (eager, compiled)
-    ]
-    pairs = zip(*answers, strict=True)
-    measured(max(abs(one[name] - other[name]) for one, other in pairs for name in one), 0.01)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Scoring: every image once, in order, at the precision that was asked for."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ from vit.data.loading.sampler import EvaluationSampler
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError
-from vit.inference import engine as module
-from vit.inference.engine import Engine, _in_order, compile_for, score
+from vit.inference.engine import Engine, _in_order, score
 from vit.inference.scores.scored_images import ScoredImages
-from vit.models.spec import NetworkSpec, create_network
+from vit.models.spec import create_network
 
 
 @pytest.fixture(scope="module")
@@ -94,60 +92,3 @@ def test_precision_changes_how_it_is_computed_and_not_what_comes_out(engine):
     assert half.logits(images).dtype == torch.float32
     assert not torch.equal(half.logits(images), engine.logits(images))
     torch.testing.assert_close(half.probabilities(images), engine.probabilities(images), atol=0.05, rtol=0)
-
-
-@pytest.mark.parametrize("keeps_features", [False, True])
-def test_a_compiled_network_gives_its_answers_and_compiles_one_size(engine, monkeypatch, keeps_features):
-    sizes = []
-
-    def backend(graph, inputs):
-        sizes.append(next(value.shape[0] for value in inputs if value.shape[1:] == (3, 8, 8)))
-        return graph
-
-    torch.compiler.reset()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    made = Engine(engine.network, engine.preprocess, engine.device, "32-true")
-    assert not keeps_features or made.keep_features()
-    pixels = torch.randint(0, 256, (11, 3, 8, 8), dtype=torch.uint8)
-    expected = made.probabilities_and_features(pixels) if keeps_features else [made.probabilities(pixels)]
-    assert made.compile(4)
-    for count in (4, 11, 1):
-        part = pixels[:count]
-        found = made.probabilities_and_features(part) if keeps_features else [made.probabilities(part)]
-        for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one, other[:count], atol=1e-6, rtol=1e-6)
-    assert sizes == [4]
-    torch.compiler.reset()
-
-
-def test_a_compiler_that_fails_leaves_the_network_as_it_was(engine, monkeypatch):
-    def broken(graph, inputs):
-        raise OSError("no compiler")
-
-    torch.compiler.reset()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
-    made = Engine(engine.network, engine.preprocess, engine.device, "32-true")
-    pixels = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
-    expected = made.probabilities(pixels)
-    assert not made.compile(2)
-    assert torch.equal(made.probabilities(pixels), expected)
-    torch.compiler.reset()
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "images", "has_compiler", "expected"),
-    [
-        ("vit_large_patch16_224", "cuda", 850_000, True, True),
-        ("vit_large_patch16_224", "cuda", 800_000, True, False),
-        ("vit_large_patch16_224", "cuda", 850_000, False, False),
-        ("vit_large_patch16_224", "cpu", 10**9, True, False),
-        ("vit_tiny_patch16_224", "cuda", 850_000, True, False),
-        ("resnet18_cifar", "cuda", 10**12, True, False),
-    ],
-)
-def test_what_many_images_repay_is_compiled(monkeypatch, name, device, images, has_compiler, expected):
-    monkeypatch.setattr(module, "has_compiler", lambda: has_compiler)
-    monkeypatch.setattr(Engine, "compile", lambda engine, batch_size: batch_size == 64)
-    made = Engine.__new__(Engine)
-    made.network, made.device = NetworkSpec.named(name, 1000).build_empty(224), torch.device(device)
-    assert compile_for(made, images, 64) is expected

@@ -3,13 +3,9 @@
 import torch
 
 from vit.inference import devices as module
-from vit.inference.devices import matrix_peak, mfu
+from vit.inference.devices import matrix_peak
 
 CPU = torch.device("cpu")
-
-
-def test_mfu_is_achieved_over_possible():
-    assert mfu(flops=2e9, images_per_second=100, peak=4e11) == 0.5
 
 
 def test_the_peak_is_measured_once_and_draws_nothing(monkeypatch):

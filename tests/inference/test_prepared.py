@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from vit.data.pixels.preprocess import Preprocess
-from vit.inference import prepared as module
+from vit.inference import deployment as module
+from vit.inference.deployment import PackedLinear, PackedViT, can_pack, prepared
 from vit.inference.engine import CPU_BYTES, Engine, images_of_a_pass
-from vit.inference.prepared import PackedLinear, PackedViT, can_pack, prepared
 from vit.models.timm_network import SmallImageResNet, SmallImageResNetConfig, TimmConfig, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig

@@ -15,7 +15,7 @@ from vit.checkpoints.format import KEY, PREFIX, Description
 from vit.checkpoints.load import load
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import CheckpointError
-from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines.exported_engines import OnnxEngine
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights.open import open_pretrained
 

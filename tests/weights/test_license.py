@@ -13,7 +13,7 @@ from vit.data.pixels.preprocess import Preprocess
 from vit.export.card import CardFacts, Origin, card_text
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
-from vit.weights.license import UNKNOWN, license_of, license_of_card, license_text, restricts
+from vit.weights.hubs import UNKNOWN, license_of, license_of_card, license_text, restricts
 from vit.weights.open import open_pretrained
 
 

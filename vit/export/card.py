@@ -15,7 +15,7 @@ from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import fitted_split, fitted_text
 from vit.inference.scores.image_groups import count_text
 from vit.inference.scores.intervals import Metric
-from vit.weights.license import license_text, restricts
+from vit.weights.hubs import license_text, restricts
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData

@@ -1,9 +1,8 @@
 """Which device and which precision a network runs at, and the matrix peak of a device
 
-The matrix peak is the FLOP/s of the fastest square matrix product, measured in a fraction of a second. MFU, the model
-FLOPs utilization of Chowdhery et al. 2022 (arXiv 2204.02311, appendix B), is the FLOP/s that a network needs over a
-peak. The peak there is the data sheet's. A CPU has none for its cores in use, so that the peak here is measured: no
-network of matrix products is much faster.
+The matrix peak is the FLOP/s of the fastest square matrix product, measured in a fraction of a second. The model FLOPs
+utilization (MFU) of Chowdhery et al. 2022 (arXiv 2204.02311, appendix B) is over the peak of a data sheet. A CPU has
+none for its cores in use, so that the peak here is measured: no network of matrix products is much faster.
 """
 
 import os
@@ -28,12 +27,9 @@ _DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device of this process: the named one, or an accelerator, or the CPU.
+    """The device of this process: the named one, or an accelerator, or the CPU. UsageError: there is no such device.
 
     Where a process sees several GPUs, it takes the GPU of its rank on this machine.
-
-    Raises:
-        UsageError: there is no such device.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -55,22 +51,19 @@ def _own_gpu() -> torch.device:
     return torch.device("cuda", rank % torch.cuda.device_count())  # a launcher may show each process one GPU
 
 
-def choose_precision(precision: str, device: torch.device) -> str:
-    """The precision. "auto" becomes "bf16-mixed" where the hardware is faster in bfloat16, else "32-true"."""
+def choose_precision(precision: str, device: torch.device, may_be_float16: bool = False) -> str:
+    """The precision. "auto" becomes "bf16-mixed" where the hardware is faster in bfloat16, else "32-true".
+
+    Where it may be float16, "auto" becomes "16-mixed" on a GPU that is fast in it alone: V100, T4, RTX 20.
+    """
     if precision != "auto":
         return precision
-    return "bf16-mixed" if is_faster_in_bf16(device) else "32-true"
-
-
-def choose_training_precision(precision: str, device: torch.device) -> str:
-    """As `choose_precision`, but "auto" becomes "16-mixed" where a GPU is fast in float16 alone: V100, T4, RTX 20."""
-    chosen = choose_precision(precision, device)
-    if precision != "auto" or chosen != "32-true" or device.type != "cuda":
-        return chosen
-    has_tensor_cores = torch.cuda.get_device_capability(device) >= (7, 0) and "GTX" not in (
-        torch.cuda.get_device_name(device)  # a GTX 1660 has the capability of a T4, and no tensor cores
-    )
-    return "16-mixed" if has_tensor_cores else chosen
+    if is_faster_in_bf16(device):
+        return "bf16-mixed"
+    if not may_be_float16 or device.type != "cuda" or torch.cuda.get_device_capability(device) < (7, 0):
+        return "32-true"
+    is_gtx = "GTX" in torch.cuda.get_device_name(device)  # a GTX 1660 has the capability of a T4, and no tensor cores
+    return "32-true" if is_gtx else "16-mixed"
 
 
 def is_faster_in_bf16(device: torch.device) -> bool:
@@ -79,9 +72,8 @@ def is_faster_in_bf16(device: torch.device) -> bool:
     CPUs of Intel need AMX for that, which a virtual machine may hide. With AVX-512 alone their products in bfloat16
     reach half of the speed of float32 (docs/performance.md).
     """
-    if device.type == "cpu" and _is_of_intel() and not torch.cpu._is_amx_tile_supported():
-        return False
-    return has_bf16(device)
+    lacks_amx = device.type == "cpu" and _is_of_intel() and not torch.cpu._is_amx_tile_supported()
+    return not lacks_amx and has_bf16(device)
 
 
 @cache
@@ -103,8 +95,7 @@ def has_bf16(device: torch.device) -> bool:
 
 def has_compiler() -> bool:
     """Whether this machine has what torch.compile needs for a GPU."""
-    compilers = map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
-    return find_spec("triton") is not None and any(compilers)
+    return find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
 
 
 @contextmanager
@@ -128,17 +119,6 @@ def full_float32(precision: str = "32-true", device: torch.device | None = None)
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """The context in which a network runs at a precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")
-
-
-def mfu(flops: float, images_per_second: float, peak: float) -> float:
-    """Achieved FLOP/s over the matrix peak.
-
-    Args:
-        flops: floating-point operations of one image; three forward passes for a training step.
-        images_per_second: images per second of the devices whose peak is given.
-        peak: matrix peak in FLOP/s.
-    """
-    return flops * images_per_second / peak
 
 
 @cache

@@ -34,18 +34,14 @@ class EmbeddingModel:
 
     def check_same(self, file: "EmbeddingModel", path: Path) -> None:
         """Raise UsageError where a file has vectors of another model, or of another preprocessing."""
+        again, own = "make the file again with 'vit embed'", f"and {self.source}"
         if self.model_hash != file.model_hash:
-            raise UsageError(
-                f"{path} has vectors of another model: {file.network} with the hash {file.model_hash}, and "
-                f"{self.source} is {self.network} with the hash {self.model_hash}",
-                "give --model the model of the file, or make the file again with 'vit embed'",
-            )
+            what = f"another model: {file.network} with the hash {file.model_hash}"
+            own += f" is {self.network} with the hash {self.model_hash}"
+            raise UsageError(f"{path} has vectors of {what}, {own}", f"give --model the model of the file, or {again}")
         if self.preprocess != file.preprocess:
-            raise UsageError(
-                f"{path} has vectors of images that were prepared in another way: {file.preprocess}, and "
-                f"{self.source} has {self.preprocess}",
-                "make the file again with 'vit embed'",
-            )
+            what = f"images that were prepared in another way: {file.preprocess}"
+            raise UsageError(f"{path} has vectors of {what}, {own} has {self.preprocess}", again)
 
 
 @dataclass(frozen=True)
@@ -60,24 +56,17 @@ class Embedding:
 
 
 def write_embeddings(path: Path, model: EmbeddingModel, width: int, rows: Iterable[Embedding]) -> None:
-    """Write a new file whole or not at all, some rows at a time.
-
-    Args:
-        width: length of a vector, D.
-    """
+    """Write a new file whole or not at all, some rows with vectors (width,) at a time."""
     kinds = [("path", pa.string()), ("status", pa.string()), ("error", pa.string()), ("content_hash", pa.string())]
     about = {_KEY: json.dumps(asdict(model)).encode()}
     schema = pa.schema([*kinds, ("vector", pa.list_(pa.float32(), width))], metadata=about)
     with atomic_write(path, is_new=True) as partial, pq.ParquetWriter(partial, schema) as writer:
         for part in batched(rows, _ROWS):
-            columns = [
-                [parquet_text(row.path) for row in part],
-                [row.status for row in part],
-                [parquet_text(row.error) for row in part],
-                [row.content_hash for row in part],
-                [row.vector for row in part],
+            rows_of_part = [
+                (parquet_text(row.path), row.status, parquet_text(row.error), row.content_hash, row.vector)
+                for row in part
             ]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(pa.table(list(map(list, zip(*rows_of_part, strict=True))), schema=schema))
 
 
 @dataclass(frozen=True)

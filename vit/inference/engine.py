@@ -16,9 +16,8 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.data.core.batch import Batch
 from vit.data.pixels.preprocess import Preprocess, to_device
 from vit.errors import DataError
-from vit.inference.deployment import LoadedModel, probabilities_of
-from vit.inference.devices import autocast, choose_precision, full_float32, has_compiler
-from vit.inference.prepared import prepared
+from vit.inference.deployment import LoadedModel, prepared, probabilities_of
+from vit.inference.devices import autocast, choose_precision, full_float32
 from vit.inference.scores.scored_images import Floats, Scored, ScoredImages, ScoredLabels
 from vit.launch import rank_and_world_size
 from vit.models.heads import classifier_names, with_features
@@ -26,7 +25,6 @@ from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
 CPU_PIXELS = 16 * 224 * 224  # of a pass of a CNN on a CPU: activations of more pixels cost 20 % more time
-COMPILED_FLOPS = 1e17  # of all images: 800,000 images of ViT-L/16, which take an H100 minutes
 CPU_BYTES = 16 * 2**20  # of the widest activation of a ViT in a pass on a CPU: more than 32 MiB cost 25 to 60 %
 
 
@@ -67,23 +65,6 @@ class Engine:
         self._computed = prepared(self.network, device, self.precision)
         self._with_features: nn.Module | None = None
         self._max_images = images_of_a_pass(network, self.precision) if device.type == "cpu" else None
-        self._filled_to = 0  # images of a pass of a compiled network
-
-    def compile(self, batch_size: int) -> bool:
-        """Compile the network for batches of this size, up to which smaller ones are filled: no other size compiles.
-
-        Probabilities differ from those of the network by rounding. Returns False, and changes nothing, where
-        torch.compile cannot do it here.
-        """
-        module, before = self._with_features or self._computed, self._max_images
-        side, self._max_images, self._filled_to = self.preprocess.image_size, batch_size, batch_size
-        module.compile()
-        try:
-            self._output(module, torch.zeros(1, self.preprocess.channels, side, side, dtype=torch.uint8))
-        except Exception:  # noqa: BLE001  compilers have errors of many types
-            module._compiled_call_impl = None
-            self._max_images, self._filled_to = before, 0
-        return self._filled_to > 0
 
     def logits(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> logits (B, C) float32."""
@@ -93,12 +74,9 @@ class Engine:
     def _output(self, module: nn.Module, images: Tensor) -> Tensor:
         outputs = []
         for part in images.split(self._max_images or len(images)):
-            count = len(part)
-            if count < self._filled_to:
-                part = torch.cat((part, part[:1].expand(self._filled_to - count, -1, -1, -1)))
             normalized = self.preprocess.normalize(to_device(part, self.device))
             with autocast(self.precision, self.device), full_float32(self.precision, self.device):
-                outputs.append(module(normalized)[:count].float())
+                outputs.append(module(normalized).float())
         return torch.cat(outputs)
 
     def probabilities(self, images: Tensor) -> Tensor:
@@ -131,13 +109,12 @@ class Engine:
         return False
 
     def logits_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (B, 3, S, S) uint8 -> logits (B, C) and features that the last layer reads (B, D), float32.
+        """One pass: images (B, 3, S, S) uint8 -> logits (B, C) and features that the last layer reads (B, D), float32.
 
-        One forward pass computes both. Call `keep_features` first.
+        Call `keep_features` first.
         """
         assert self._with_features is not None
-        count = self.network.num_classes
-        logits, features = self._output(self._with_features, images).tensor_split([count], dim=1)
+        logits, features = self._output(self._with_features, images).tensor_split([self.network.num_classes], dim=1)
         return logits, features
 
     def probabilities_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,27 +123,10 @@ class Engine:
         return probabilities_of(logits, self.temperature, self.rules).cpu(), features.cpu()
 
 
-def compile_for(engine: object, num_images: int, batch_size: int) -> bool:
-    """Compile one of our ViTs on a GPU where so many images repay it. Returns whether it is compiled.
-
-    The rule is an estimate, which no GPU has measured: compiling takes half a minute, and makes passes of ViTs 1.1 to
-    1.3 times as fast (timm's table of an RTX 5090).
-    """
-    if not isinstance(engine, Engine) or engine.device.type != "cuda" or not has_compiler():
-        return False
-    if not isinstance(engine.network, VisionTransformer):
-        return False
-    config, weights = engine.network.config, sum(weight.numel() for weight in engine.network.parameters())
-    flops = 2 * weights * (config.num_patches + config.num_prefix_tokens) * num_images
-    return flops >= COMPILED_FLOPS and engine.compile(batch_size)
-
-
 def trained_engine(trained: LoadedModel, device: torch.device, precision: str) -> Engine:
     """The engine of a checkpoint, with its calibration."""
-    description = trained.description
-    return Engine(
-        trained.network, description.preprocess, device, precision, description.temperature, description.multilabel
-    )
+    about = trained.description
+    return Engine(trained.network, about.preprocess, device, precision, about.temperature, about.multilabel)
 
 
 def images_of_a_pass(network: Network, precision: str) -> int:
@@ -196,10 +156,8 @@ NoveltyOf = Callable[[Tensor], Floats]  # features (B, D) -> (B,)
 def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | None = None) -> Scored:
     """Score every valid image of all processes once, in the order of the list. Every process gets all scores.
 
-    ScoredLabels if the engine has rules of labels, else ScoredImages. DataError where none of the images can be read.
-
-    Args:
-        novelty_of: makes `ScoredImages.novelty` of the features of an `Engine` that keeps them; None: no novelty.
+    ScoredLabels if the engine has rules of labels, else ScoredImages, with novelty where `novelty_of` makes it of the
+    features of an `Engine` that keeps them. DataError where none of the images can be read.
     """
     rank, processes = rank_and_world_size()
     paths, labels, probabilities, novelty = list[str](), list[Tensor](), list[Tensor](), list[Floats]()

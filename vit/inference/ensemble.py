@@ -16,12 +16,7 @@ class Ensemble(Predictor):
     """Models with the same classes. Each prepares images in its own way, and has its own temperature.
 
     A rule that is fitted to validation images does not go with it, because the checkpoints keep numbers of one model.
-
-    Args:
-        names: their names in errors.
-
-    Raises:
-        UsageError: their classes differ, or an image may have several labels, whose thresholds are of one model.
+    UsageError, with the `names` of models: their classes differ, or an image may have several labels.
     """
 
     def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
@@ -55,9 +50,8 @@ def _check_members(members: Sequence[Predictor], names: Sequence[str]) -> None:
     first = members[0]
     for place, (one, name) in enumerate(zip(members, names, strict=True)):
         if one.multilabel is not None:
-            raise UsageError(
-                f"{name} gives an image several labels, and an average has no thresholds", "give one model"
-            )
+            problem = f"{name} gives an image several labels, and an average has no thresholds"
+            raise UsageError(problem, "give one model")
         if one.class_names != first.class_names:
             mine, others = set(first.class_names), set(one.class_names)
             what = f"{len(mine - others):,} classes of the first are missing, {len(others - mine):,} are new"

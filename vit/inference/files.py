@@ -47,10 +47,8 @@ def list_images(
 ) -> ListedImages:
     """The images of an index or of parquet tables, by split in the order of rows; addresses; or those of `list_files`.
 
-    Raises:
-        UsageError: there is an index or a table among several inputs.
-        DataError: as for `list_files`, or the index or the table cannot be used.
-        ResourceError: the Hugging Face hub does not give the data set.
+    UsageError: there is an index or a table among several inputs. DataError: as for `list_files`, or the index or the
+    table cannot be used. ResourceError: the Hugging Face hub does not give the data set.
     """
     names = [os.fspath(item) for item in inputs]
     columns = columns or TableColumns()
@@ -89,14 +87,11 @@ def list_files(
     - A table with a column of paths, and a .txt file with one name in each line, are lists if all inputs are lists.
       Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files.
 
-    Args:
-        columns: columns of a table that are given by name.
-        keep_repeats: whether a file that several inputs name stands for each of them. Rows of the command line are one
-            per file. A program pairs its own list with the answers by position, so none may be left out.
+    With `keep_repeats`, a file that several inputs name stands for each of them. Rows of the command line are one per
+    file. A program pairs its own list with the answers by position, so none may be left out.
 
-    Raises:
-        UsageError: a column is given, and an input has none of this name.
-        DataError: an input does not exist or has no match; or there is not a single file.
+    UsageError: a column is given, and an input has none of this name. DataError: an input does not exist or has no
+    match, or there is not a single file.
     """
     columns = columns or TableColumns()
     skipped_folders: dict[str, int] = {}
@@ -132,9 +127,8 @@ def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list
     if os.path.lexists(name):
         return [name]
     if not glob.has_magic(name):
-        raise DataError(
-            f"there is no {given}{path_beside(Path(name))}", "give files, folders or patterns such as 'photos/*.jpg'"
-        )
+        fix = "give files, folders or patterns such as 'photos/*.jpg'"
+        raise DataError(f"there is no {given}{path_beside(Path(name))}", fix)
     matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
     if not matches:
         raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
@@ -182,10 +176,7 @@ def check_output(path: Path) -> None:
 
 
 def made_folder(path: Path) -> Path:
-    """A new folder: the path, or the first of NAME-2, NAME-3, ... that does not exist.
-
-    Several processes may ask for one name at a time. OSError where the folder cannot be made.
-    """
+    """A new folder of `free_name`, also where several processes ask for it at a time. OSError: it cannot be made."""
     while True:
         candidate = free_name(path)
         try:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,10 +53,8 @@ class RowsAsked:
         ):
             if own != theirs:
                 before, now = (" ".join(one) if isinstance(one, tuple) else one for one in (theirs, own))
-                raise UsageError(
-                    f"--parts {where} was begun with another value of {name}: {before}, and now {now}",
-                    "give the same command again, or another folder",
-                )
+                problem = f"--parts {where} was begun with another value of {name}: {before}, and now {now}"
+                raise UsageError(problem, "give the same command again, or another folder")
 
 
 class Manifest:
@@ -68,9 +67,8 @@ class Manifest:
             found = json.loads((self._file.schema_arrow.metadata or {})[_KEY])
             self.asked = RowsAsked(**{**found, "images": tuple(found["images"])})
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{path} is not a manifest of 'vit predict --parts': {first_line(error)}", "give another folder"
-            ) from error
+            problem = f"{path} is not a manifest of 'vit predict --parts': {first_line(error)}"
+            raise DataError(problem, "give another folder") from error
         self.num_rows, self.num_parts = self._file.metadata.num_rows, self._file.num_row_groups
 
     def paths(self, part: int) -> list[str]:
@@ -84,19 +82,16 @@ class Manifest:
 
     def check_images(self, paths: Sequence[str], where: Path) -> None:
         """Raise UsageError with the first difference to the images that are there now."""
-        start = 0
-        for part in range(self.num_parts):
-            for known in self.paths(part):
-                if start >= len(paths) or paths[start] != known:
-                    raise self._changed(paths, where, f"image {start + 1:,} was {known}")
-                start += 1
-        if start < len(paths):
-            raise self._changed(paths, where, f"{paths[start]} is new")
-
-    def _changed(self, paths: Sequence[str], where: Path, first: str) -> UsageError:
+        known = chain.from_iterable(map(self.paths, range(self.num_parts)))
+        pairs = enumerate(zip_longest(paths, known), start=1)
+        changed = next(((number, now, then) for number, (now, then) in pairs if now != then), None)
+        if changed is None:
+            return
+        number, now, then = changed
+        first = f"{now} is new" if then is None else f"image {number:,} was {then}"
         more = len(paths) - self.num_rows
         than = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than then" if more else "as then"
-        return UsageError(
+        raise UsageError(
             f"IMAGES have changed since --parts {where} was begun: they are {len(paths):,} images now, {than}; {first}",
             "give another folder to --parts, or restore IMAGES until all parts are there",
         )
@@ -109,13 +104,8 @@ def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[],
     The images of an existing manifest are listed again and compared. A folder of many millions of files takes long, so
     one process does so for all that run at the same time: it holds a lock until the end of the block.
 
-    Args:
-        asked: what decides the rows.
-        list_paths: function that lists the images.
-
-    Raises:
-        UsageError: the folder has other files, or was begun with other values or images.
-        DataError: there are no images, or the manifest is damaged.
+    UsageError: the folder has other files, or was begun with other values or images. DataError: there are no images, or
+    the manifest is damaged.
     """
     _check_folder(files)
     with ExitStack() as held:
@@ -143,9 +133,8 @@ def _check_folder(files: PartsLayout) -> None:
     except OSError as error:
         raise ResourceError(f"cannot make the folder --parts {files.path}: {error.strerror}", "give another") from error
     if others and not files.manifest_path.is_file():
-        raise UsageError(
-            f"--parts {files.path} holds other files, such as {min(others).name}", "give a new or an empty folder"
-        )
+        problem = f"--parts {files.path} holds other files, such as {min(others).name}"
+        raise UsageError(problem, "give a new or an empty folder")
 
 
 def _without_own(paths: Sequence[str], files: PartsLayout) -> Sequence[str]:
@@ -200,13 +189,7 @@ def write_part(
     rows: Iterable[Prediction],
     open_rows: Callable[[Path], ParquetWriter],
 ) -> None:
-    """Write a part, whole or not at all. The caller holds its lock.
-
-    Args:
-        number: number of the part.
-        rows: predictions for the images of the part, in their order.
-        open_rows: function that makes the writer of a file, with the columns of this prediction.
-    """
+    """Write a part, whole or not at all, by the writer that `open_rows` makes. The caller holds its lock."""
     path = files.part_path(number)
     remove_partial(files.path, path.name)  # of a killed process that held the lock before
     with atomic_write(path) as partial:
@@ -222,10 +205,9 @@ def write_part(
 class PartsCheck:
     """What is wrong with the parts of a manifest. Nothing, if every image has exactly one row."""
 
-    num_rows: int = 0  # number of rows that were compared with the manifest
+    num_rows: int = 0  # that were compared with the manifest
     missing: list[int] = field(default_factory=list)  # numbers of parts that are not there
-    # {file name: reason} of parts that cannot be read, or that are not those of the manifest
-    damaged: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)  # {file name: reason} of parts that are not the manifest's
     foreign: list[str] = field(default_factory=list)  # names of parts with numbers that the manifest does not have
     statuses: Counter[str] = field(default_factory=Counter)  # {status: number of rows}
 

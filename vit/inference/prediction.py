@@ -96,8 +96,7 @@ def read_input(
 ) -> Tensor | ImageError:
     """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure.
 
-    Args:
-        frames: receives the path of a file of several frames or pages, of which the first is the input.
+    The first of several frames or pages is the input. `frames` receives the path of such a file.
     """
     if isinstance(image, ReadFrame):
         return image.input
@@ -142,18 +141,15 @@ def rows_of(
     read: Callable[[T], M] | None,
     compute: Callable[[list[M]], Iterable[R]],
 ) -> Iterator[R]:
-    """`compute` of batches of what `read` makes of each item, flattened, in the order of the items.
+    """`compute` of batches of what `read` makes of each item, in threads, flattened, in the order of the items.
 
     - **A network on a CPU**: each core reads and computes batches of its own. No core waits for another within a layer.
     - **Few images, or an exported file**, whose library has threads of its own: reading and computing take turns, each
       on all cores, because at the same time they slow each other down.
     - **An accelerator** computes while the CPU reads the next batches, and writes the rows of the batch before.
 
-    Args:
-        engine: what `compute` computes with.
-        read: a picture of one item. It runs in threads. None: the items are pictures.
-        compute: rows of a batch of pictures. On a CPU it runs in threads. On an accelerator it starts the computation,
-            and waits for it where the first row is taken.
+    Without `read`, items are pictures. On a CPU `compute` runs in threads. On an accelerator it starts the computation,
+    and waits for it where the first row is taken.
     """
     own = _images_per_core(engine, len(items), batch_size)
     if read is None and own == 0:  # no thread has anything to do

@@ -15,23 +15,18 @@ from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import check_finished, checkpoint_of
 from vit.checkpoints.validation_scores import ValidationScores, fitted_text
 from vit.data.core.image_bytes import ImageError, ImageReader
-from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError, some_of
 from vit.inference.answers.answers import AnswerRule
 from vit.inference.deployment import LoadedModel, probabilities_of
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
-from vit.inference.engines.onnx_engine import OnnxEngine
-from vit.inference.engines.openvino_engine import OpenVinoEngine, convert
-from vit.inference.engines.openvino_engine import read as read_openvino
+from vit.inference.engines.exported_engines import ExportedEngine, OnnxEngine, OpenVinoEngine, convert, read
 from vit.inference.files import ListedImages, list_images
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, rows_of, status_of
 from vit.inference.scores.scored_images import above
-from vit.models.network import Network
-from vit.tasks.task import Task, task_with
+from vit.tasks.task import task_with
 
-AnyEngine = Engine | OnnxEngine | OpenVinoEngine
 Input = tuple[str, Tensor | ImageError]  # name, and the input of a network or the reason for a failure
 
 BATCH_SIZE = 64
@@ -41,7 +36,12 @@ class Predictor:
     """A network with its class names and preprocessing, from a checkpoint or an exported file alone.
 
     Attributes:
+        preprocess: how images become the network's input.
+        network: the network in evaluation mode; None where another library than torch computes.
+        multilabel: rules of the labels, if the model gives an image several; None: one class for an image.
+        task: whether an image has one class, or any number of labels.
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
+        fitted_on: images that temperature, thresholds and novelty are fitted to, in words.
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
         license: license of the weights that the training started from; None: random weights, or not stated.
         is_exported: whether the model is a file of `vit export`, not a checkpoint.
@@ -52,7 +52,7 @@ class Predictor:
 
     def __init__(
         self,
-        engine: AnyEngine,
+        engine: Engine | ExportedEngine,
         class_names: tuple[str, ...],
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
@@ -60,43 +60,21 @@ class Predictor:
         is_exported: bool = False,
         lacks: str = "",
     ) -> None:
-        self.engine, self.license, self.is_exported, self.lacks = engine, license, is_exported, lacks
-        self.class_names, self.validation_scores = class_names, validation_scores
+        self.engine, self.class_names, self.license = engine, class_names, license
+        self.preprocess, self.multilabel, self.task = engine.preprocess, engine.rules, task_with(engine.rules)
+        self.network = engine.network if isinstance(engine, Engine) else None
+        self.validation_scores = validation_scores
+        self.fitted_on = fitted_text(None if validation_scores is None else validation_scores.split)
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
-        self.is_ensemble, self.first_frames = False, set[str]()
-        self._rule = AnswerRule()
+        self.is_exported, self.lacks, self.is_ensemble = is_exported, lacks, False
+        self.first_frames, self._rule = set[str](), AnswerRule()
 
     def __repr__(self) -> str:
         names, side, engine = self.class_names, self.preprocess.image_size, self.engine
         lacks = f"; not finished: {self.lacks}" * bool(self.lacks)
         where = f"{side} x {side} pixels, {engine.device.type}, {engine.precision}, {engine.name}"
         return f"<Predictor of {len(names):,} classes ({some_of(names)}), {where}{lacks}>"
-
-    @property
-    def network(self) -> Network | None:
-        """The network in evaluation mode; None where another library than torch computes."""
-        return self.engine.network if isinstance(self.engine, Engine) else None
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """How images become the network's input."""
-        return self.engine.preprocess
-
-    @property
-    def multilabel(self) -> LabelRules | None:
-        """Rules of the labels, if the model gives an image several; None: one class for an image."""
-        return self.engine.rules
-
-    @property
-    def task(self) -> Task:
-        """Whether an image has one class, or any number of labels."""
-        return task_with(self.multilabel)
-
-    @property
-    def fitted_on(self) -> str:
-        """The images that temperature, thresholds and novelty are fitted to, in words."""
-        return fitted_text(None if self.validation_scores is None else self.validation_scores.split)
 
     @property
     def rule(self) -> AnswerRule:
@@ -126,10 +104,8 @@ class Predictor:
                 called by its place in the list: "image 0", "image 1", ... An animated or multi-page PIL image gives
                 the frame that it shows.
             top_k: number of classes in `top`; of several labels, every label of the image is there too.
-            recursive: whether to read folders in folders.
-            batch_size: number of images in a forward pass.
         """
-        _check_counts(top_k=top_k, batch_size=batch_size)
+        _check_counts(top_k, batch_size)
         inputs = cast(Iterable[Image], [images] if is_one(images) else images)
         paths, rows = list[str | os.PathLike[str]](), list[Named | None]()  # None: the next of the paths
         for index, item in enumerate(inputs):
@@ -149,7 +125,7 @@ class Predictor:
         self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH_SIZE, reader: ImageReader | None = None
     ) -> Iterator[Prediction]:
         """The predictions for a list of files, or for images of shards, which `reader` reads."""
-        _check_counts(top_k=top_k, batch_size=batch_size)
+        _check_counts(top_k, batch_size)
         return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
     def predict_inputs(self, inputs: Sequence[Input], top_k: int) -> list[Prediction]:
@@ -266,20 +242,18 @@ def load(
             exported file is computed by the library of its format.
         unfinished: whether to load a model whose training is not finished, as it is.
 
-    Raises:
-        CheckpointError: there is no checkpoint, or it cannot be used.
-        UsageError: there is no such device; the engine is not installed; or the model does not support the device, the
-            precision or the engine.
+    CheckpointError: there is no checkpoint, or it cannot be used. UsageError: there is no such device, the engine is
+    not installed, or the model does not support the device, the precision or the engine.
     """
     path = Path(path)
     check_engine(engine, path, device)
-    computing: AnyEngine
+    computing: Engine | ExportedEngine
     novelty, is_exported = None, path.suffix in (ONNX, OPENVINO)
     if is_exported:
         if path.suffix == ONNX and precision not in ("auto", "32-true"):
             problem = f"--precision {precision}, but an ONNX file is computed with 32-true"
             raise UsageError(problem, "leave --precision out")
-        computing = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read_openvino(path), precision, path)
+        computing = OnnxEngine(path) if path.suffix == ONNX else OpenVinoEngine(read(path), precision, path)
         about = computing.description
         lacks = check_finished(path, unfinished, about.unfinished)
     else:
@@ -296,8 +270,7 @@ def load(
     return Predictor(computing, about.class_names, scores, novelty, about.license, is_exported, lacks)
 
 
-def _check_counts(**counts: int) -> None:
-    """Raise UsageError where an argument that is a number of things is below 1."""
-    for name, count in counts.items():
+def _check_counts(top_k: int, batch_size: int) -> None:
+    for name, count in (("top_k", top_k), ("batch_size", batch_size)):
         if count < 1:
             raise UsageError(f"{name} is {count}", "give 1 or more")

@@ -6,7 +6,7 @@ The file is called NAME.partial until it is complete. A run that ends early keep
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -34,23 +34,16 @@ Cell = str | float | list[str] | list[float] | None
 
 
 class RowWriter(ABC):
-    """Writes predictions to a file in a `with` block. The file gets its name when the block ends without an error.
-
-    Attributes:
-        top_k: number of classes in a row.
-        has_sets: whether rows have a prediction set.
-        has_answers: whether rows have an answer at the level that is sure.
-        task: whether a row has one class and the next best ones, or any number of labels.
-        all_of: names of the classes or labels that have a column of their own, with their probabilities.
-        unfinished: what the training of the model lacks, for a column of its own; "" where it is finished.
-    """
+    """Writes predictions to a file in a `with` block. The file gets its name when the block ends without an error."""
 
     def __init__(self, path: Path, top_k: int) -> None:
-        self.path, self.partial, self.top_k = path, path.with_name(f"{path.name}.partial"), top_k
-        self.has_sets = self.has_answers = False
-        self.task = SINGLE_LABEL
-        self.all_of: tuple[str, ...] = ()
-        self.unfinished = ""
+        self.path, self.partial = path, path.with_name(f"{path.name}.partial")
+        self.top_k = top_k  # number of classes in a row
+        self.has_sets = False  # whether rows have a prediction set
+        self.has_answers = False  # whether rows have an answer at the level that is sure
+        self.task = SINGLE_LABEL  # whether a row has one class and the next best ones, or any number of labels
+        self.all_of: tuple[str, ...] = ()  # classes or labels with a column of their own, for their probabilities
+        self.unfinished = ""  # what the training of the model lacks, for a column of its own; "" where it is finished
 
     @property
     def columns(self) -> list[str]:
@@ -86,12 +79,10 @@ class RowWriter(ABC):
         """Write buffered rows to the file."""
 
     @abstractmethod
-    def _open(self) -> None:
-        """Create the partial file."""
+    def _open(self) -> None: ...
 
     @abstractmethod
-    def _close(self) -> None:
-        """Close the partial file."""
+    def _close(self) -> None: ...
 
     def __enter__(self) -> Self:
         """Lock and open the partial file; what a process that ended early has left in it is written again."""
@@ -166,18 +157,12 @@ class JsonLinesWriter(_TextWriter):
 
 
 class ParquetWriter(RowWriter):
-    """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped.
+    """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped."""
 
-    Attributes:
-        metadata: texts that the file keeps beside its rows.
-    """
-
-    def __init__(self, path: Path, top_k: int) -> None:
-        super().__init__(path, top_k)
-        self.metadata: dict[str, str] = {}
+    metadata: dict[str, str] | None = None  # texts that the file keeps beside its rows
 
     def _open(self) -> None:
-        self.schema = pa.schema([(name, _parquet_type(name)) for name in self.columns], metadata=self.metadata or None)
+        self.schema = pa.schema([(name, _parquet_type(name)) for name in self.columns], metadata=self.metadata)
         self.writer = pq.ParquetWriter(self.partial, self.schema)
         self.waiting: list[list[Cell]] = []
 
@@ -240,14 +225,12 @@ def check_separator(names: Iterable[str], endings: str) -> None:
 
 def _joined(cells: Iterable[Cell]) -> list[str | float | None]:
     """The cells of a CSV, in which a list is one text. UsageError where one of its texts would read as two."""
-    row: list[str | float | None] = []
-    for cell in cells:
-        if isinstance(cell, list):
-            check_separator((part for part in cell if isinstance(part, str)), ".parquet")
-            row.append(SEPARATOR.join(part if isinstance(part, str) else f"{part:.{DIGITS}f}" for part in cell))
-        else:
-            row.append(cell)
-    return row
+
+    def text(parts: Sequence[str | float]) -> str:
+        check_separator((part for part in parts if isinstance(part, str)), ".parquet")
+        return SEPARATOR.join(part if isinstance(part, str) else f"{part:.{DIGITS}f}" for part in parts)
+
+    return [text(cell) if isinstance(cell, list) else cell for cell in cells]
 
 
 def to_json(prediction: Prediction) -> dict[str, object]:

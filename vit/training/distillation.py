@@ -28,7 +28,7 @@ from vit.data.pixels.preprocess import Preprocess, Window, to_device
 from vit.errors import CheckpointError, DataError, UsageError, some_of
 from vit.inference.engine import Engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO
-from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines.exported_engines import OnnxEngine
 from vit.inference.predictor import load
 from vit.models.heads import token_logits
 from vit.models.network import Network

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vit.data.pixels.preprocess import COLORS
 from vit.models.heads import classifier_names
 from vit.models.network import Network, misfits
+from vit.models.network_names import import_timm
 from vit.models.vision_transformer import VisionTransformer
 
 _LARGEST_CUT, _LEAST_RESAMPLED = 14, 0.6  # patches a side of 224 pixels in 16; the part of them where both are equal
@@ -75,21 +76,18 @@ def fill(
     classes: Classes | None = None,
 ) -> LoadReport:
     """Put weights into a network; as `adapt`. A head for other classes stays as it was initialized."""
-    adapted, report = adapt(network, weights, dropped, classes)
+    adapted, report = adapt(network, weights, classes)
     network.load_state_dict({**network.state_dict(), **adapted})
-    return report
+    return replace(report, dropped=dict(dropped or {}))
 
 
 def adapt(
-    network: Network,
-    weights: Mapping[str, Tensor],
-    dropped: Mapping[str, str] | None = None,
-    classes: Classes | None = None,
+    network: Network, weights: Mapping[str, Tensor], classes: Classes | None = None
 ) -> tuple[dict[str, Tensor], LoadReport]:
     """(weights in a network's names that `fill` puts into it, the report). The network may be on the meta device.
 
-    `dropped` is for the report. Without `classes`, heads are compared by their number of classes alone. ValueError:
-    names are missing or unexpected, or shapes differ; the text lists them.
+    Without `classes`, heads are compared by their number of classes alone. ValueError: names are missing or unexpected,
+    or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
     heads, changes = sorted(head_names(network)), Changes(list)
@@ -120,10 +118,8 @@ def adapt(
                 taken[name] = taken[name][classes.rows]
                 changes[name].append("rows in the order of these classes")
     taken = {name: value for name, value in taken.items() if name not in initialized}
-    wrong = misfits(
-        {name: tuple(value.shape) for name, value in taken.items()},
-        {name: tuple(value.shape) for name, value in expected.items() if name not in initialized},
-    )
+    shapes, wanted = ({name: tuple(value.shape) for name, value in some.items()} for some in (taken, expected))
+    wrong = misfits(shapes, {name: shape for name, shape in wanted.items() if name not in initialized})
     wrong += [
         f"{name} holds {str(value.dtype).removeprefix('torch.')}, not floating-point numbers, as of a quantized network"
         for name, value in taken.items()
@@ -136,9 +132,8 @@ def adapt(
         sorted(taken.keys() - changes.keys()),
         {name: "; ".join(hows) for name, hows in changes.items()},
         initialized,
-        dict(dropped or {}),
-        tuple(name for number, name in enumerate(names) if number in kept),
-        tuple(name for number, name in enumerate(names) if number not in kept),
+        kept_rows=tuple(name for number, name in enumerate(names) if number in kept),
+        new_rows=tuple(name for number, name in enumerate(names) if number not in kept),
     )
 
 
@@ -148,36 +143,26 @@ def _kept_rows(
     """{number of a class: its row in the old head}, of one linear head for other classes; {} where none is kept."""
     if classes is None or not classes.keeps_rows or classes.rows is not None:
         return {}
-    if len(heads) != 2 or expected[heads[1]].ndim != 2:  # "...bias" and "...weight" of one linear layer
-        return {}
+    is_linear = len(heads) == 2 and expected[heads[1]].ndim == 2  # "...bias" and "...weight" of one layer
     fits = (name in weights and weights[name].shape == (len(classes.old), *expected[name].shape[1:]) for name in heads)
-    if not all(fits):
+    if not is_linear or not all(fits):
         return {}
     old = {name: number for number, name in enumerate(classes.old)}
     return {number: old[name] for number, name in enumerate(classes.new) if name in old}
 
 
 def _other_channels(network: Network, weights: dict[str, Tensor], changes: Changes) -> None:
-    """Replace kernels of three colors where the network has another number of channels."""
+    """Replace kernels of three colors where the network has another number of channels.
+
+    One channel gets the sum of the three kernels: equal channels give the same tokens. More channels repeat red, green
+    and blue, times 3 / in_chans.
+    """
     for name in network.first_kernels() if network.in_chans != COLORS else ():
         kernels = weights.get(name)
         if kernels is not None and kernels.ndim == 4 and kernels.shape[1] == COLORS:
-            weights[name] = kernels_for_channels(kernels, network.in_chans)
+            weights[name] = import_timm().models.adapt_input_conv(network.in_chans, kernels)
             how = "the sum of three kernels" if network.in_chans == 1 else "kernels of RGB repeated"
             changes[name].append(f"{COLORS} -> {network.in_chans} channels, {how}")
-
-
-def kernels_for_channels(kernels: Tensor, in_chans: int) -> Tensor:
-    """Kernels that read red, green and blue (D, 3, h, w) for another number of channels (D, in_chans, h, w).
-
-    One channel gets the sum of the three kernels: equal channels give the same tokens. More channels repeat red, green
-    and blue, times 3 / in_chans. As timm's `adapt_input_conv`.
-    """
-    values = kernels.float()
-    if in_chans == 1:
-        return values.sum(dim=1, keepdim=True).to(kernels.dtype)
-    repeated = values.repeat(1, -(-in_chans // COLORS), 1, 1)[:, :in_chans]
-    return (repeated * (COLORS / in_chans)).to(kernels.dtype)
 
 
 def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: bool, changes: Changes) -> None:
@@ -197,27 +182,26 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor], has_head: 
         grid = math.isqrt(max(0, positions.shape[1] - prefix))
         if grid != embed.grid_size and grid > 0 and grid * grid + prefix == positions.shape[1]:
             keeps_middle = has_head and grid <= _LARGEST_CUT and embed.grid_size < _LEAST_RESAMPLED * grid
-            change, how = (middle_positions, ", the middle") if keeps_middle else (resample_positions, "")
-            weights["pos_embed"] = change(positions, embed.grid_size, prefix)
+            weights["pos_embed"] = resample_positions(positions, embed.grid_size, prefix, keeps_middle)
+            how = ", the middle" * keeps_middle
             changes["pos_embed"].append(f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches{how}")
 
 
-def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for another grid of patches, as timm's `resample_abs_pos_embed`."""
+def resample_positions(positions: Tensor, grid_size: int, num_prefix: int, keeps_middle: bool = False) -> Tensor:
+    """Learned positions (1, num_prefix + N, D) for another grid of patches, as timm's `resample_abs_pos_embed`.
+
+    With `keeps_middle` those of a smaller grid are the middle ones, where neighbors stay neighbors.
+    """
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
-    image = patches.float().reshape(1, old, old, D).permute(0, 3, 1, 2)
-    image = F.interpolate(image, size=(grid_size, grid_size), mode="bicubic", antialias=True)
-    return torch.cat((prefix, image.permute(0, 2, 3, 1).reshape(1, -1, D).to(positions.dtype)), dim=1)
-
-
-def middle_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
-    """Learned positions (1, num_prefix + N, D) for a smaller grid: its middle, where neighbors stay neighbors."""
-    prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
-    old, D = math.isqrt(patches.shape[1]), positions.shape[2]
-    start = (old - grid_size) // 2
-    middle = patches.reshape(1, old, old, D)[:, start : start + grid_size, start : start + grid_size]
-    return torch.cat((prefix, middle.reshape(1, -1, D)), dim=1)
+    image, start = patches.reshape(1, old, old, D), (old - grid_size) // 2
+    if keeps_middle:
+        image = image[:, start : start + grid_size, start : start + grid_size]
+    else:
+        channels = image.float().permute(0, 3, 1, 2)
+        channels = F.interpolate(channels, size=(grid_size, grid_size), mode="bicubic", antialias=True)
+        image = channels.permute(0, 2, 3, 1).to(positions.dtype)
+    return torch.cat((prefix, image.reshape(1, -1, D)), dim=1)
 
 
 def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
@@ -242,23 +226,13 @@ def head_names(network: Network) -> set[str]:
     if isinstance(network, VisionTransformer):
         return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
     places = classifier_names(network)
-    found = {
-        name
-        for name, value in network.named_parameters()
-        if name.startswith(tuple(f"{place}." for place in places))
-        and value.ndim > 0
-        and len(value) == network.num_classes
-    }
+    below, count = tuple(f"{place}." for place in places), network.num_classes
+    sizes = {name: value.shape for name, value in network.named_parameters() if name.startswith(below)}
+    found = {name for name, size in sizes.items() if size[:1] == (count,)}
     linear = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Linear)}
-    if found:
-        beside = {
-            other
-            for place in places
-            for other, layer in linear.items()
-            if place in linear
-            and other.rpartition(".")[0] == place.rpartition(".")[0]
-            and layer.weight.shape == linear[place].weight.shape
-        }
-        return found | {f"{other}.{part}" for other in beside for part, _ in linear[other].named_parameters()}
-    heads = [name for name, layer in linear.items() if layer.out_features == network.num_classes]
-    return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()
+    if not found:
+        heads = [name for name, layer in linear.items() if layer.out_features == count]
+        return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()
+    kinds = {(name.rpartition(".")[0], linear[name].weight.shape) for name in places if name in linear}
+    beside = [name for name, layer in linear.items() if (name.rpartition(".")[0], layer.weight.shape) in kinds]
+    return found | {f"{name}.{part}" for name in beside for part, _ in linear[name].named_parameters()}

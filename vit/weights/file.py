@@ -84,10 +84,9 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
         fix = _RUNS_CODE if "run code" in str(error) else _FIX
         why = stand_in(path) or first_line(error)
         raise CheckpointError(f"{path} ({size}) is not a whole {what}: {why}", fix) from error
-    weights = found.weights
-    if not weights:
+    if not found.weights:
         raise CheckpointError(f"{path} holds no tensors", _FIX)
-    weights = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
+    weights = {name: value.float() if value.is_floating_point() else value for name, value in found.weights.items()}
     broken = next((name for name, value in weights.items() if _is_broken(name, value)), None)
     if broken is not None:
         raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", "take another file")
@@ -99,8 +98,8 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
 
 def _is_broken(name: str, value: Tensor) -> bool:
     """Whether a tensor makes NaN of any image: it is not finite, or a variance is negative."""
-    is_variance = name.endswith("running_var")
-    return value.is_floating_point() and not bool((value.isfinite() & ((value >= 0) | (not is_variance))).all())
+    is_negative = name.endswith("running_var") and bool((value < 0).any())
+    return value.is_floating_point() and (is_negative or not bool(value.isfinite().all()))
 
 
 def read_metadata(path: Path) -> dict[str, str]:

@@ -13,10 +13,10 @@ from vit.data.pixels.preprocess import COLORS
 from vit.errors import CheckpointError, UsageError, nearest
 from vit.models.network_names import import_timm
 from vit.tasks.task import MULTI_LABEL, SINGLE_LABEL, Task
+from vit.weights import preprocess_config
 from vit.weights.file import WeightsFile, read_config
 from vit.weights.formats.weight_format import TimmModel, Weights
-from vit.weights.hubs import fetched
-from vit.weights.license import UNKNOWN, license_of_card
+from vit.weights.hubs import UNKNOWN, fetched, license_of_card
 from vit.weights.named_model import (
     is_of_timm,
     is_of_torchvision_alone,
@@ -26,17 +26,7 @@ from vit.weights.named_model import (
     timm_name,
     timm_weights,
 )
-from vit.weights.preprocess_config import (
-    TIMM_PROGRAM,
-    TIMM_SETTINGS,
-    Config,
-    PreprocessValues,
-    StatedPreprocess,
-    from_hugging_face_config,
-    from_open_clip_config,
-    from_settings,
-    from_timm_config,
-)
+from vit.weights.preprocess_config import TIMM_PROGRAM, TIMM_SETTINGS, Config, PreprocessValues, StatedPreprocess
 from vit.weights.pretrained import are_numbers
 from vit.weights.trainer_file import listed_names
 
@@ -67,28 +57,23 @@ def read_folder(folder: Path) -> StatedFacts:
     preprocess = None
     try:
         if preprocessor:
-            preprocess = StatedPreprocess(
-                from_hugging_face_config(preprocessor, str(config.get("model_type"))), "preprocessor_config.json"
-            )
+            values = preprocess_config.from_hugging_face_config(preprocessor, str(config.get("model_type")))
+            preprocess = StatedPreprocess(values, "preprocessor_config.json")
         elif "pretrained_cfg" in config:
-            preprocess = StatedPreprocess(from_timm_config(config["pretrained_cfg"]), "config.json")
+            values = preprocess_config.from_timm_config(config["pretrained_cfg"])
+            preprocess = StatedPreprocess(values, "config.json")
         elif "preprocess_cfg" in open_clip:
-            preprocess = StatedPreprocess(from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json")
+            values = preprocess_config.from_open_clip_config(open_clip["preprocess_cfg"])
+            preprocess = StatedPreprocess(values, "open_clip_config.json")
     except Exception as error:  # an untrusted file may hold anything
-        raise CheckpointError(
-            f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
-        ) from error
-    model = _model(folder, config, open_clip)
+        problem = f"{folder} has preprocessing that cannot be used: {error!r}"
+        raise CheckpointError(problem, "change its config to what is supported") from error
+    is_multilabel = config.get("problem_type") == "multi_label_classification"
     return StatedFacts(
-        {**config, **open_clip},
-        model,
-        "config.json",
-        preprocess=preprocess,
-        class_names=_labels(config),
-        task=MULTI_LABEL if config.get("problem_type") == "multi_label_classification" else SINGLE_LABEL,
-        license=license_of_card(folder),
-        has_size=bool(config.get("pretrained_cfg")),
-    )
+        {**config, **open_clip}, _model(folder, config, open_clip), "config.json", preprocess=preprocess,
+        class_names=_labels(config), task=MULTI_LABEL if is_multilabel else SINGLE_LABEL,
+        license=license_of_card(folder), has_size=bool(config.get("pretrained_cfg")),
+    )  # fmt: skip
 
 
 def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
@@ -154,21 +139,19 @@ def facts_of_file(path: Path, file: WeightsFile, network: str | None) -> StatedF
     try:
         arguments = arguments_of(stated.settings) | ({"img_size": size} if size else {})
         model = model_with(str(path), name, arguments) if name else None
-        values, program = from_settings(stated.settings, {} if model is None else model.config)
+        base = {} if model is None else model.config
+        values, program = preprocess_config.from_settings(stated.settings, base)
     except CheckpointError:
         raise
     except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(f"{path} has settings that cannot be used: {error!r}", "give other weights") from error
     by_name = model is not None and not named_by and is_published(model, name, file.weights)
+    preprocess = StatedPreprocess(values, f"{program or 'settings'} in the file") if values else facts.preprocess
     return replace(
-        facts,
-        model=model,
-        named_by=named_by,
-        is_exact=facts.is_exact or by_name,
-        preprocess=StatedPreprocess(values, f"{program or 'settings'} in the file") if values else facts.preprocess,
+        facts, model=model, named_by=named_by, is_exact=facts.is_exact or by_name, preprocess=preprocess,
         class_names=stated.class_names or facts.class_names,
         has_size="img_size" in arguments or program == TIMM_PROGRAM,
-    )
+    )  # fmt: skip
 
 
 def published_file(file_name: str) -> tuple[str, int | None, StatedFacts] | None:
@@ -223,12 +206,9 @@ def _of_torchvision(weights: Any) -> tuple[int, StatedFacts]:
         "interpolation": seen.interpolation.value,
         "crop_fraction": seen.crop_size[0] / seen.resize_size[0],
     }
-    return seen.crop_size[0], StatedFacts(
-        is_exact=True,
-        preprocess=StatedPreprocess(values, "torchvision's weights"),
-        class_names=tuple(weights.meta["categories"]),
-        license=_SWAG if "license" in weights.meta else _TORCHVISION,  # those with one of their own are all of SWAG
-    )
+    terms = _SWAG if "license" in weights.meta else _TORCHVISION  # those with one of their own are all of SWAG
+    preprocess, names = StatedPreprocess(values, "torchvision's weights"), tuple(weights.meta["categories"])
+    return seen.crop_size[0], StatedFacts(is_exact=True, preprocess=preprocess, class_names=names, license=terms)
 
 
 def _labels(config: Config) -> tuple[str, ...] | None:

@@ -1,26 +1,37 @@
-"""Pretrained weights by name, fetched by timm or the Hugging Face hub, or found in its cache; and why they are not
+"""Pretrained weights by name, fetched by timm or the Hugging Face hub, or found in its cache, and their license
 
-Imports neither torch nor timm before a function needs them.
+A license is known as far as timm's configuration or a model card states it. Imports neither torch nor timm before a
+function needs them.
 """
 
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from vit.errors import ResourceError, UsageError, first_line, nearest
 from vit.models.network_names import import_timm
-from vit.weights.license import CARD
+from vit.plain_files import parse_yaml
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from vit.weights.formats.weight_format import TimmModel
+
+CARD = "README.md"
 PATIENCE = 5.0  # seconds until the hub must have answered
 _FILE = "model.safetensors"
 _HF_FILES = ("*.json", CARD, "model*.safetensors", "open_clip_model.safetensors")
 _HF_FILES_PICKLED = ("*.json", CARD, "pytorch_model.bin", "open_clip_pytorch_model.bin")
+PERMISSIVE = ("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc-by-4.0", "cc0-1.0", "unlicense")
+UNKNOWN = "not stated"
+_MAX_CARD = 1 << 20
+_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
+_WORD = re.compile(r"[\w.+-]{1,80}")  # the hub's identifiers of licenses
+_NOT_COMMERCIAL = re.compile(r"(^|[-_])(nc|non-?commercial)($|[-_])", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -161,3 +172,47 @@ def is_final(error: Exception) -> bool:
     answers = errors.GatedRepoError | errors.RepositoryNotFoundError | errors.EntryNotFoundError
     no_answer = errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled  # the first is an EntryNotFoundError, too
     return isinstance(error, answers | errors.RevisionNotFoundError) and not isinstance(error, no_answer)
+
+
+def license_of(model: "TimmModel | None") -> str:
+    """The license of a model's weights; "not stated" where timm does not know them."""
+    return _stated(None if model is None else model.config.get("license"))
+
+
+def license_of_card(folder: Path) -> str:
+    """The license in the YAML header of a folder's card: a word, a list, or "other" beside `license_name`."""
+    card = folder / CARD
+    try:
+        if not card.is_file() or card.stat().st_size > _MAX_CARD:
+            return UNKNOWN
+        header = _HEADER.match(card.read_text(encoding="utf-8"))
+        plain: Any = parse_yaml(header[1]) if header else None
+    except Exception:  # noqa: BLE001  an untrusted card never keeps weights from loading
+        return UNKNOWN
+    if not isinstance(plain, Mapping):
+        return UNKNOWN
+    found = plain.get("license")
+    words = found if isinstance(found, list) else [found]
+    named = [plain.get("license_name") if word == "other" and plain.get("license_name") else word for word in words]
+    stated = [word for word in map(_stated, named) if word != UNKNOWN]
+    return ", ".join(dict.fromkeys(stated)) or UNKNOWN
+
+
+def _stated(word: object) -> str:
+    """A license as a word; "not stated" for anything else."""
+    is_word = isinstance(word, str) and _WORD.fullmatch(word) is not None and word != "unknown"
+    return str(word) if is_word else UNKNOWN
+
+
+def restricts(license: str) -> bool:
+    """Whether a license is stated that is not one of the usual permissive licenses."""
+    return license != UNKNOWN and any(word not in PERMISSIVE for word in license.split(", "))
+
+
+def license_text(license: str) -> str:
+    """A license with a warning where it is not one of the usual permissive licenses."""
+    if not restricts(license):
+        return license
+    if any(_NOT_COMMERCIAL.search(word) for word in license.split(", ")):
+        return f"{license}: its name excludes commercial use, so read it before you publish or sell a model"
+    return f"{license}: it may restrict some uses, so read it before you publish or sell a model"

@@ -58,13 +58,9 @@ def is_of_timm(name: str) -> bool:
 
 def usual_networks(weights: Weights) -> list[str]:
     """Those of the most usual networks of timm that have the tensors of a file, for the advice of an error."""
-    found: list[str] = []
     known = [names for end, names in _USUAL.items() if any(name.endswith(end) for name in weights)]
-    for name in filter(is_of_timm, (name for names in known for name in names)):
-        with suppress(ValueError):
-            if (model := named_model(name)) is not None and _fits(model, weights):
-                found.append(name)
-    return found
+    models = {name: named_model(name) for names in known for name in names if is_of_timm(name)}
+    return [name for name, model in models.items() if model is not None and _fits(model, weights)]
 
 
 def _fits(model: TimmModel, weights: Weights) -> bool:

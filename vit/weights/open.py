@@ -20,10 +20,8 @@ from vit.weights.file import FOLDER_FILES, WeightsFile, is_ours, read_metadata, 
 from vit.weights.folder import StatedFacts, facts_of_file, from_torchvision, read_folder
 from vit.weights.formats import rotary
 from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
-from vit.weights.formats.shapes import published_heads
-from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, TimmModel, Weights, without
-from vit.weights.hubs import from_hugging_face, from_timm
-from vit.weights.license import UNKNOWN, license_of
+from vit.weights.formats.weight_format import PREDICTS_NUMBERS, Converted, TimmModel, Weights, published_heads, without
+from vit.weights.hubs import UNKNOWN, from_hugging_face, from_timm, license_of
 from vit.weights.named_model import named_model, read_as_torchvision, usual_networks
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import PREPROCESSING, OwnNetwork, PretrainedWeights, imagenet_classes
@@ -35,15 +33,11 @@ _UNSHOWN = {"window": None, "channels": COLORS, "color_profiles": "convert"}  # 
 
 
 def open_pretrained(source: str, network: str | None = None, state: State | None = None) -> PretrainedWeights:
-    """Weights of a file, a folder, a run, or a library's model by its name.
+    """Weights of a path (a file, a folder, a run), of timm:NAME, torchvision:NAME or hf:ORG/NAME[@REVISION].
 
-    Args:
-        source: a path, timm:NAME, torchvision:NAME or hf:ORG/NAME[@REVISION].
-        network: name of the network that a file is for, where neither the file nor its name tells.
-        state: average (EMA) or raw weights, where a training program's file has both; None: the average.
-
-    CheckpointError: they cannot be read, or are of an unknown format. ResourceError: they cannot be fetched.
-    UsageError: a library has no such model.
+    `network` names that of a file, where neither the file nor its name tells. `state` chooses the average (EMA) or raw
+    weights, where a training program's file has both; None: the average. CheckpointError: they cannot be read, or are
+    of an unknown format. ResourceError: they cannot be fetched. UsageError: a library has no such model.
     """
     library, _, name = source.partition(":")
     if library == "timm":
@@ -123,15 +117,11 @@ def _exported(source: str, path: Path, description: Description) -> PretrainedWe
 
 def _with_own_rules(found: PretrainedWeights, path: Path) -> PretrainedWeights:
     """The weights of a folder with the thresholds and scores that `vit export` wrote into their file, if it did."""
-    description = _description_in(path)
-    if description is None or description.class_names != found.class_names:
+    about = _description_in(path)
+    if about is None or about.class_names != found.class_names:
         return found
-    return replace(
-        found,
-        multilabel=description.multilabel,
-        temperature=description.temperature,
-        validation_scores=description.validation_scores,
-    )
+    scores = about.validation_scores
+    return replace(found, multilabel=about.multilabel, temperature=about.temperature, validation_scores=scores)
 
 
 def _described(
@@ -140,11 +130,8 @@ def _described(
     """Weights of ours, whose description says everything; CheckpointError where its network cannot be built."""
     expected_weights(description, len(weights), path)
     preprocess, class_names = description.preprocess, description.class_names
-    values = {
-        name: value
-        for name, value in vars(preprocess).items()
-        if name != "image_size" and (name not in _UNSHOWN or value != _UNSHOWN[name])
-    }
+    unshown = [("image_size", preprocess.image_size), *_UNSHOWN.items()]
+    values = {name: value for name, value in vars(preprocess).items() if (name, value) not in unshown}
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return PretrainedWeights(
         source, format, weights, len(class_names), class_names, cast(PreprocessValues, values), stated_by,
@@ -180,9 +167,7 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     check_state((file.place, prefix), state, source)
     named = _options_of_model(model, converted)
     if model is not None and named is None and facts.named_by:
-        raise CheckpointError(
-            f"{source}: its tensors are not those of {model.name}, which {facts.named_by} names", _OTHER_NETWORK
-        )
+        raise _not_those_of(model, facts, source)
     if converted.doubt and named is None and not facts.is_exact:
         raise CheckpointError(
             f"{source}: names and shapes fit a plain ViT, and {converted.doubt} as well",
@@ -209,6 +194,11 @@ def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | 
     )  # fmt: skip
 
 
+def _not_those_of(model: TimmModel, facts: StatedFacts, source: str, why: str = "") -> CheckpointError:
+    problem = f"{source}: its tensors are not those of {model.name}, which {facts.named_by} names{why}"
+    return CheckpointError(problem, _OTHER_NETWORK)
+
+
 def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str, Value] | None:
     """The options that timm's model of the file's name has; None where only the name is that of a model of timm."""
     kernel = converted.weights.get("patch_embed.proj.weight")
@@ -228,13 +218,11 @@ def _of_timm(
     except ValueError as error:
         found = read_as_torchvision(model, file.weights, state)
         if found is None and facts.named_by:
-            problem = f"{source}: its tensors are not those of {model.name}, which {facts.named_by} names: {error}"
-            raise CheckpointError(problem, _OTHER_NETWORK) from error
+            raise _not_those_of(model, facts, source, f": {error}") from error
         if found is None:
-            raise CheckpointError(
-                f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
-                f"rename the file if it is another network, or give timm:{model.name}",
-            ) from error
+            problem = f"{source} is named as timm's {model.name}, whose tensors are others: {error}"
+            fix = f"rename the file if it is another network, or give timm:{model.name}"
+            raise CheckpointError(problem, fix) from error
         own = found
     check_state((file.place, own.prefix), state, source)
     stated, guessed = _preprocess(facts, model, None)

@@ -39,9 +39,8 @@ class StatedPreprocess:
 IMAGENET: PreprocessValues = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALF: PreprocessValues = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 CLIP: PreprocessValues = {
-    "mean": (0.48145466, 0.4578275, 0.40821073),
-    "std": (0.26862954, 0.26130258, 0.27577711),
-}
+    "mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)
+}  # fmt: skip
 
 _PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 _COARSE = ("nearest", "nearest-exact", "box", "hamming")
@@ -104,15 +103,14 @@ def from_settings(settings: Config, base: Config) -> tuple[PreprocessValues, str
 
 def from_hugging_face_config(config: Config, model_type: str = "") -> PreprocessValues:
     """A preprocessor_config.json of transformers; `model_type` tells the class of old files. ValueError: others."""
-    if config.get("do_rescale", True) and not math.isclose(
-        config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
-    ):
-        raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
     if not config.get("do_rescale", True):
         raise ValueError("do_rescale is false, and only pixels from 0 to 1 are supported")
+    if not math.isclose(config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3):
+        raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
     stated = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
     kind = stated or ("ViT" if model_type == "vit" else "")
-    if _SUFFIX.sub("", kind) not in _PROCESSORS or any(config.get(key) for key in _UNSUPPORTED):
+    family = _SUFFIX.sub("", kind)
+    if family not in _PROCESSORS or any(config.get(key) for key in _UNSUPPORTED):
         raise ValueError(f"{kind or 'the processor'} resizes, pads or normalizes in a way that is not supported")
     normalized, resizes = config.get("do_normalize", True), config.get("do_resize", True)
     size = _stated(config, "size") if resizes else config.get("size")
@@ -124,8 +122,8 @@ def from_hugging_face_config(config: Config, model_type: str = "") -> Preprocess
     if kind.startswith(_CONVNEXT) and resized:
         cropped = _floored_crop(resized, config.get("crop_pct") or _CONVNEXT_CROP)
         crop_fraction, mode = (cropped, "shortest") if resized < _CONVNEXT_SQUASHED else (1.0, "squash")
-    resample = 2 if _SUFFIX.sub("", kind) in _BILINEAR else 3  # numbers of Pillow's filters; classes differ
-    if config.get("resample") is not None or _SUFFIX.sub("", kind) in _EITHER:
+    resample = 2 if family in _BILINEAR else 3  # numbers of Pillow's filters; classes differ
+    if config.get("resample") is not None or family in _EITHER:
         resample = _stated(config, "resample") if resizes else 2
     return {
         "mean": _three(_stated(config, "image_mean")) if normalized else (0.0, 0.0, 0.0),
@@ -173,9 +171,7 @@ def from_open_clip_config(config: Config) -> PreprocessValues:
 
 def _mode(name: str, word: Any, modes: Mapping[Any, ResizeMode]) -> ResizeMode:
     if word not in modes:
-        raise ValueError(
-            f"{name} is {word!r}, and only {', '.join(str(known) for known in modes if known)} are supported"
-        )
+        raise ValueError(f"{name} is {word!r}, and only {', '.join(filter(None, modes))} are supported")
     return modes[word]
 
 

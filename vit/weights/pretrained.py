@@ -18,9 +18,8 @@ from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import Classes, LoadReport, adapt, fill
-from vit.weights.formats.shapes import ShownNetwork, UndecidedError, shown_network
-from vit.weights.formats.weight_format import NOT_BELOW, Weights
-from vit.weights.license import UNKNOWN, license_text
+from vit.weights.formats.weight_format import NOT_BELOW, ShownNetwork, UndecidedError, Weights, shown_network
+from vit.weights.hubs import UNKNOWN, license_text
 from vit.weights.preprocess_config import PreprocessValues
 
 IMAGENET = 1000  # classes
@@ -43,10 +42,10 @@ class OwnNetwork:
 class FilledNetwork:
     """A network with pretrained weights."""
 
-    network: Network  # the network
-    spec: NetworkSpec  # its description
-    preprocess: Preprocess  # how an image becomes its input
-    report: LoadReport  # what became of each tensor
+    network: Network
+    spec: NetworkSpec
+    preprocess: Preprocess
+    report: LoadReport
 
 
 @dataclass(frozen=True)
@@ -140,20 +139,14 @@ class PretrainedWeights:
             return OwnNetwork(self.network.name, self.network.image_size, {**self.network.options, **given})
         shown = self._shown(given)
         stated = None if "pos_embed" in self.weights else self.image_size
-        same = (  # of the same size
-            name
-            for name, entry in CATALOG.items()
-            if entry.network is VisionTransformer
-            and all(shown.options.get(key) == own for key, own in entry.options.items())
-        )
-        name = next((name for name in same if name != "vit"), "vit")
-        return OwnNetwork(name, stated or shown.image_size, shown.options)
+        vits = {name: entry.options for name, entry in CATALOG.items() if entry.network is VisionTransformer}
+        same = (name for name, own in vits.items() if name != "vit" and own.items() <= shown.options.items())
+        return OwnNetwork(next(same, "vit"), stated or shown.image_size, shown.options)
 
     def _shown(self, given: Options) -> ShownNetwork:
         """The ViT that shapes, config and user show. CheckpointError: they do not show enough."""
         known = {**self.options, **given}
-        missing = [name for name in self.undecided if name not in known]
-        if missing:
+        if missing := [name for name in self.undecided if name not in known]:
             problem = f"{self.source}: names and shapes do not show its {' and '.join(missing)}"
             raise CheckpointError(problem, _deciding(missing))
         try:
@@ -166,8 +159,7 @@ class PretrainedWeights:
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
         """The network that these weights are for, filled with them, for images of its own or another size.
 
-        CheckpointError: the weights do not say enough, or do not fit. UsageError: the network has no such option or
-        size.
+        CheckpointError: they do not say enough, or do not fit. UsageError: the network has no such option or size.
         """
         own = self.own_network(given)
         preprocess = Preprocess(image_size or own.image_size, **self.preprocess)
@@ -176,9 +168,7 @@ class PretrainedWeights:
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 
     def fill(self, network: Network, class_names: Sequence[str] | None = None, keeps_rows: bool = False) -> LoadReport:
-        """Fill a network but a head for other classes, which may keep rows of classes that a training of ours knows by
-        name.
-        """
+        """Fill a network but a head for other classes, which may keep rows of those that a training of ours names."""
         with self._fitting(network):
             return fill(network, self.weights, self.dropped, self._classes(class_names, keeps_rows))
 

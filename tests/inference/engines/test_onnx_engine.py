@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 import vit as package
 from tests.onnx_files import linear_classifier
 from vit.errors import CheckpointError, UsageError
-from vit.inference.engines import onnx_engine
-from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines import exported_engines
+from vit.inference.engines.exported_engines import OnnxEngine
 
 DESCRIPTION = {
     "format": 3,
@@ -152,8 +152,8 @@ def test_a_file_that_is_no_onnx(model, tmp_path, content):
 def test_a_file_that_is_not_there_or_too_large(model, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="there is no file"):
         package.load(tmp_path / "none.onnx")
-    monkeypatch.setattr(onnx_engine, "MAX_BYTES", 100)
-    with pytest.raises(CheckpointError, match="larger than 2 GiB"):
+    monkeypatch.setattr(exported_engines, "ONNX_MAX_BYTES", 100)
+    with pytest.raises(CheckpointError, match="is larger than"):
         OnnxEngine(saved(model, tmp_path))
 
 

@@ -16,8 +16,8 @@ from vit.checkpoints.format import checkpoint_content
 from vit.errors import CheckpointError, UsageError
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Engine
-from vit.inference.engines import engine_names, openvino_engine
-from vit.inference.engines.openvino_engine import OpenVinoEngine, OpenVinoModel, convert, read, save
+from vit.inference.engines import engine_names, exported_engines
+from vit.inference.engines.exported_engines import OpenVinoEngine, OpenVinoModel, convert, read, save
 
 CPU = torch.device("cpu")
 
@@ -139,11 +139,11 @@ def test_loops_and_the_operators_of_strangers_are_refused(tmp_path, model, name,
     kind = SimpleNamespace(name=name, version_id=version)
     graph = SimpleNamespace(get_ops=lambda: [SimpleNamespace(get_type_info=lambda: kind)])
     with pytest.raises(CheckpointError, match="operators that 'vit export' does not write"):
-        openvino_engine._check_graph(graph, model.description, tmp_path)
+        exported_engines._check_graph(graph, model.description, tmp_path)
 
 
 def test_a_graph_that_is_too_large_is_not_read(graph, monkeypatch):
-    monkeypatch.setattr(openvino_engine, "MAX_BYTES", 100)
+    monkeypatch.setattr(exported_engines, "OPENVINO_MAX_BYTES", 100)
     with pytest.raises(CheckpointError, match="is larger than"):
         read(graph)
 

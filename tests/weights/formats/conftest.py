@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vit.models.spec import create_network
 from vit.weights.adapt import fill
 from vit.weights.formats.detect import convert_weights
-from vit.weights.formats.shapes import shown_network
+from vit.weights.formats.weight_format import shown_network
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def test_our_weights_in_transformers(values, transformers, shaken, same, tmp_pat
     theirs, info = transformers.ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     same(Logits(theirs.eval()), network, 16)
-    back = huggingface.convert(state, config).weights
+    back = huggingface.plain_vit.convert(state, config).weights
     assert all(torch.equal(back[name], value) for name, value in network.state_dict().items())
 
 

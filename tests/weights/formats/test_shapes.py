@@ -5,7 +5,7 @@ import torch
 
 from vit.models.spec import create_network
 from vit.weights.formats.detect import convert_weights
-from vit.weights.formats.shapes import shown_network
+from vit.weights.formats.weight_format import shown_network
 
 OPTIONS = {"patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3}
 

@@ -177,7 +177,7 @@ def _write(
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
     from vit.weights.adapt import head_names
-    from vit.weights.license import UNKNOWN
+    from vit.weights.hubs import UNKNOWN
 
     filled = pretrained.build(len(class_names), image_size, options)
     heads, tensors = head_names(filled.network), filled.network.state_dict().items()

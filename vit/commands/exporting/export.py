@@ -17,7 +17,7 @@ from vit.data.core.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
 from vit.layout import RunLayout
-from vit.weights.license import CARD
+from vit.weights.hubs import CARD
 
 if TYPE_CHECKING:
     from vit.export.format import Classify, Quantizer

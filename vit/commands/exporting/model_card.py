@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vit.console import Reporter
 from vit.data.core.dataset_names import HUB, check_hub_name
 from vit.errors import ResourceError
-from vit.weights.license import CARD
+from vit.weights.hubs import CARD
 
 if TYPE_CHECKING:
     from vit.export.card import Int8Cost, Origin
@@ -18,7 +18,7 @@ _HUBS = ("timm:", "torchvision:", "hf:")
 
 def show_license(reporter: Reporter, trained: "LoadedModel") -> None:
     """Show the license of the weights that the training started from."""
-    from vit.weights.license import license_text, restricts
+    from vit.weights.hubs import license_text, restricts
 
     license_name = trained.description.license
     if license_name is not None:

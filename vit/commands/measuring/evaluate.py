@@ -125,7 +125,7 @@ def evaluate(
     from vit.inference.metrics.weak_groups import ImageTraits
     from vit.inference.predictor import load
     from vit.report.run.run_common import EvaluatedImages
-    from vit.weights.license import license_text
+    from vit.weights.hubs import license_text
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)

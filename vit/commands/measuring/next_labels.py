@@ -94,7 +94,7 @@ def next_labels(
     import numpy as np
 
     from vit.checkpoints.run import RunDirectory
-    from vit.inference.answers.nearest import choose_doubtful, choose_random
+    from vit.inference.answers.nearest import choose_doubtful
     from vit.inference.predictor import load
     from vit.report.picture_page import PictureRow, picture_of, write_picture_page
     from vit.training.running.run_images import splits_of_run
@@ -123,7 +123,7 @@ def next_labels(
     count = min(count, total)
     probabilities, vectors = (np.stack([one[place].numpy() for one in unknown.values()]) for place in range(2))
     if by == "random":
-        places, how = choose_random(total, count, seed), "drawn with equal chances"
+        places, how = np.random.default_rng(seed).permutation(total)[:count], "drawn with equal chances"
     else:
         places, how = choose_doubtful(probabilities, vectors, count, seed), "chosen by doubt and diversity"
     chosen, paths = list[ImageToLabel](), list(unknown)

@@ -11,10 +11,10 @@ from vit.commands.cli.arguments import in_points
 from vit.console import Reporter, interval, percent
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples, Source
-from vit.data.loading.loader import EVALUATION_BATCH_SIZE, labeled_images
+from vit.data.loading.loader import labeled_images
 from vit.data.sources.image_csv import other_columns
 from vit.inference.answers.selective import fewest_images
-from vit.inference.engine import NoveltyOf, compile_for, score
+from vit.inference.engine import NoveltyOf, score
 from vit.inference.files import TABLES
 from vit.inference.metrics.measured_answers import MeasuredAnswers
 from vit.inference.metrics.metrics import Measurement
@@ -35,9 +35,7 @@ def score_images(
 ) -> Scored:
     """The scores of images. Traits of those that this process scores are gathered, if they are asked for."""
     engine = predictor.engine
-    compiled = ", compiled" * compile_for(engine, len(samples), EVALUATION_BATCH_SIZE)
-    where = f"{engine.device.type}, {engine.precision}, {engine.name}{compiled}"
-    reporter.notice(f"{len(samples):,} {words}, {where}")
+    reporter.notice(f"{len(samples):,} {words}, {engine.device.type}, {engine.precision}, {engine.name}")
     batches: Iterable[Batch] = labeled_images(samples, predictor.preprocess)
     novelty_of: NoveltyOf | None = None if predictor.novelty is None else predictor.novelty.of_features
     if traits is not None:

@@ -69,7 +69,7 @@ def inspect(
     from vit.inference.devices import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.explain_page import write_inspection
-    from vit.weights.license import UNKNOWN, license_text
+    from vit.weights.hubs import UNKNOWN, license_text
     from vit.weights.open import open_pretrained
 
     chosen, reporter, path = choose_device(device), Reporter(), Path(model).expanduser()

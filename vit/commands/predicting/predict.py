@@ -167,7 +167,7 @@ def predict(
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
     reporter = Reporter()
     reporter.notice(listed.not_read)
-    predictor = setup.load(reporter, len(listed.paths), batch_size)
+    predictor = setup.load(reporter, len(listed.paths))
     setup.configure(writer, predictor)
     if to_sort is not None:
         to_sort.check(predictor, listed)

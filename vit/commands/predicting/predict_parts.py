@@ -109,7 +109,7 @@ def _predict_here(job: PartsJob, reporter: Reporter) -> PredictionSummary:
         if _num_missing(files, manifest, reporter):
             is_table = any(is_parquet(os.fspath(one)) for one in job.images)
             reader = listed().reader if is_table or any(map(is_far, manifest.paths(0)[:1])) else None
-            predictor = setup.load(reporter, manifest.num_rows, job.batch_size)
+            predictor = setup.load(reporter, manifest.num_rows)
             num_ranked = setup.num_ranked(predictor)
             tally = PredictionTally(predictor.task, predictor.first_frames)
 

@@ -110,9 +110,8 @@ class PredictionSetup:
             problem = f"--{fitted[0]} is fitted to the validation images of one model, and {len(models)} are given"
             raise UsageError(problem, "give one model, or --reject_below")
 
-    def load(self, reporter: Reporter, num_images: int | None = None, batch_size: int = 1) -> "Predictor":
+    def load(self, reporter: Reporter, num_images: int | None = None) -> "Predictor":
         """The model with its rule, and lines that say what computes how many images; None: a service does not know."""
-        from vit.inference.engine import compile_for
         from vit.inference.ensemble import Ensemble
         from vit.inference.predictor import load
 
@@ -129,9 +128,7 @@ class PredictionSetup:
         if num_images is not None:
             files = f"{num_images:,} files, "
         kinds = f"{len(predictor.class_names)} {predictor.task.kinds}"
-        compiled = [compile_for(one.engine, num_images or 0, batch_size) for one in every]
-        how = f"{used.device.type}, {used.precision}, {used.name}" + ", compiled" * any(compiled)
-        reporter.notice(f"{files}{kinds}, {how}")
+        reporter.notice(f"{files}{kinds}, {used.device.type}, {used.precision}, {used.name}")
         return predictor
 
     def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:

@@ -20,8 +20,7 @@ from vit.data.core.image_bytes import ImageError, content_hash, read_bytes
 from vit.data.core.samples import Samples, label_names
 from vit.data.splits.split import SplitRow, read_splits
 from vit.errors import VitError
-from vit.inference.engines.onnx_engine import OnnxEngine
-from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.exported_engines import ExportedEngine
 from vit.inference.predictor import Predictor
 from vit.training.running.run_images import images_of_run
 
@@ -54,10 +53,7 @@ class Heading(NamedTuple):
 def heading_of(model: Path, predictor: Predictor) -> Heading:
     """Name, network, data and accuracy of a run, checkpoint or exported file, as far as its files say."""
     engine = predictor.engine
-    if isinstance(engine, OnnxEngine | OpenVinoEngine):
-        description = engine.description
-    else:
-        description = read_described(checkpoint_of(model))[0]
+    description = engine.description if isinstance(engine, ExportedEngine) else read_described(checkpoint_of(model))[0]
     network, size = description.spec.name, description.preprocess.image_size
     facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
     if predictor.lacks:

@@ -12,7 +12,7 @@ from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text, quiet
 from vit.inference.deployment import LoadedModel, describe_input, notes, traced
 from vit.inference.engines.engine_names import ONNX
-from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
+from vit.inference.engines.exported_engines import INPUT, ONNX_MAX_BYTES, OUTPUT, OnnxEngine
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,7 +43,7 @@ class OnnxFile(Format):
 
 def graph_of(trained: LoadedModel) -> "ModelProto":
     """The network as ONNX, without the exporter's messages, and without its source lines with paths of this machine."""
-    if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
+    if sum(value.nbytes for value in trained.network.state_dict().values()) >= ONNX_MAX_BYTES:
         raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with quiet():

@@ -73,7 +73,7 @@ def push(
 
     from vit.commands.exporting.model_card import card_of, origin_of, show_license, trained_model
     from vit.export.exporting import export, export_format
-    from vit.weights.license import CARD
+    from vit.weights.hubs import CARD
 
     trained = trained_model(Path(model), unfinished)
     warn_of_unfinished(trained.description.unfinished or "", reporter)

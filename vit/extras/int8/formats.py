@@ -20,8 +20,15 @@ from vit.extras.openvino.files import OpenVinoFiles
 from vit.inference.deployment import LoadedModel
 from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import without_telemetry
-from vit.inference.engines.onnx_engine import INPUT, OnnxEngine
-from vit.inference.engines.openvino_engine import OpenVinoEngine, OpenVinoModel, convert, read, save
+from vit.inference.engines.exported_engines import (
+    INPUT,
+    OnnxEngine,
+    OpenVinoEngine,
+    OpenVinoModel,
+    convert,
+    read,
+    save,
+)
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:

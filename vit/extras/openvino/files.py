@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vit.export.format import Classify, Format
 from vit.inference.deployment import LoadedModel, describe_input
-from vit.inference.engines.openvino_engine import INPUT, OUTPUT, OpenVinoEngine, convert, read, save
+from vit.inference.engines.exported_engines import INPUT, OUTPUT, OpenVinoEngine, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 

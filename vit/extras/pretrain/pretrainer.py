@@ -26,7 +26,7 @@ from vit.data.loading.module import ImageDataModule
 from vit.errors import EmptyClassError, UsageError
 from vit.extras.pretrain.images import PretrainingData, has_progress, open_images, with_more_images
 from vit.extras.pretrain.objectives import BACKBONE, Diet, Mae, Objective, check_encoder, without_classes
-from vit.inference.answers.nearest import NeighborClassifier
+from vit.inference.answers.nearest import neighbor_classifier
 from vit.models.network import Network
 from vit.training.callbacks.metrics_csv import Recorder, columns_with
 from vit.training.distributed.processes import lost_process_explained
@@ -159,7 +159,7 @@ class NeighborAccuracy(Metric):
         if not (bank.isfinite().all() and queries.isfinite().all()):
             return torch.tensor(torch.nan, device=bank.device)
         labels, truth = dim_zero_cat(self.bank_labels).cpu().numpy(), dim_zero_cat(self.query_labels).cpu().numpy()
-        found = NeighborClassifier(bank.cpu().numpy(), labels, NEIGHBORS).accuracy(queries.cpu().numpy(), truth)
+        found = float(neighbor_classifier(bank.cpu().numpy(), labels, NEIGHBORS).score(queries.cpu().numpy(), truth))
         return torch.tensor(found, device=bank.device)
 
 

@@ -52,20 +52,14 @@ class PredictionSets:
         missing = 1.0 - scores.own.astype(np.float64)
         if method == "lac":
             return cls(method, coverage, np.full(num_classes, _quantile(missing, coverage, scores.groups)))
-        limits = []
+        limits, groups = np.empty(num_classes), scores.groups
         for number in range(num_classes):
             own = scores.labels == number
-            groups = None if scores.groups is None else scores.groups[own]
-            limits.append(_quantile(missing[own], coverage, groups))
-        return cls(method, coverage, np.array(limits))
+            limits[number] = _quantile(missing[own], coverage, None if groups is None else groups[own])
+        return cls(method, coverage, limits)
 
     def members(self, probabilities: Probabilities, draws: Floats) -> npt.NDArray[np.bool_]:
-        """Which classes are in the set of each image, (n, C). The most probable class always is.
-
-        Args:
-            probabilities: (n, C) calibrated probabilities.
-            draws: (n,) random numbers from 0 to 1, which "aps" uses.
-        """
+        """(n, C) which classes are in the set of each image; the most probable one always is. "aps" draws (n,)."""
         if self.method == "aps":
             order = np.argsort(-probabilities, axis=1, kind="stable")
             falling = np.take_along_axis(probabilities, order, axis=1).astype(np.float64)
@@ -133,10 +127,8 @@ class AnswerRule:
     def members(self, probabilities: Probabilities, images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
 
-        Args:
-            probabilities: (n, C) calibrated probabilities.
-            images: (n, C, S, S) inputs of the network. The random number of an image depends on these pixels alone:
-                it is the same in every batch and under every name, and others for other images.
+        The random number of an image (3, S, S) depends on its pixels alone: it is the same in every batch and under
+        every name, and others for other images.
         """
         if self.sets is None:
             return [()] * len(images)
@@ -158,18 +150,12 @@ def answer_rule(
     coverage: float | None = None,
     sets: SetMethod = "lac",
 ) -> AnswerRule:
-    """The rule for options of `vit predict`, fitted to the validation scores of a checkpoint.
+    """The rule for options of `vit predict`. UsageError: validation images are missing, or too few for what is asked.
 
     Args:
-        scores: scores of the checkpoint; None where it has no validation images.
-        class_names: names of the classes, which may have levels.
         reject_below: see `AnswerRule`; it holds for the groups of each level, too.
         target_accuracy: accuracy of the labels, and of the answers of each level, instead of `reject_below`.
         coverage: probability that a set has the true class; None: no sets.
-        sets: method of the sets.
-
-    Raises:
-        UsageError: the validation images are missing, or too few for what is asked.
     """
     levels = () if reject_below is None else tuple((one, reject_below) for one in levels_of(class_names))
     if target_accuracy is None and coverage is None:
@@ -187,10 +173,8 @@ def answer_rule(
         images = fitted_text(scores.split)
         units = images if scores.groups is None else f"groups of {images}"
         has = " of each class" if sets == "class_conditional" else f", and this model has {_count(scores)}"
-        raise UsageError(
-            f"--coverage {coverage:g} needs {fewest_of_sets(coverage):,} {units}{has}",
-            f"give a lower coverage, or {more_images(scores)}",
-        )
+        problem = f"--coverage {coverage:g} needs {fewest_of_sets(coverage):,} {units}{has}"
+        raise UsageError(problem, f"give a lower coverage, or {more_images(scores)}")
     return AnswerRule(reject_below or 0.0, fitted, levels=levels)
 
 

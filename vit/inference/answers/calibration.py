@@ -78,21 +78,16 @@ def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperat
 
 
 def _most_probable(losses: Callable[[float], PerLabel], split: str, groups: Labels | None) -> Temperature:
-    """The temperature with the highest posterior probability.
-
-    Args:
-        losses: negative log-likelihood of each image (n,) as a function of log T, in nats.
-        groups: (n,) as of `image_groups.numbered`.
-    """
+    """The temperature with the highest posterior probability. `losses` are those of each image (n,) at a log T."""
 
     def minimum(effect: float, prior_std: float) -> tuple[float, float]:
         """(log T, loss) of the best temperature."""
-        found = minimize_scalar(
-            lambda log_temperature: losses(log_temperature).sum() / effect + 0.5 * (log_temperature / prior_std) ** 2,
-            bounds=(np.log(LOWEST), np.log(HIGHEST)),
-            method="bounded",
-            options={"xatol": 1e-6},
-        )
+
+        def loss(log_temperature: float) -> float:
+            return float(losses(log_temperature).sum()) / effect + 0.5 * (log_temperature / prior_std) ** 2
+
+        ends = np.log(LOWEST), np.log(HIGHEST)
+        found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-6})
         return float(found.x), float(found.fun)
 
     _, least_loss = minimum(1.0, np.inf)
@@ -128,14 +123,7 @@ class LabelTemperatures:
 def fit_label_temperatures(
     labels: LabelRows, probabilities: Floats, split: str = "validation", groups: Labels | None = None
 ) -> LabelTemperatures:
-    """The temperatures that should divide the logits behind some probabilities.
-
-    Args:
-        labels: (n, K) 1 present, 0 absent, -1 unknown.
-        probabilities: (n, K) sigmoids at temperature 1.
-        split: split of these images.
-        groups: (n,) as of `image_groups.numbered`.
-    """
+    """The temperatures that should divide the logits behind probabilities (n, K), sigmoids at temperature 1."""
     logits = log_odds(probabilities)
     return LabelTemperatures(tuple(_fit(labels[:, k], logits[:, k], split, groups) for k in range(labels.shape[1])))
 
@@ -183,30 +171,22 @@ class LabelThresholds:
 def fit_label_thresholds(
     labels: LabelRows, probabilities: Floats, min_precision: float | None = None
 ) -> LabelThresholds:
-    """The thresholds for new images like these.
+    """The thresholds for new images like these, with probabilities (n, K) at the labels' temperatures.
 
-    Args:
-        labels: (n, K) 1 present, 0 absent, -1 unknown.
-        probabilities: (n, K) probability of each label, at its temperature.
-        min_precision: lowest precision of every label, reached with as many of its images as possible; None: the
-            highest F1.
+    They have a lowest precision, reached with as many images of a label as possible, or else the highest F1.
     """
-    values, without, unreachable = [], [], []
+    values, without = list[float](), list[int]()
     for number in range(labels.shape[1]):
         known = labels[:, number] != NOT_KNOWN
         present = labels[known, number] == PRESENT
         if not present.any():
-            values.append(DEFAULT)
             without.append(number)
-            continue
-        found = _threshold(present, probabilities[known, number], min_precision)
-        if found is None:
-            unreachable.append(number)
-        values.append(NEVER if found is None else found)
-    return LabelThresholds(tuple(values), tuple(without), tuple(unreachable), min_precision, len(labels))
+        values.append(_threshold(present, probabilities[known, number], min_precision) if present.any() else DEFAULT)
+    unreachable = tuple(number for number, value in enumerate(values) if value == NEVER)
+    return LabelThresholds(tuple(values), tuple(without), unreachable, min_precision, len(labels))
 
 
-def _threshold(present: Bools, probabilities: Floats, min_precision: float | None) -> float | None:
+def _threshold(present: Bools, probabilities: Floats, min_precision: float | None) -> float:
     """The threshold of one label, halfway between two probabilities: engines differ in the last digits."""
     from sklearn.metrics import precision_recall_curve  # 0.3 seconds, where nothing is fitted
 
@@ -218,7 +198,7 @@ def _threshold(present: Bools, probabilities: Floats, min_precision: float | Non
     else:
         enough = np.flatnonzero((precision >= min_precision) & (recall > 0))
         if not len(enough):
-            return None
+            return NEVER
         best = int(enough[0])  # thresholds rise, so that this one has the highest recall
     below = float(thresholds[best - 1]) if best else 0.0
     return (float(thresholds[best]) + below) / 2

@@ -11,30 +11,14 @@ Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
 
 
-class NeighborClassifier:
-    """Labels images by their nearest neighbors, weighted by the inverse of their distance: it needs no training.
-
-    Args:
-        features: features (n, D) of images with labels.
-        count: number of neighbors; at most n count.
-    """
-
-    def __init__(self, features: Floats, labels: npt.NDArray[Any], count: int) -> None:
-        fewer = min(count, len(features))
-        self._fitted = KNeighborsClassifier(fewer, weights="distance", metric="cosine").fit(features, labels)
-
-    def accuracy(self, features: Floats, labels: npt.NDArray[Any]) -> float:
-        """The fraction of images with features (m, D) whose label is right."""
-        return float((self._fitted.predict(features) == labels).mean())
+def neighbor_classifier(features: Floats, labels: npt.NDArray[Any], count: int) -> KNeighborsClassifier:
+    """Labels images by up to `count` nearest neighbors (n, D), weighted by the inverse of their distance."""
+    fewer = min(count, len(features))
+    return KNeighborsClassifier(fewer, weights="distance", metric="cosine").fit(features, labels)
 
 
 def nearest(features: Floats, queries: Floats, count: int) -> tuple[Places, Floats]:
-    """Rows (m, count) of the nearest features, the nearest first, and their cosine similarities (m, count).
-
-    Args:
-        features: (n, D), n at least `count`.
-        queries: (m, D).
-    """
+    """Rows (m, count) of features (n, D) nearest to queries (m, D), and their cosine similarities (m, count)."""
     distances, rows = NearestNeighbors(n_neighbors=count, metric="cosine").fit(features).kneighbors(queries)
     return rows.astype(np.int64), (1 - distances).astype(np.float32)
 
@@ -44,8 +28,7 @@ def doubts(probabilities: Floats) -> Floats:
     if probabilities.shape[1] < 2:
         return np.zeros(len(probabilities), dtype=np.float32)
     second, first = np.partition(probabilities, -2, axis=1)[:, -2:].T
-    found: Floats = 1 - (first - second)
-    return found
+    return np.asarray(1 - (first - second))
 
 
 def choose_doubtful(probabilities: Floats, vectors: Floats, count: int, seed: int) -> Places:
@@ -54,10 +37,6 @@ def choose_doubtful(probabilities: Floats, vectors: Floats, count: int, seed: in
     k-means++ draws each image with a chance of its doubt times the squared distance to the nearest image before it. As
     BADGE (Ash et al. 2020, "Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds", arXiv 1906.03671),
     whose gradients have a value for each class and feature: here the margin stands for their length.
-
-    Args:
-        probabilities: (n, C), n at least `count`.
-        vectors: (n, D) features of the network.
     """
     weights = doubts(probabilities).astype(np.float64)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -65,8 +44,3 @@ def choose_doubtful(probabilities: Floats, vectors: Floats, count: int, seed: in
         return np.argsort(-weights, kind="stable")[:count]
     places = kmeans_plusplus(unit, count, sample_weight=weights, random_state=seed)[1]
     return places.astype(np.int64)
-
-
-def choose_random(num_images: int, count: int, seed: int) -> Places:
-    """Places (count,) of images that are drawn with equal chances."""
-    return np.random.default_rng(seed).permutation(num_images)[:count]

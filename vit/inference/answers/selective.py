@@ -48,11 +48,8 @@ def threshold_for(target: float, highest: Confidences, correct: Bools, groups: L
     correction for the number of tests (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052, section 3.2).
     The first test is at the fewest images that can pass. Infinity: no threshold has the guarantee.
 
-    Args:
-        highest: (n,) largest probabilities of validation images.
-        correct: (n,) whether their predictions are right.
-        groups: (n,) as of `image_groups.numbered`. The promise is then about images of new groups, and all groups
-            count alike: it is about one image of each. The kept validation images keep it as well.
+    With groups (n,) as of `image_groups.numbered`, the promise is about images of new groups, and all groups count
+    alike: it is about one image of each. The kept validation images keep it as well.
     """
     above = _Above.of(highest, correct, groups)
     first = int(np.searchsorted(above.units, fewest_images(target)))

@@ -34,7 +34,7 @@ def import_openvino(what: str) -> ModuleType:
 def without_telemetry() -> Iterator[None]:
     """While entered: openvino counts this process as a run of continuous integration, and sends nothing.
 
-    Its other switch, `opt_in_out --opt_out`, writes a file to the user's home, which is not ours to write.
+    `opt_in_out --opt_out` would write a file to the user's home, which is not ours to write.
     """
     before = os.environ.get("CI")
     os.environ["CI"] = "true"
@@ -50,14 +50,12 @@ def without_telemetry() -> Iterator[None]:
 def check_engine(engine: EngineName, model: Path, device: str) -> None:
     """Raise UsageError where an engine is not installed, or cannot compute a model on a device."""
     what, own = _OWN_ENGINE.get(model.suffix, ("", ""))
-    if own:
-        if engine not in ("auto", own):
-            raise UsageError(f"--engine {engine}, but {what} is computed with {own}", "leave --engine out")
-        if device not in ("auto", "cpu"):
-            raise UsageError(f"--device {device}, but {what} is computed with cpu", "leave --device out")
+    if own and engine not in ("auto", own):
+        raise UsageError(f"--engine {engine}, but {what} is computed with {own}", "leave --engine out")
+    if own and device not in ("auto", "cpu"):
+        raise UsageError(f"--device {device}, but {what} is computed with cpu", "leave --device out")
     if engine == "openvino" and device not in ("auto", "cpu"):
-        raise UsageError(
-            f"--device {device}, but --engine openvino computes on the CPU", "leave --device out, or --engine"
-        )
+        problem = f"--device {device}, but --engine openvino computes on the CPU"
+        raise UsageError(problem, "leave --device out, or --engine")
     if own == "openvino" or engine == "openvino":
         check_installed(str(model) if own else "--engine openvino")

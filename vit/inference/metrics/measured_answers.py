@@ -86,14 +86,15 @@ class MeasuredAnswers:
     def from_dict(cls, plain: Mapping[str, Any]) -> "MeasuredAnswers":
         """The values that `to_dict` gave. KeyError or TypeError where they are others."""
 
-        def metric_of(row: Mapping[str, Any], name: str) -> Metric | None:
-            return None if row.get(name) is None else Metric(**row[name])
+        def threshold(row: Mapping[str, Any]) -> MeasuredThreshold:
+            metrics = {name: Metric(**row[name]) for name in _OF_THRESHOLD if row.get(name) is not None}
+            return MeasuredThreshold(**{**row, **metrics})
 
-        thresholds, novelty = plain["thresholds"], plain["novelty"]
+        novelty = plain["novelty"]
         return cls(
             int(plain["num_validation"]),
             Metric(**plain["area"]),
-            [MeasuredThreshold(**row | {name: metric_of(row, name) for name in _OF_THRESHOLD}) for row in thresholds],
+            list(map(threshold, plain["thresholds"])),
             [MeasuredSets(**row | {"measured": Metric(**row["measured"])}) for row in plain["sets"]],
             None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
             plain["num_groups"],
@@ -144,13 +145,7 @@ def _measured_sets(method: SetMethod, coverage: float, scored: ScoredImages, sco
     rule = PredictionSets.fit(scores, method, coverage, num_classes)
     members = rule.members(scored.probabilities, np.random.default_rng(0).random((count,)))
     hits = members[np.arange(count), scored.labels]
-    seen = np.bincount(scored.labels, minlength=num_classes)
-    hit = np.bincount(scored.labels, hits, num_classes)
-    return MeasuredSets(
-        method,
-        coverage,
-        Metric.share(hits, scored.groups),
-        float(members.sum(axis=1).mean()),
-        [float(h / n) if n else None for h, n in zip(hit, seen, strict=True)],
-        len(rule.unlimited),
-    )
+    seen, hit = (np.bincount(scored.labels, weights, num_classes) for weights in (None, hits))
+    by_class = [float(h / n) if n else None for h, n in zip(hit, seen, strict=True)]
+    measured, mean_size = Metric.share(hits, scored.groups), float(members.sum(axis=1).mean())
+    return MeasuredSets(method, coverage, measured, mean_size, by_class, len(rule.unlimited))

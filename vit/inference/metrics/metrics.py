@@ -137,11 +137,11 @@ class LevelAccuracy:
 class Measurement:
     """Everything that `vit evaluate` measures."""
 
-    num_images: int  # number of scored images
+    num_images: int
     metrics: Metrics  # metrics over all images
     temperature: float  # number that divided the logits
     uncalibrated: Calibration  # metrics at temperature 1, where they differ
-    per_class: list[ClassMetrics]  # metrics of each class
+    per_class: list[ClassMetrics]
     confusion: npt.NDArray[np.int64] | None  # (C, C) counts, with true classes in rows; None for more than 200 classes
     # what thresholds and prediction sets of the model do; None without its validation scores
     answers: MeasuredAnswers | None = None
@@ -157,14 +157,12 @@ class Measurement:
             "temperature": self.temperature,
             "uncalibrated": self.uncalibrated.to_dict(),
             "per_class": [row.to_dict() for row in self.per_class],
+            "levels": [asdict(level) for level in self.levels] or None,
+            "groups": self.num_groups,
+            "answers": None if self.answers is None else self.answers.to_dict(),
+            "confusion": None if self.confusion is None else self.confusion.tolist(),
         }
-        if self.levels:
-            content["levels"] = [asdict(level) for level in self.levels]
-        if self.num_groups is not None:
-            content["groups"] = self.num_groups
-        if self.answers is not None:
-            content["answers"] = self.answers.to_dict()
-        return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
+        return {name: value for name, value in content.items() if value is not None}
 
     def describe_images(self) -> str:
         """How many images are measured."""
@@ -180,41 +178,29 @@ class Measurement:
         measured = [row for row in self.per_class if row.num_images]
         worst = sorted(measured, key=lambda row: f1_order(row.f1))[:most]
         title = f"the {len(worst)} classes with the lowest F1 of {len(measured)}"
+        absent = [row for row in self.per_class if not row.num_images]
+        note = f"{len(absent):,} of {len(self.per_class):,} classes have no image here, and so no recall or F1"
+        if predicted := sum(row.precision is not None for row in absent):  # these lower the macro F1
+            are, count = ("is", "counts") if predicted == 1 else ("are", "count")
+            note += f"; {predicted:,} of them {are} predicted here, and {count} as 0 in the macro F1"
         return MeasuredTable(
             title if len(measured) > len(worst) else "by class, lowest F1 first",
             ("class", "images", "precision", "recall", "F1"),
             [(row.class_name, row.num_images, *decimals(row.precision, row.recall, row.f1)) for row in worst],
-            self._absent_text(),
+            note if absent else "",
         )
-
-    def _absent_text(self) -> str:
-        """How many classes have no images, and how many of these lower the macro F1 by wrong predictions."""
-        absent = [row for row in self.per_class if not row.num_images]
-        if not absent:
-            return ""
-        predicted = sum(row.precision is not None for row in absent)
-        text = f"{len(absent):,} of {len(self.per_class):,} classes have no image here, and so no recall or F1"
-        if not predicted:
-            return text
-        are, count = ("is", "counts") if predicted == 1 else ("are", "count")
-        return f"{text}; {predicted:,} of them {are} predicted here, and {count} as 0 in the macro F1"
 
 
 def measure(scored: ScoredImages, class_names: Sequence[str], scores: ValidationScores | None = None) -> Measurement:
-    """All metrics of a set of scored images.
-
-    Args:
-        scores: scores of the model's validation images, if these are not the images that are measured.
-    """
-    num_classes = len(class_names)
-    is_readable = num_classes <= MOST_IN_CONFUSION
+    """All metrics of scored images, with the `scores` of the model's validation images if these are others."""
+    labels, predictions, num_classes = scored.labels, scored.predictions, len(class_names)
     return Measurement(
-        num_images=len(scored.labels),
+        num_images=len(labels),
         metrics=with_intervals(scored, num_classes),
         temperature=scored.temperature,
         uncalibrated=uncalibrated(scored),
-        per_class=per_class(scored.labels, scored.predictions, class_names),
-        confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
+        per_class=per_class(labels, predictions, class_names),
+        confusion=confusion(labels, predictions, num_classes) if num_classes <= MOST_IN_CONFUSION else None,
         answers=None if scores is None else measure_answers(scored, scores, class_names),
         num_groups=number_of(scored.groups),
         levels=by_level(scored, class_names),

@@ -87,16 +87,14 @@ class LabelMetrics:
 
 @dataclass(frozen=True)
 class MultilabelMeasurement:
-    """Everything that `vit evaluate` measures of a model that gives several labels."""
+    """As `Measurement`, of a model that gives several labels."""
 
-    num_images: int  # number of scored images
-    metrics: MultilabelMetrics  # metrics over all images
+    num_images: int
+    metrics: MultilabelMetrics
     temperatures: tuple[float, ...]  # (K,) numbers that divided the logits
-    uncalibrated: Calibration  # metrics at temperature 1, where they differ
-    per_label: list[LabelMetrics]  # metrics of each label
-    # number of groups of these images, which intervals take for independent; None: all images are
+    uncalibrated: Calibration
+    per_label: list[LabelMetrics]
     num_groups: int | None = None
-
     answers = None  # thresholds and sets are of classes that exclude each other
 
     def to_dict(self) -> dict[str, object]:
@@ -139,26 +137,16 @@ class MultilabelMeasurement:
 def measure_labels(
     scored: ScoredLabels, thresholds: Sequence[float], label_names: Sequence[str]
 ) -> MultilabelMeasurement:
-    """All metrics of a set of scored images. DataError where no label of any image is known.
-
-    Args:
-        thresholds: (K,) probability from which on an image gets a label.
-        label_names: (K,) names of the labels.
-    """
+    """All metrics of scored images with K labels. DataError where no label of any image is known."""
     sums = resample(scored, thresholds)
     return MultilabelMeasurement(
         num_images=len(scored.paths),
-        metrics=_metrics(scored, thresholds, sums),
+        metrics=multilabel_metrics(scored, thresholds, sums),
         temperatures=scored.temperatures or (1.0,) * len(label_names),
         uncalibrated=uncalibrated_labels(scored),
         per_label=_per_label(scored, thresholds, label_names, sums),
         num_groups=number_of(scored.groups),
     )
-
-
-def multilabel_metrics(scored: ScoredLabels, thresholds: Sequence[float]) -> MultilabelMetrics:
-    """The metrics over all images. DataError where no label of any image is known."""
-    return _metrics(scored, thresholds, resample(scored, thresholds))
 
 
 def uncalibrated_labels(scored: ScoredLabels) -> Calibration:
@@ -203,16 +191,11 @@ def _samples(scored: ScoredLabels) -> Iterator[npt.NDArray[np.int32]]:
 
 
 class RankedImages:
-    """The images of one label, by falling probability, sorted once for all samples.
+    """The (n,) images of one label, by falling probability, sorted once for all samples; those not known count nowhere.
 
     Average precision is the mean precision over the images that have the label, each at the threshold of its own
     probability (sklearn.metrics.average_precision_score). Under any weights, precision is a quotient of cumulative
     sums.
-
-    Args:
-        known: (n,) whether it is known if an image has the label; the others count nowhere.
-        present: (n,) whether an image has the label.
-        probabilities: (n,) probability of the label.
     """
 
     def __init__(self, known: Bools, present: Bools, probabilities: Floats) -> None:
@@ -236,7 +219,11 @@ class RankedImages:
             return np.asarray((ours * (hits / np.maximum(seen, 1))).sum(axis=1) / ours.sum(axis=1))
 
 
-def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled) -> MultilabelMetrics:
+def multilabel_metrics(
+    scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled | None = None
+) -> MultilabelMetrics:
+    """The metrics over all images, of `resample` if it is there. DataError where no label of any image is known."""
+    sums = sums or resample(scored, thresholds)
     either = sums.predicted + sums.positive
     with np.errstate(invalid="ignore"):
         f1 = 2 * sums.tp / np.where(either > 0, either, np.nan)
@@ -284,18 +271,12 @@ def _per_label(
     for k, name in enumerate(label_names):
         cells, tp, predicted, positive = known[:, k], sums.tp[0, k], sums.predicted[0, k], sums.positive[0, k]
         present, probabilities = scored.labels[cells, k] == PRESENT, scored.probabilities[cells, k]
-        rows.append(
-            LabelMetrics(
-                label=name,
-                num_known=int(cells.sum()),
-                num_positives=int(positive),
-                ap=resampled_mean(sums.ap[:, [k]], units[[k]]),
-                threshold=float(thresholds[k]),
-                precision=float(tp / predicted) if predicted else None,
-                recall=float(tp / positive) if positive else None,
-                f1=float(2 * tp / (predicted + positive)) if positive else None,
-                nll=float(losses[cells, k].mean()) if cells.any() else None,
-                ece=calibration_error(present, probabilities) if cells.any() else None,
-            )
-        )
+        rows.append(LabelMetrics(
+            name, int(cells.sum()), int(positive), resampled_mean(sums.ap[:, [k]], units[[k]]), float(thresholds[k]),
+            precision=float(tp / predicted) if predicted else None,
+            recall=float(tp / positive) if positive else None,
+            f1=float(2 * tp / (predicted + positive)) if positive else None,
+            nll=float(losses[cells, k].mean()) if cells.any() else None,
+            ece=calibration_error(present, probabilities) if cells.any() else None,
+        ))  # fmt: skip
     return rows

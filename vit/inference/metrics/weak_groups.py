@@ -126,17 +126,11 @@ class ImageTraits:
         return watched
 
     def find(
-        self,
-        scored: ScoredImages,
-        samples: Samples,
-        columns: Mapping[str, Mapping[str, str]],
-        class_names: Sequence[str],
+        self, scored: ScoredImages, samples: Samples, columns: Mapping[str, Mapping[str, str]], names: Sequence[str]
     ) -> WeakGroups:
         """The weak groups of scored images. Of images that belong together, the first one counts.
 
-        Args:
-            samples: the images, of which some could not be read and are not scored.
-            columns: {column: {path: cell}} of a table's other columns.
+        `samples` has also the images that could not be read. `columns` is {column: {path: cell}} of a table's others.
         """
         groups = [
             *_fifths("dark", "bright", "brightness", torch.cat(self._brightness).numpy()),
@@ -149,7 +143,7 @@ class ImageTraits:
         for column, cells in columns.items():
             groups += _of_column(column, [cells.get(path, "") for path in scored.paths])
         if sum(map(len, self._features)) == len(scored.paths):
-            groups += _clusters(torch.cat(self._features), scored.labels, class_names)
+            groups += _clusters(torch.cat(self._features), scored.labels, names)
         if scored.groups is None:
             return weak_groups(~scored.correct, groups)
         first = np.unique(scored.groups, return_index=True)[1]

@@ -120,12 +120,9 @@ def _of_few(num_groups: int) -> float:
 def gathered(flags: Bools, groups: Labels | None) -> Floats:
     """(n,) values with the mean of `flags`, whose scatter is that of independent groups; without groups 0 and 1.
 
-    What a group deviates by is gathered in its first image, so that its other images add no variance. Any analysis that
-    takes images for independent is then right. With few groups the scatter is larger by the ratio of Student's quantile
-    to the normal one, which such an analysis uses. The values of two networks may be subtracted.
-
-    Args:
-        groups: (n,) as of `numbered`. One group has no scatter.
+    What a group (`numbered`) deviates by is gathered in its first image, so that its other images add no variance. Any
+    analysis that takes images for independent is then right. With few groups the scatter is larger by the ratio of
+    Student's quantile to the normal one, which such an analysis uses. The values of two networks may be subtracted.
     """
     values = flags.astype(np.float64)
     if groups is None:

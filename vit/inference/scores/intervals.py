@@ -57,12 +57,9 @@ class Metric(Interval):
 
     @classmethod
     def share(cls, flags: Bools, groups: Labels | None = None) -> "Metric":
-        """The fraction of images with a flag (n,); its interval takes groups of images, if any, for independent.
+        """The fraction of images with a flag (n,); its interval takes groups (`image_groups.numbered`) for independent.
 
         It is never narrower than that of independent images.
-
-        Args:
-            groups: (n,) as of `image_groups.numbered`.
         """
         count, total, num_groups = int(flags.sum()), len(flags), effective_number(groups)
         if num_groups is None:
@@ -83,14 +80,11 @@ def recalls(labels: Labels, correct: Bools, num_classes: int, groups: Labels | N
 
 
 def wilson(share: float, count: float, quantile: float) -> Metric:
-    """Wilson's interval of a share with as many independent images as would give the same standard error.
+    """Wilson's interval of a share of `count` independent images, share * (1 - share) / variance.
 
     Its ends stay between 0 and 1, and differ where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
-    proportions with small expected number of positive counts").
-
-    Args:
-        count: number of independent images, share * (1 - share) / variance.
-        quantile: half the width of the interval of a mean, in standard errors.
+    proportions with small expected number of positive counts"). `quantile` is half the width of the interval of a mean,
+    in standard errors.
     """
     grown = 1 + quantile**2 / count
     center = (share + quantile**2 / (2 * count)) / grown
@@ -112,8 +106,8 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     """The mean F1 of the classes that have images or predictions.
 
     Its variance is linearized. A class has half as many trials as it has images and predictions: the variance of F1 is
-    at most F1 (1 - F1) divided by this number. A ratio of two counts is too low on average. With the second terms of
-    the expansion and counts of independent images, F1 is too low by F1 (1 - F1) / (images + predictions).
+    at most F1 (1 - F1) divided by this number. A ratio of two counts is too low on average: by the second terms of the
+    expansion, and for counts of independent images, by F1 (1 - F1) / (images + predictions).
     """
     correct = labels == predictions
     either = np.bincount(labels, minlength=num_classes) + np.bincount(predictions, minlength=num_classes)
@@ -152,11 +146,8 @@ def class_mean(
 def resampled_mean(values: Floats, trials: Floats) -> Metric | None:
     """The mean of the first row over labels, with its interval; None where it is NaN for every label.
 
-    A sample without images of a label has the label's own value, or its mean would be one over other labels.
-
-    Args:
-        values: (1 + R, K) of all images, and of the samples.
-        trials: (K,) number of independent images behind each value.
+    The other rows are of samples (1 + R, K), with `trials` (K,) independent images behind each value. A sample without
+    images of a label has the label's own value, or its mean would be one over other labels.
     """
     there = ~np.isnan(values[0])
     if not there.any():
@@ -177,11 +168,10 @@ def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -
 def mean_loss(
     losses: Floats, of_wrong_answer: Floats, groups: Labels | None = None, weights: Floats | None = None
 ) -> Metric:
-    """The mean of losses, with its 95 % interval.
+    """The mean of losses (n,), at least 0, with its 95 % interval.
 
     Args:
-        losses: (n,) loss of each image, at least 0.
-        of_wrong_answer: (n,) what it would be if the network's answer were wrong.
+        of_wrong_answer: (n,) what each loss would be if the network's answer were wrong.
         groups: (n,) as of `image_groups.numbered`. The one wrong answer more is then about all images of a group.
         weights: (n,) how much each image counts; None: all count alike.
     """
@@ -191,13 +181,12 @@ def mean_loss(
     unseen = shares * of_wrong_answer
     if groups is not None:
         unseen = np.bincount(groups, unseen)[np.unique(groups)]
-    low = _gamma_quantile(0.025, mean, variance)
-    high = _gamma_quantile(0.975, mean + float(unseen.mean()), variance + float(np.square(unseen).mean()))
+
+    def quantile(level: float, mean: float, variance: float) -> float:
+        """That of the gamma distribution with this mean and variance."""
+        is_point = variance <= 0 or mean <= 0
+        return mean if is_point else float(gammaincinv(mean**2 / variance, level)) * variance / mean
+
+    low = quantile(0.025, mean, variance)
+    high = quantile(0.975, mean + float(unseen.mean()), variance + float(np.square(unseen).mean()))
     return Metric(mean, min(low, mean), max(high, mean))
-
-
-def _gamma_quantile(level: float, mean: float, variance: float) -> float:
-    """The quantile of the gamma distribution with this mean and variance."""
-    if variance <= 0 or mean <= 0:
-        return mean
-    return float(gammaincinv(mean**2 / variance, level)) * variance / mean

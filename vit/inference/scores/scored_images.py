@@ -14,7 +14,8 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.csv_files import new_table, read_table
 from vit.data.core.samples import Labels
 from vit.errors import DataError
-from vit.tasks.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, label_text, parse_labels
+from vit.tasks.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows
+from vit.tasks.task import MULTI_LABEL
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
@@ -172,11 +173,11 @@ class ScoredLabels(Scored):
         assert rules is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         predicted = np.where(self.predicted(rules.thresholds), PRESENT, ABSENT).astype(np.int8)
+        texts = (MULTI_LABEL.names(rows, class_names) for rows in (self.labels, predicted))
         with atomic_write(path) as partial, new_table(partial, _columns(class_names)) as table:
-            rows = zip(self.paths, self.labels, predicted, self.losses.tolist(), self.probabilities, strict=True)
-            for name, labels, guess, loss, probabilities in rows:
-                texts = (label_text(labels, class_names), label_text(guess, class_names))
-                table.row((name, *texts, None if np.isnan(loss) else loss, *(float(str(p)) for p in probabilities)))
+            rows = zip(self.paths, *texts, self.losses.tolist(), self.probabilities, strict=True)
+            for *names, loss, probabilities in rows:
+                table.row((*names, None if np.isnan(loss) else loss, *(float(str(p)) for p in probabilities)))
 
 
 def read_scored(path: Path, count: int) -> list[ScoredRow]:
@@ -191,23 +192,14 @@ def read_scored(path: Path, count: int) -> list[ScoredRow]:
 def read_scored_labels(
     path: Path, label_names: Sequence[str], count: int, temperatures: Sequence[float] = ()
 ) -> ScoredLabels:
-    """The images of a file that `ScoredLabels.write` wrote. DataError: other columns, or not `count` rows.
-
-    Args:
-        temperatures: (K,) temperatures of the model that wrote it; () for 1 everywhere.
-    """
+    """The images of a file that `ScoredLabels.write` wrote, by a model with these temperatures. DataError: as above."""
     try:
         rows = _read(path, _columns(label_names), count)
-        labels = np.full((count, len(label_names)), ABSENT, dtype=np.int8)
-        numbers = {name: number for number, name in enumerate(label_names)}
-        for place, row in enumerate(rows):
-            for name, value in parse_labels(row[1]).items():
-                if name not in numbers:
-                    raise ValueError(f"it has the label {name!r}, which the model does not know")
-                labels[place, numbers[name]] = value
+        labels = MULTI_LABEL.array([row[1] for row in rows], label_names)
         probabilities = np.array([row[len(_LABEL_COLUMNS) :] for row in rows], dtype=np.float32)
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}", "restore it, or train again") from error
+    except (KeyError, ValueError) as error:
+        why = f"it has the label {error}, which the model does not know" if isinstance(error, KeyError) else error
+        raise DataError(f"{path} is damaged: {why}", "restore it, or train again") from error
     names = tuple(row[0] for row in rows)
     return ScoredLabels(names, labels, probabilities.reshape(count, len(label_names)), temperatures=tuple(temperatures))
 

@@ -20,7 +20,7 @@ from vit.inference.scores.intervals import Metric, recalls
 from vit.inference.scores.scored_images import Floats, ScoredRow
 from vit.report.page.style import drawn, plot
 from vit.study.answer.wording import Cell
-from vit.weights.license import license_text
+from vit.weights.hubs import license_text
 
 Metrics = Mapping[str, Mapping[str, float]]
 

@@ -25,7 +25,7 @@ from vit.data.pixels.preprocess import Preprocess
 from vit.data.splits.split import SplitRow, read_splits
 from vit.data.splits.subset import subset, subset_kind
 from vit.errors import DataError
-from vit.inference.answers.nearest import NeighborClassifier
+from vit.inference.answers.nearest import neighbor_classifier
 from vit.inference.scores.image_groups import effective_number, gathered, numbered
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
@@ -51,7 +51,7 @@ from vit.training.network.initial_network import initial_network
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import Recipe
-from vit.weights.license import UNKNOWN
+from vit.weights.hubs import UNKNOWN
 
 # how often fine-tuned networks had the same one ahead; `make results` writes it, as in docs/atlas.md
 AGREEMENT = "the same network was ahead in 6 of 15 cases (40 %, 20 to 64) on 5 sets of photographs, 4 at 96 pixels"
@@ -245,10 +245,10 @@ def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
     )
     found = []
     for count in sorted({min(count, len(train)) for count in NEIGHBORS}):
-        fitted = NeighborClassifier(train, labels, count)
-        found.append((fitted.accuracy(validation, val_labels), -count, fitted))
+        fitted = neighbor_classifier(train, labels, count)
+        found.append((fitted.score(validation, val_labels), -count, fitted))
     best = max(found, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
-    return best.accuracy(test, test_labels)
+    return float(best.score(test, test_labels))
 
 
 def _features(rows: list[SplitRow], stored: StoredFeatures) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]:

@@ -31,8 +31,8 @@ from vit.data.core.samples import Labels, Samples
 from vit.data.loading.loader import labeled_images
 from vit.data.loading.module import ImageDataModule
 from vit.inference.answers.calibration import fit_temperature
+from vit.inference.deployment import can_pack
 from vit.inference.devices import autocast
-from vit.inference.prepared import can_pack
 from vit.inference.scores.image_groups import in_groups
 from vit.inference.scores.scored_images import ScoredImages
 from vit.models.network import Network
@@ -57,7 +57,7 @@ from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.recipes.recipe import ModelConfig
 from vit.training.running.result import Measured, MeasuredCheckpoint, TrainingStats, measure_checkpoint
-from vit.weights.license import UNKNOWN
+from vit.weights.hubs import UNKNOWN
 from vit.weights.open import open_pretrained
 
 MOST_IMAGES = 10_000  # of a split: a start need not be exact, and features of more images cost minutes

@@ -11,7 +11,7 @@ from vit.data.loading.module import ImageDataModule, LoaderOptions, auto_cache_b
 from vit.data.pixels.augment import Augment, preset
 from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
-from vit.inference.devices import choose_precision, choose_training_precision
+from vit.inference.devices import choose_precision
 from vit.models.memory_format import checkpoint_blocks
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
@@ -190,8 +190,8 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
 def choose_machine(recipe: Recipe) -> Machine:
     """Where a recipe trains."""
     device, world_size = device_and_world_size(recipe)
-    choose = choose_precision if recipe.trainer.strategy == "fsdp" else choose_training_precision
-    return Machine(device, world_size, choose(recipe.trainer.precision, device))
+    may_be_float16 = recipe.trainer.strategy != "fsdp"
+    return Machine(device, world_size, choose_precision(recipe.trainer.precision, device, may_be_float16))
 
 
 def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) -> Augment:

@@ -29,7 +29,7 @@ from vit.inference.answers.calibration import (
     fit_label_thresholds,
     fit_temperature,
 )
-from vit.inference.devices import matrix_peak, mfu
+from vit.inference.devices import matrix_peak
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.metrics.measured_answers import measure_answers
 from vit.inference.metrics.metrics import by_level, uncalibrated, with_intervals
@@ -297,4 +297,4 @@ def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
     if stats.seconds < MFU_SECONDS or model.freeze == "backbone" or model.lora is not None or plan.teacher:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
-    return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)
+    return PASSES * plan.cost.flops * stats.images_per_second / peak

@@ -8,7 +8,7 @@ import torch
 
 from vit.models.options import Value
 from vit.weights.formats.huggingface import options_of_config
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, having, renamed, without
+from vit.weights.formats.weight_format import Config, Converted, Weights, having, renamed, translated, weight_format
 from vit.weights.preprocess_config import CLIP, HALF, PreprocessValues
 
 _AT = ("", "vision_model.")  # places of a tower
@@ -38,12 +38,15 @@ _LEFT_OUT = {
 _POOLING = {_TOWER + r"head\..*": "the pooling by attention, which transformers' classifier does not read"}
 
 
-def from_transformers(weights: Weights, config: Config) -> Converted:
+_MARKS = ("embeddings.patch_embedding.weight", "encoder.layers.0.self_attn.q_proj.weight")
+
+
+@weight_format("Hugging Face CLIP, SigLIP", having(*({f"{at}{mark}" for mark in _MARKS} for at in _AT)))
+def transformers(weights: Weights, config: Config) -> Converted:
     """SigLIP pools by attention, but its classifier reads the mean. ValueError: a classifier on CLIP's patches."""
     config = config.get("vision_config", config)
     left_out = {**_LEFT_OUT, **_POOLING} if "classifier.weight" in weights else _LEFT_OUT
-    weights, dropped = without(weights, left_out)
-    weights = fused(renamed(weights, _RULES), "qkv", ("q_proj", "k_proj", "v_proj"))
+    weights, dropped = translated(weights, left_out, _RULES)
     is_clip = "cls_token" in weights
     if is_clip and "head.weight" in weights:
         raise ValueError("its classifier reads patches before the last norm, and a plain ViT reads them after it")
@@ -67,11 +70,6 @@ def from_transformers(weights: Weights, config: Config) -> Converted:
     preprocess: PreprocessValues = CLIP if is_clip else {**HALF, "resize_mode": "squash"}  # as transformers' processors
     return Converted(weights, options, dropped, {**preprocess, "interpolation": "bicubic"}, undecided)
 
-
-_MARKS = ("embeddings.patch_embedding.weight", "encoder.layers.0.self_attn.q_proj.weight")
-TRANSFORMERS = WeightFormat(
-    "Hugging Face CLIP, SigLIP", having(*({f"{at}{mark}" for mark in _MARKS} for at in _AT)), from_transformers
-)
 
 _OPEN_LAYER = r"visual\.transformer\.resblocks\.(\d+)\."
 _OPEN_RULES = {
@@ -100,14 +98,14 @@ _WIDTH, _HEAD_WIDTH = 768, 64  # OpenCLIP's defaults
 _OPENAI = {"input_resolution", "context_length", "vocab_size"}  # only in OpenAI's files, which use quick GELU
 
 
-def from_open_clip(weights: Weights, config: Config) -> Converted:
+@weight_format("CLIP", having({"visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight"}))
+def open_clip(weights: Weights, config: Config) -> Converted:
     """Names and shapes do not show quick GELU. Three names show OpenAI's files; others say it in their config."""
     openai = weights.keys() >= _OPENAI
     model = config.get("model_cfg", config)
     quick = openai or bool(model.get("quick_gelu", False))
     stated, pool, follows_pool = _tower_options(model.get("vision_cfg") or {})
-    weights, dropped = without(weights, _OPEN_LEFT_OUT)
-    weights = renamed(weights, _OPEN_RULES)
+    weights, dropped = translated(weights, _OPEN_LEFT_OUT, _OPEN_RULES)
     for name, axes in (("cls_token", 2), ("pos_embed", 1)):
         if name in weights:
             weights[name] = weights[name].reshape((1,) * axes + tuple(weights[name].shape))
@@ -143,8 +141,3 @@ def _tower_options(tower: Config) -> tuple[dict[str, Value], str, bool]:
     if activation and activation["approximate"] == "tanh":
         options["activation"] = "gelu_tanh"
     return options, pool or "tok", pool == "avg" and bool(tower.get("final_ln_after_pool"))
-
-
-OPEN_CLIP = WeightFormat(
-    "CLIP", having({"visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight"}), from_open_clip
-)

@@ -7,8 +7,8 @@ from vit.weights.formats.weight_format import Config, Converted, WeightFormat, W
 from vit.weights.trainer_file import State, chosen
 
 FORMATS: tuple[WeightFormat, ...] = (
-    rotary.EVA, rotary.DINOV3_META, rotary.DINOV3_TRANSFORMERS, rotary.DINOV3_TIMM, timm.META, timm.TIMM,
-    timm.TORCHVISION, huggingface.FORMAT, clip.TRANSFORMERS, clip.OPEN_CLIP, jax.FORMAT,
+    rotary.eva, rotary.dinov3_meta, rotary.dinov3_transformers, rotary.dinov3_timm, timm.meta, timm.timm,
+    timm.torchvision, huggingface.plain_vit, clip.transformers, clip.open_clip, jax.jax,
 )  # fmt: skip
 _OF_EVA = ("rope.freqs_cos", "mlp.ffn_ln.weight", "attn.inner_attn_ln.weight")
 _PE = "timm:vit_pe_core_tiny_patch16_384, timm:vit_pe_core_base_patch16_224, ..."

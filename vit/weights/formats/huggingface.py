@@ -10,7 +10,7 @@ import torch
 
 from vit.models.options import Value
 from vit.models.vit_config import ViTConfig
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.formats.weight_format import Config, Converted, Weights, renamed, translated, weight_format
 from vit.weights.preprocess_config import IMAGENET, square_side
 
 _TRUNK = r"(?:(?:vit|deit|dinov2|dinov2_with_registers)\.)?"
@@ -48,12 +48,11 @@ def matches(names: Set[str]) -> bool:
     return any(re.fullmatch(_QUERY, name) for name in names)
 
 
-def convert(weights: Weights, config: Config) -> Converted:
+@weight_format("Hugging Face", matches)
+def plain_vit(weights: Weights, config: Config) -> Converted:
     """DINOv2 with registers has a position for the class token alone: it is added to that token here."""
     is_dino = any(name.endswith("layer_scale1.lambda1") for name in weights)
-    weights, dropped = without(weights, _LEFT_OUT)
-    weights = fused(renamed(weights, _RULES), "qkv", ("query", "key", "value"))
-    weights = fused(fused(weights, "qkv", ("q", "k", "v")), "fc1", ("gate", "up"))
+    weights, dropped = translated(weights, _LEFT_OUT, _RULES)
     options = options_of_config(config, norm_eps=1e-6 if is_dino else 1e-12)
     if "dist_token" in weights and "head_dist.weight" not in weights:
         weights = renamed(weights, {"dist_token": "reg_token"})
@@ -86,8 +85,6 @@ def with_position_in_class_token(weights: Weights) -> Weights:
     positions = weights["pos_embed"]
     return {**weights, "cls_token": weights["cls_token"] + positions[:, :1], "pos_embed": positions[:, 1:]}
 
-
-FORMAT = WeightFormat("Hugging Face", matches, convert)
 
 _BACK = {
     "cls_token": "vit.embeddings.cls_token",

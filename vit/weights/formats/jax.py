@@ -12,11 +12,11 @@ from vit.models.options import Value
 from vit.weights.formats.weight_format import (
     Config,
     Converted,
-    WeightFormat,
     Weights,
     fused,
     having,
     renamed,
+    weight_format,
     without_pre_logits,
 )
 from vit.weights.preprocess_config import HALF, PreprocessValues
@@ -45,7 +45,8 @@ _RULES = {
 }
 
 
-def convert(weights: Weights, config: Config) -> Converted:
+@weight_format("JAX", having(*({f"{prefix}embedding/kernel"} for prefix in _PREFIXES)))
+def jax(weights: Weights, config: Config) -> Converted:
     """Kernels (in, out) become (out, in), heads are laid side by side, stacked blocks are taken apart.
 
     The activation is the authors': both sources call `flax.linen.gelu(x)`, whose default is the tanh approximation.
@@ -85,6 +86,3 @@ def _turned(name: str, value: torch.Tensor) -> torch.Tensor:
     if name.endswith(".kernel"):
         return value.T
     return value.flatten() if name.endswith(".bias") else value
-
-
-FORMAT = WeightFormat("JAX", having(*({f"{prefix}embedding/kernel"} for prefix in _PREFIXES)), convert)

@@ -8,7 +8,6 @@ or are masked: they are 0 here.
 
 import re
 from collections.abc import Set
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import nn
 from vit.models.options import Options, Value
 from vit.models.vit_config import PositionEmbedding, ViTConfig
 from vit.weights.formats.huggingface import options_of_config
-from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, having, renamed, without
+from vit.weights.formats.weight_format import Config, Converted, Weights, having, renamed, translated, weight_format
 from vit.weights.preprocess_config import CLIP, IMAGENET, PreprocessValues
 
 _EVA_PREPROCESS: PreprocessValues = {**CLIP, "interpolation": "bicubic"}
@@ -46,10 +45,10 @@ def is_eva(names: Set[str]) -> bool:
     return "patch_embed.proj.weight" in names and bool(has_no_key_bias) and is_eva
 
 
-def from_eva(weights: Weights, config: Config) -> Converted:
+@weight_format("EVA (timm)", is_eva)
+def eva(weights: Weights, config: Config) -> Converted:
     """timm's weights. EVA-01 and other networks have names and shapes of this kind too."""
-    weights, dropped = without(weights, _EVA_UNREAD)
-    weights = own_names(weights)
+    weights, dropped = translated(with_qkv_bias(weights), _EVA_UNREAD, _EVA_RULES)
     positions = "learned_rope2d_eva" if "pos_embed" in weights else "rope2d_eva"
     doubt = "timm's networks with other rotary positions, or with none (eva_giant_patch14_224)"
     return Converted(weights, {"pos_embed": positions}, dropped, _EVA_PREPROCESS, doubt=doubt)
@@ -57,8 +56,7 @@ def from_eva(weights: Weights, config: Config) -> Converted:
 
 def own_names(weights: Weights) -> Weights:
     """Tensors of timm's class `Eva` in our names. Tensors that have our names already keep them."""
-    weights = fused(renamed(with_qkv_bias(weights), _EVA_RULES), "qkv", ("q", "k", "v"))
-    return fused(weights, "fc1", ("gate", "up"))
+    return translated(with_qkv_bias(weights), {}, _EVA_RULES)[0]
 
 
 def with_qkv_bias(weights: Weights) -> Weights:
@@ -71,19 +69,11 @@ def with_qkv_bias(weights: Weights) -> Weights:
     return result
 
 
-EVA = WeightFormat("EVA (timm)", is_eva, from_eva)
-
-
 def arguments_of_timm(config: ViTConfig) -> dict[str, Any]:
     """Arguments that all ViTs of timm have by the same names."""
-    return {
+    same = ("patch_size", "embed_dim", "depth", "num_heads", "qkv_bias", "qk_norm")
+    return {name: getattr(config, name) for name in same} | {
         "img_size": config.image_size,
-        "patch_size": config.patch_size,
-        "embed_dim": config.embed_dim,
-        "depth": config.depth,
-        "num_heads": config.num_heads,
-        "qkv_bias": config.qkv_bias,
-        "qk_norm": config.qk_norm,
         "init_values": config.layer_scale or None,
         "class_token": config.has_class_token,
         "no_embed_class": not config.prefix_positions,
@@ -165,19 +155,16 @@ def is_dinov3_transformers(names: Set[str]) -> bool:
     return has_queries and any(name.endswith("embeddings.register_tokens") for name in names)
 
 
-def is_dinov3_timm(names: Set[str]) -> bool:
-    """Whether there are registers, LayerScale as in EVA, and no added positions."""
-    return {"reg_token", "blocks.0.gamma_1", "blocks.0.attn.qkv.weight"} <= names and "pos_embed" not in names
-
-
-def from_dinov3_meta(weights: Weights, config: Config) -> Converted:
+@weight_format("DINOv3 (Meta)", having({"storage_tokens", "blocks.0.attn.qkv.weight"}))
+def dinov3_meta(weights: Weights, config: Config) -> Converted:
     """Meta's weights. The periods say how wide a head is."""
     periods = weights.get("rope_embed.periods")
     heads: Options = {} if periods is None else {"num_heads": _width(weights) // (4 * len(periods))}
     return _converted(_without_key_bias(weights), _OF_META, heads)
 
 
-def from_dinov3_transformers(weights: Weights, config: Config) -> Converted:
+@weight_format("DINOv3 (Hugging Face)", is_dinov3_transformers)
+def dinov3_transformers(weights: Weights, config: Config) -> Converted:
     """transformers' weights with their config.json; ValueError: an activation or periods that ours do not have."""
     is_gated = any(name.endswith("mlp.gate_proj.weight") for name in weights)
     activation = config.get("hidden_act", _GATE if is_gated else "gelu")
@@ -186,23 +173,21 @@ def from_dinov3_transformers(weights: Weights, config: Config) -> Converted:
     options = options_of_config({**config, "hidden_act": "gelu" if is_gated else activation}, norm_eps=1e-5)
     if float(config.get("rope_theta", 100.0)) != 100.0:
         raise ValueError(f"config.json: rope_theta is {config['rope_theta']}, and published weights have 100")
-    found = _converted(weights, _OF_TRANSFORMERS, options)
-    return replace(found, weights=fused(found.weights, "qkv", ("q", "k", "v")))
+    return _converted(weights, _OF_TRANSFORMERS, options)
 
 
-def from_dinov3_timm(weights: Weights, config: Config) -> Converted:
+@weight_format(
+    "DINOv3 (timm)", having({"reg_token", "blocks.0.gamma_1", "blocks.0.attn.qkv.weight"}, lacking="pos_embed")
+)
+def dinov3_timm(weights: Weights, config: Config) -> Converted:
     """timm's weights. Other networks of timm with rotary positions have the same names."""
     doubt = "timm's ViTs with other rotary positions (vit_base_patch16_rope_224)"
     return _converted(with_qkv_bias(weights), _OF_TIMM, {}, doubt)
 
 
 def _converted(weights: Weights, rules: dict[str, str], options: Options, doubt: str = "") -> Converted:
-    weights, dropped = without(weights, _DINOV3_UNREAD)
-    weights = renamed(weights, rules)
-    if any(name.endswith(".mlp.gate.weight") for name in weights):
-        weights = fused(weights, "fc1", ("gate", "up"))
-    else:
-        weights = renamed(weights, {r"blocks\.(\d+)\.mlp\.up\.(.*)": r"blocks.\1.mlp.fc1.\2"})
+    weights, dropped = translated(weights, _DINOV3_UNREAD, rules)
+    weights = renamed(weights, {r"blocks\.(\d+)\.mlp\.up\.(.*)": r"blocks.\1.mlp.fc1.\2"})  # without gates
     width = _width(weights)
     known: dict[str, Value] = {
         "pos_embed": "rope2d",
@@ -223,8 +208,3 @@ def _without_key_bias(weights: Weights) -> Weights:
         q_bias, k_bias, v_bias = weights[name].chunk(3)
         result[name] = torch.cat((q_bias, torch.zeros_like(k_bias), v_bias))
     return result
-
-
-DINOV3_META = WeightFormat("DINOv3 (Meta)", having({"storage_tokens", "blocks.0.attn.qkv.weight"}), from_dinov3_meta)
-DINOV3_TRANSFORMERS = WeightFormat("DINOv3 (Hugging Face)", is_dinov3_transformers, from_dinov3_transformers)
-DINOV3_TIMM = WeightFormat("DINOv3 (timm)", is_dinov3_timm, from_dinov3_timm)

@@ -15,14 +15,15 @@ from vit.models.options import Options
 from vit.models.vit_config import ViTConfig
 from vit.weights.formats import rotary
 from vit.weights.formats.huggingface import with_position_in_class_token
-from vit.weights.formats.shapes import published_heads
 from vit.weights.formats.weight_format import (
     Config,
     Converted,
-    WeightFormat,
     Weights,
     having,
+    published_heads,
     renamed,
+    translated,
+    weight_format,
     without,
     without_pre_logits,
 )
@@ -33,7 +34,11 @@ _WIDE_SIGLIP = 1536  # heads of 96 channels, where DINOv2's giant has 64
 _POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg", "map": "map"}
 
 
-def from_timm(weights: Weights, config: Config) -> Converted:
+is_timm = having(*({f"{at}patch_embed.proj.weight", f"{at}blocks.0.attn.qkv.weight"} for at in ("", _TOWER)))
+
+
+@weight_format("timm", is_timm)
+def timm(weights: Weights, config: Config) -> Converted:
     """timm's weights. A `dist_token` without its own head is a register. Old files have a layer `pre_logits`."""
     weights, dropped = without_pre_logits(weights, "head.weight")
     if any(name.startswith(_TOWER) for name in weights):
@@ -69,9 +74,6 @@ def _doubt(weights: Weights) -> str:
     return "timm's vit_base_patch16_rpn_224, which normalizes after each branch" if mean_norm and not plain else ""
 
 
-is_timm = having(*({f"{at}patch_embed.proj.weight", f"{at}blocks.0.attn.qkv.weight"} for at in ("", _TOWER)))
-TIMM = WeightFormat("timm", is_timm, from_timm)
-
 _META_RULES = {
     r"blocks\.(\d+)\.gamma_([12])": r"blocks.\1.ls\2.gamma",
     r"blocks\.(\d+)\.mlp\.w12\.(.*)": r"blocks.\1.mlp.fc1.\2",
@@ -93,21 +95,19 @@ def is_meta(names: Set[str]) -> bool:
     return is_timm(names) and bool(own & names)
 
 
-def from_meta(weights: Weights, config: Config) -> Converted:
+@weight_format("DINO, MAE, DeiT III", is_meta)
+def meta(weights: Weights, config: Config) -> Converted:
     """DINOv2 with registers has a position for the class token alone: it is added to that token here."""
     num_positions = weights["pos_embed"].shape[1] if "pos_embed" in weights else 0
     has_class_position = math.isqrt(num_positions) ** 2 != num_positions  # as in all releases but DeiT III
     doubt = _ROTARY if "blocks.0.gamma_1" in weights and not has_class_position else ""
-    weights, dropped = without(weights, _META_LEFT_OUT)
-    weights = renamed(weights, _META_RULES)
+    weights, dropped = translated(weights, _META_LEFT_OUT, _META_RULES)
     width = weights["blocks.0.attn.qkv.weight"].shape[-1]
     options: Options = {"num_heads": published_heads(width)} if width in _RELEASED else {}
     if "reg_token" in weights:
         weights, options = with_position_in_class_token(weights), {**options, "prefix_positions": False}
     return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
 
-
-META = WeightFormat("DINO, MAE, DeiT III", is_meta, from_meta)
 
 _TORCHVISION_LAYER = r"encoder\.layers\.encoder_layer_(\d+)\."
 _TORCHVISION_RULES = {
@@ -124,27 +124,21 @@ _TORCHVISION_RULES = {
 }
 
 
-def from_torchvision(weights: Weights, config: Config) -> Converted:
+@weight_format("torchvision", having({"conv_proj.weight", "encoder.layers.encoder_layer_0.ln_1.weight"}))
+def torchvision(weights: Weights, config: Config) -> Converted:
     """torchvision's weights. A hidden layer in the head (`representation_size`) has no place in our networks."""
     preprocess: PreprocessValues = {**IMAGENET, "interpolation": "bilinear", "crop_fraction": 0.875}
     return Converted(renamed(weights, _TORCHVISION_RULES), preprocess=preprocess)
 
 
-TORCHVISION = WeightFormat(
-    "torchvision", having({"conv_proj.weight", "encoder.layers.encoder_layer_0.ln_1.weight"}), from_torchvision
-)
-
-
 def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str, Any]]:
-    """Our weights for timm: (state dict, name of a model in timm, arguments of timm.create_model beside that name).
+    """(state dict, name, arguments): `timm.create_model(name, **arguments).load_state_dict(state)` gives our logits.
 
-    `timm.create_model(name, **arguments).load_state_dict(state)` computes our logits. `weights` has the buffer
-    `pos_embed` of fixed positions put in. ValueError: timm does not have such a network.
+    `weights` has the buffer `pos_embed` of fixed positions put in. ValueError: timm does not have such a network.
     """
     if config.stem != "patch" or config.norm_placement != "pre":
-        raise ValueError(
-            f"timm does not have a ViT with stem {config.stem!r} and norm_placement {config.norm_placement!r}"
-        )
+        kind = f"stem {config.stem!r} and norm_placement {config.norm_placement!r}"
+        raise ValueError(f"timm does not have a ViT with {kind}")
     if config.is_rotary:
         return rotary.to_timm(weights, config)
     if config.pool == "map" and config.activation == "swiglu":

@@ -8,7 +8,7 @@ from timm.layers import Attention, GluMlp, Mlp, PatchEmbed, RotaryEmbeddingCat, 
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva, EvaBlock
 from timm.models.vision_transformer import Block, LayerScale, VisionTransformer
-from torch import Tensor, nn
+from torch import nn
 
 from vit.errors import UsageError
 from vit.models.later_papers import RotaryPositions
@@ -17,8 +17,7 @@ from vit.models.spec import NetworkSpec
 from vit.models.vit_config import PositionEmbedding
 from vit.weights.adapt import adapt
 from vit.weights.formats.detect import convert_weights
-from vit.weights.formats.shapes import shown_network
-from vit.weights.formats.weight_format import TimmModel
+from vit.weights.formats.weight_format import TimmModel, shown_network
 
 _POOLS_OF_VIT = ("token", "avg", "")
 _POOLS = {"token": "cls", "": "cls", "map": "map"}
@@ -28,11 +27,8 @@ _ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gel
 def timm_model(name: str, image_size: int | None = None, global_pool: str | None = None) -> TimmModel | None:
     """The model of that name, with or without the tag of its weights; None when timm does not have it.
 
-    Args:
-        image_size: side of its images in pixels; None: as timm builds it.
-        global_pool: how it pools before the classifier, in timm's words; None: as timm builds it.
-
-    ValueError: it pools in another way than timm builds it, and is not a plain ViT.
+    Without an image side in pixels, or a word of timm's for how it pools before the classifier, it is as timm builds
+    it. ValueError: it pools in another way than timm builds it, and is not a plain ViT.
     """
     if not timm.is_model(name):
         return None
@@ -127,9 +123,7 @@ def _rotary_positions(model: Any) -> PositionEmbedding | None:
 
 def _fits(model: nn.Module, options: Options) -> bool:
     """Whether our network of these options has exactly the model's tensors."""
-    weights: dict[str, Tensor] = {
-        name: torch.empty_like(value, device="meta") for name, value in model.state_dict().items()
-    }
+    weights = {name: torch.empty_like(value, device="meta") for name, value in model.state_dict().items()}
     try:
         found = convert_weights(weights, {})
         if found is None:
@@ -137,11 +131,9 @@ def _fits(model: nn.Module, options: Options) -> bool:
         converted = found[1]
         others = {name: value for name, value in options.items() if name != "embed_dim"}
         shown = shown_network(converted.weights, {**converted.options, **others})
-        if shown.options["embed_dim"] != options["embed_dim"]:
-            return False
         head = converted.weights.get("head.weight")
         ours = NetworkSpec.named("vit", 1 if head is None else len(head), shown.options).build_empty(shown.image_size)
         adapt(ours, converted.weights)
     except (ValueError, UsageError):
         return False
-    return True
+    return shown.options["embed_dim"] == options["embed_dim"]

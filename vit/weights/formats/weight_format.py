@@ -1,5 +1,6 @@
-"""The contract of a weight format: which files are of it, and their tensors in our names; a model of timm as values"""
+"""The contract of a weight format: which files are of it, their tensors in our names, and the options these show"""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -8,14 +9,26 @@ import torch
 from torch import Tensor
 
 from vit.models.network import misfits
-from vit.models.options import Options
+from vit.models.options import Options, Value
 from vit.weights.preprocess_config import Config as Config
 from vit.weights.preprocess_config import PreprocessValues
 from vit.weights.trainer_file import State, chosen
 
 Weights = dict[str, Tensor]
+_FUSED = (
+    ("qkv", ("q", "k", "v")), ("qkv", ("q_proj", "k_proj", "v_proj")), ("qkv", ("query", "key", "value")),
+    ("fc1", ("gate", "up")),
+)  # fmt: skip
 _LEVELS = 5  # of wrappers around a network: module._orig_mod.model.net.backbone.
 NOT_BELOW = "not below"
+_DEFAULT_SIZE = 224  # of images, where no positions show it
+_HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16, 1792: 16}  # SigLIP so400m, ViT-H, g, G, e; others have 64 channels
+_NARROW = 192  # the width of ViT-Ti; narrower networks have heads of any width
+_SEVERAL = {384: "6 (DeiT-S, DINO) or 12 (MoCo v3)"}  # heads of published networks that have the same shapes
+_OLD_SMALL = 768, 8  # width and blocks of timm's ViT-S before version 0.3, which has 8 heads
+_PLAIN: Options = {
+    "qkv_bias": True, "pool": "cls", "activation": "gelu", "pos_embed": "learned", "prefix_positions": True
+}  # fmt: skip
 READS_PRE_LOGITS = "it reads pre_logits, a layer that the networks here do not have"
 PREDICTS_NUMBERS = "it predicts numbers (problem_type regression), not classes"
 
@@ -41,9 +54,16 @@ class WeightFormat:
     convert: Callable[[Weights, Config], Converted]  # of weights and the config.json beside them, or {}
 
 
-def having(*marks: Set[str]) -> Callable[[Set[str]], bool]:
-    """A rule of `WeightFormat.matches`: all names of one of the marks are there."""
-    return lambda names: any(mark <= names for mark in marks)
+def weight_format(
+    name: str, matches: Callable[[Set[str]], bool]
+) -> Callable[[Callable[[Weights, Config], Converted]], WeightFormat]:
+    """Decorator: the format that a function converts."""
+    return lambda convert: WeightFormat(name, matches, convert)
+
+
+def having(*marks: Set[str], lacking: str = "") -> Callable[[Set[str]], bool]:
+    """A rule of `WeightFormat.matches`: all names of one of the marks are there, and the one that is lacking is not."""
+    return lambda names: lacking not in names and any(mark <= names for mark in marks)
 
 
 def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
@@ -60,17 +80,14 @@ def by_prefix(names: Iterable[str]) -> dict[str, set[str]]:
 def below(weights: Weights, prefix: str) -> tuple[Weights, dict[str, str]]:
     """(weights below a prefix, without it; {name: reason} of the others)."""
     own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    others = {name: value for name, value in weights.items() if not name.startswith(prefix)}
-
-    def is_copy(name: str, value: Tensor) -> bool:
-        parts = name.split(".")
-        ends = (".".join(parts[level:]) for level in range(1, len(parts)))
-        return any(end in own and own[end].shape == value.shape for end in ends)
-
-    return own, {
-        name: f"a copy of what is below {prefix}" if is_copy(name, value) else f"{NOT_BELOW} {prefix}"
-        for name, value in others.items()
-    }
+    others: dict[str, str] = {}
+    for name, value in weights.items():
+        if not name.startswith(prefix):
+            parts = name.split(".")
+            ends = (".".join(parts[level:]) for level in range(1, len(parts)))
+            is_copy = any(end in own and own[end].shape == value.shape for end in ends)
+            others[name] = f"a copy of what is below {prefix}" if is_copy else f"{NOT_BELOW} {prefix}"
+    return own, others
 
 
 def renamed(weights: Weights, rules: Mapping[str, str]) -> Weights:
@@ -86,6 +103,17 @@ def without(weights: Weights, reasons: Mapping[str, str]) -> tuple[Weights, dict
     """(weights that no regular expression matches, {name: reason} of the others)."""
     dropped = {name: reason for name in weights for pattern, reason in reasons.items() if re.fullmatch(pattern, name)}
     return {name: value for name, value in weights.items() if name not in dropped}, dropped
+
+
+def translated(
+    weights: Weights, left_out: Mapping[str, str], rules: Mapping[str, str]
+) -> tuple[Weights, dict[str, str]]:
+    """(`renamed` weights that are not left out, in fused layers as ours; {name: reason} of the others)."""
+    weights, dropped = without(weights, left_out)
+    weights = renamed(weights, rules)
+    for fused_name, parts in _FUSED:
+        weights = fused(weights, fused_name, parts)
+    return weights, dropped
 
 
 def without_pre_logits(weights: Weights, head: str) -> tuple[Weights, dict[str, str]]:
@@ -121,10 +149,10 @@ def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
 class TimmWeights:
     """Tensors of a file in the names of a model of timm."""
 
-    weights: Weights  # tensors by name
+    weights: Weights
     num_classes: int  # outputs of their classifier; 0: they have none
     dropped: dict[str, str]  # names outside the model, each with the reason
-    prefix: str  # prefix below which the model stands in the file
+    prefix: str  # below which the model stands in the file
 
 
 @dataclass(frozen=True)
@@ -161,3 +189,110 @@ class TimmModel:
             raise ValueError("; ".join(sorted(wrong)[:3]) + more)
         rows = [own[f"{head}.weight"] for head in self.heads if f"{head}.weight" in own]
         return TimmWeights(own, len(rows[0]) if rows else 0, dropped, prefix)
+
+
+class UndecidedError(ValueError):
+    """An option of the network that names and shapes do not show."""
+
+    def __init__(self, problem: str, option: str) -> None:
+        super().__init__(problem)
+        self.option = option
+
+
+@dataclass(frozen=True)
+class ShownNetwork:
+    """A VisionTransformer that fits given weights."""
+
+    image_size: int  # side of its images, in pixels
+    options: Options  # its options, without those that are as the constructor has them
+    guess: str = ""  # how the number of heads was guessed; "": it is known
+
+
+def shown_network(weights: Weights, known: Options) -> ShownNetwork:
+    """The network that shapes show; `known` options stand above. ValueError: no ViT. UndecidedError: give an option."""
+    for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
+        if name not in weights:
+            raise ValueError(f"there is no {name}")
+    kernel = weights["patch_embed.proj.weight"]
+    if kernel.ndim != 4 or kernel.shape[1] != 3 or kernel.shape[2] != kernel.shape[3]:
+        raise ValueError(f"patch_embed.proj.weight is {tuple(kernel.shape)}, not (D, 3, P, P)")
+    D, P = kernel.shape[0], kernel.shape[2]
+    hidden, narrowed = weights["blocks.0.mlp.fc1.weight"].shape[0], weights["blocks.0.mlp.fc2.weight"].shape[-1]
+    num_registers = weights["reg_token"].shape[1] if "reg_token" in weights else 0
+    blocks = {int(match[1]) for name in weights if (match := re.match(r"blocks\.(\d{1,4})\.", name))}
+    if blocks != set(range(len(blocks))):
+        raise ValueError(f"blocks are numbered {sorted(blocks)[:3]} to {max(blocks)}, with gaps")
+    sizes: dict[str, Value] = {"patch_size": P, "embed_dim": D, "depth": len(blocks)}
+    sizes["mlp_ratio"] = hidden / D if int(D * (hidden / D)) == hidden else (hidden + 0.5) / D
+    guess = ""
+    if not known.get("num_heads") and "blocks.0.attn.q_norm.weight" in weights:  # each head normalizes its queries
+        sizes["num_heads"] = D // len(weights["blocks.0.attn.q_norm.weight"])
+    elif not known.get("num_heads"):
+        sizes["num_heads"] = _usual_heads(D, len(blocks), "blocks.0.ls1.gamma" in weights)
+        guess = f"{sizes['num_heads']} heads, usual for a width of {D}"
+    shown: dict[str, Value] = {
+        "qkv_bias": "blocks.0.attn.qkv.bias" in weights,
+        "qk_norm": "blocks.0.attn.q_norm.weight" in weights,
+        "layer_scale": 1e-5 if "blocks.0.ls1.gamma" in weights else 0.0,
+        "activation": "swiglu" if hidden == 2 * narrowed else "gelu",
+        "num_registers": num_registers,
+        "pool": _pool(weights, D),
+        "pool_norm": "fc_norm.weight" in weights,
+        "embed_norm": "norm_pre.weight" in weights,
+        "mlp_norm": "blocks.0.mlp.norm.weight" in weights,
+        "pos_embed": "learned" if "pos_embed" in weights else "none",
+    }
+    image_size = _DEFAULT_SIZE
+    if "pos_embed" in weights:
+        num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
+        stated = known.get("prefix_positions")
+        grid, shown["prefix_positions"] = _grid(weights["pos_embed"].shape[1], num_prefix, stated)
+        image_size = grid * P
+    others = {name: value for name, value in shown.items() if value != _PLAIN.get(name, type(value)())}
+    return ShownNetwork(image_size, {**sizes, **others, **known}, guess)
+
+
+def _usual_heads(embed_dim: int, depth: int, is_scaled: bool) -> int:
+    """The usual number of heads of a width. UndecidedError: there is none, or published networks differ."""
+    is_several = embed_dim in _SEVERAL and not is_scaled  # DeiT III and DINOv2 have 6
+    is_unusual = (embed_dim % 64 and embed_dim not in _HEADS) or embed_dim < _NARROW
+    if is_unusual or is_several or (embed_dim, depth) == _OLD_SMALL:
+        usual = f"; published networks have {_SEVERAL[embed_dim]}" if is_several else ""
+        raise UndecidedError(f"nothing says how many heads attention of width {embed_dim} has{usual}", "num_heads")
+    return published_heads(embed_dim)
+
+
+def published_heads(embed_dim: int) -> int:
+    """The number of heads of a width in the usual sizes: 64 channels each, but for the largest networks."""
+    return _HEADS.get(embed_dim, embed_dim // 64)
+
+
+def _grid(num_positions: int, num_prefix: int, stated: Value | None) -> tuple[int, bool]:
+    """(side of the grid of patches, whether tokens in front have positions: as stated, else as their number shows)."""
+    grids: dict[bool, int] = {}
+    for prefix_positions, num_patches in ((num_prefix == 0, num_positions), (True, num_positions - num_prefix)):
+        if num_patches > 0 and math.isqrt(num_patches) ** 2 == num_patches and stated in (None, prefix_positions):
+            grids[prefix_positions] = math.isqrt(num_patches)
+    if not grids:
+        raise ValueError(f"pos_embed has {num_positions} positions, which are not a square of patches")
+    if len(grids) > 1:
+        every, fewer = grids[False], grids[True]
+        raise UndecidedError(
+            f"pos_embed has {num_positions} positions, of {every} x {every} patches alone, or of {fewer} x {fewer} "
+            f"patches and {num_prefix} tokens in front of them: nothing says which",
+            "prefix_positions",
+        )
+    ((prefix_positions, grid),) = grids.items()
+    return grid, prefix_positions
+
+
+def _pool(weights: Weights, embed_dim: int) -> str:
+    if "attn_pool.latent" in weights:
+        return "map"
+    if "cls_token" not in weights:
+        return "mean"
+    if "head_dist.weight" in weights:
+        return "cls_dist"
+    if "fc_norm.weight" in weights:
+        return "patch_mean"
+    return "cls_mean" if "head.weight" in weights and weights["head.weight"].shape[-1] == 2 * embed_dim else "cls"
