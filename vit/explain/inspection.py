@@ -251,9 +251,10 @@ def _part(name: str) -> str:
 
 @torch.no_grad()
 def _timed(config: ViTConfig, device: torch.device) -> tuple[float, float]:
-    """Seconds of one block on all tokens, and the share of its attention products.
+    """Seconds of one block on all tokens, and the share of its attention products; NaN where that is above 1.
 
-    Each time is the minimum of several measurements, because other work on the machine can only add time.
+    Each time is the minimum of several measurements, because other work on the machine can only add time. A share
+    above 1 shows that it added too much.
     """
     T, D, H = config.num_prefix_tokens + config.num_patches, config.embed_dim, config.num_heads
     block = Block(config, drop_path_rate=0.0).to(device).eval()
@@ -263,7 +264,8 @@ def _timed(config: ViTConfig, device: torch.device) -> tuple[float, float]:
     for _ in range(NUM_TIMINGS):
         block_seconds.append(_seconds(lambda: block(tokens), device))
         product_seconds.append(_seconds(lambda: attend(q, k, v), device))
-    return min(block_seconds), min(product_seconds) / min(block_seconds)
+    share = min(product_seconds) / min(block_seconds)
+    return min(block_seconds), share if share <= 1 else math.nan
 
 
 def _seconds(compute: Callable[[], Tensor], device: torch.device) -> float:
