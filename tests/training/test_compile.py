@@ -9,8 +9,9 @@ from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.training import train_progress
 from vit.errors import UsageError
+from vit.training.distributed.devices import Machine
 from vit.training.planning import compatibility
-from vit.training.planning.compatibility import Machine, check_compatibility
+from vit.training.planning.compatibility import check_compatibility
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 
 TINY = (

@@ -7,10 +7,11 @@ from vit.data.loading.module import ImageDataModule
 from vit.errors import EmptyClassError, UsageError
 from vit.extras.pretrain.images import PretrainingData, open_images, with_more_images
 from vit.extras.pretrain.objectives import autoencoder_of, without_classes
+from vit.training.distributed.devices import choose_machine
 from vit.training.planning.compatibility import check_compatibility
-from vit.training.planning.images import chosen_part, divided, with_subset
+from vit.training.planning.images import chosen_part, divided
 from vit.training.planning.network_choice import choose_network, wanted_network
-from vit.training.planning.plan import Plan, absolute, choose_machine, decide
+from vit.training.planning.plan import Plan, absolute, decide
 from vit.training.planning.schedule import AUTO, ROUNDS
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.values import plain
@@ -39,11 +40,9 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
         found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
     except EmptyClassError as error:
         raise error.with_option() from None
-    recipe = PretrainRecipe(data=data, seed=seed)
     if found.class_names:
         found = divided(found, data)
-    if data.train_images is not None:
-        found = chosen_part(found, with_subset(found, recipe))
+    found = chosen_part(found, data, seed)
     return found if data.unlabeled is None else with_more_images(found, data.unlabeled)
 
 
@@ -60,7 +59,7 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source | None) -> Pretrai
     """
     images = images or pretraining_images(recipe.data, recipe.seed)
     _check_used(recipe)
-    machine = choose_machine(recipe)
+    machine = choose_machine(recipe.trainer)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     network = choose_network(recipe.model, wanted, images, num_classes=1)

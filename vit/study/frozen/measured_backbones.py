@@ -29,7 +29,7 @@ from vit.study.grid import Cell
 from vit.study.statistics.paired import difference, hochberg, pairs
 from vit.study.statistics.variance_components import Floats, mean_error
 from vit.training.network.features import SharedFeatures, StoredFeatures
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.recipes.recipe import Recipe
 from vit.weights.license import UNKNOWN
 
@@ -112,7 +112,7 @@ def behind_the_first(
 def stored_features(study: Path, recipe: Recipe) -> list[StoredFeatures]:
     """The features of a recipe's backbone by the kind of machine that computed them; DataError where they are gone."""
     folder = study / FEATURES
-    files = SharedFeatures(folder, {}).all_files(make_plan(recipe))
+    files = SharedFeatures(folder, {}).all_files(plan_of(recipe))
     if not files:
         raise DataError(f"{folder} has no features of {recipe.model.init_from}", "give --name for a new folder")
     return [StoredFeatures.read(one.values_path) for one in files]
