@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 demo: $(VENV)/base
 	$(BIN)/python demo.py
 
+test: export PYTHONDONTWRITEBYTECODE := # modules are compiled once, and not by each of a hundred processes
 test: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 

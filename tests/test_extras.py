@@ -3,7 +3,6 @@
 import ast
 import json
 import shutil
-import subprocess
 import sys
 import tomllib
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import vit
+from tests.forked import run
 from tests.processes import environment
 from vit import registry
 from vit.registry import Entry
@@ -24,6 +24,18 @@ ENTRIES = [
       if isinstance(entry, Entry)),
     *(entry for entry in vars(registry).values() if isinstance(entry, Entry)),
 ]  # fmt: skip
+
+
+OF_THE_COPY = """
+import json, sys
+from pathlib import Path
+for name in [name for name in sys.modules if name.split(".")[0] == "vit"]:
+    del sys.modules[name]
+from vit.__main__ import main
+print([*map(main, json.loads(sys.argv[1]))])
+files = [Path(module.__file__) for name, module in sys.modules.items() if name.split(".")[0] == "vit"]
+print({file.is_relative_to(Path.cwd()) for file in files})
+"""
 
 
 def extras_of_project():
@@ -66,7 +78,10 @@ def test_the_core_imports_no_extra(path):
 
 
 def test_the_core_trains_predicts_and_exports_without_extras(digits_run, tmp_path):
-    """In one process, with a copy of the package that has no extras; a part that is missing is named."""
+    """In one process, with a copy of the package that has no extras; a part that is missing is named.
+
+    The process has torch and forgets the `vit` of its server, so all modules are those of the copy.
+    """
     folder = tmp_path / "core"
     shutil.copytree(PACKAGE, folder / "vit", ignore=shutil.ignore_patterns("extras", "__pycache__"))
     shutil.copytree(PACKAGE.parent / "configs", folder / "configs")
@@ -81,12 +96,13 @@ def test_the_core_trains_predicts_and_exports_without_extras(digits_run, tmp_pat
         ("pretrain", "digits"),
         ("study", "digits", "--executor", "ray"),
     ]
-    program = "import json, sys; from vit.__main__ import main; print([*map(main, json.loads(sys.argv[1]))])"
-    done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps([[str(word) for word in words] for words in commands])], cwd=folder,
-        env=environment(folder) | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=300, check=False,
+    done = run(
+        [sys.executable, "-c", OF_THE_COPY, json.dumps([[str(word) for word in words] for words in commands])],
+        cwd=folder, env=environment(folder) | {"PYTHONPATH": str(folder)}, timeout=300,
     )  # fmt: skip
-    assert done.stdout.splitlines()[-1:] == ["[0, 0, 0, 2, 2, 2, 2]"] and picture.name in done.stdout, done.stderr
+    *out, codes, of_the_copy = done.stdout.splitlines()
+    assert codes == "[0, 0, 0, 2, 2, 2, 2]" and picture.name in "".join(out), done.stderr
+    assert of_the_copy == "{True}"
     assert list((tmp_path / "runs").rglob("best.ckpt")) and (tmp_path / "m.safetensors").is_file()
     assert find_spec("mlflow") is None or "lacks the part 'mlflow'" in done.stderr
     for extra in ("serve", "pretrain", "ray"):

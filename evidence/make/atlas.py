@@ -37,7 +37,7 @@ from atlas_sets import read_sets
 from definitions import EVIDENCE, MADE, ROOT
 from kept import MACHINES
 from machine import machine
-from published_weights import CNN, VIT, make
+from published_weights import CNN, SECOND_CNN, VIT, make
 
 from vit.commands.studies.study_options import read_words
 from vit.commands.studies.study_plan import make_study_plan
@@ -60,7 +60,7 @@ RUNS = ROOT / MADE / "atlas"
 BUDGET = "steps:100"
 PRECISION = "bf16-mixed"  # of frozen networks
 FIRST = 9  # sets whose frozen networks come before any training
-NETWORKS = {"vit_tiny_patch16_224": "ViT", CNN: "CNN", "ViT": "ViT", "CNN": "CNN"}
+NETWORKS = {"vit_tiny_patch16_224": "ViT", CNN: "CNN", SECOND_CNN: "CNN", "ViT": "ViT", "CNN": "CNN"}
 KEPT = Key("clothing", "tuned", SIDE)  # the kept study evidence/clothing has other splits of the same photographs
 
 
@@ -166,7 +166,8 @@ def trained(key: Key, study: Path, where: str = HERE) -> list[Key]:
 
 
 def _words(photos: Path, key: Key) -> list[str]:
-    weights = [word for name in (VIT, CNN) for word in ("--init_from", str(RUNS / f"{name}.safetensors"))]
+    names = (VIT, SECOND_CNN if key.stage == "second" else CNN)
+    weights = [word for name in names for word in ("--init_from", str(RUNS / f"{name}.safetensors"))]
     side = ["--set", f"model.preprocess.image_size={key.side}", "--set", "data.num_workers=0"]
     return [str(photos / key.set), *weights, *side, "--wandb", "off"]
 
@@ -176,12 +177,13 @@ def jobs() -> list[tuple[Key, tuple[int, ...], int]]:
     stages = [[(Key(name, "tuned", SMALL_SIDE), *stage) for name in CHOSEN] for stage in STAGES]
     small = [(Key(name, "frozen", SMALL_SIDE), (), 0) for name in CHOSEN]
     whole = [(Key(name, "frozen", SIDE), (), 0) for name in read_sets()]
-    return [*whole[:FIRST], *small, *stages[0], *whole[FIRST:], *itertools.chain(*stages[1:])]
+    second = [(Key(name, "second", SIDE), (), 0) for name in read_sets()]
+    return [*whole[:FIRST], *small, *stages[0], *whole[FIRST:], *itertools.chain(*stages[1:]), *second]
 
 
 def is_done(key: Key, sizes: Sequence[int], seeds: int) -> bool:
     """Whether the rows of a job are kept."""
-    if key.stage == "frozen":
+    if key.stage != "tuned":
         return any(row.key == key for row in read_rows(SetRow))
     found = sum((row.set, row.stage) == (key.set, key.stage) for row in read_rows(ErrorRow))
     return found >= 2 * len(sizes) * seeds
@@ -201,9 +203,9 @@ def main() -> None:
     if not os.environ.get("ATLAS_FOLDERS"):
         raise SystemExit("set ATLAS_FOLDERS to the folder that evidence/make/atlas_sets.py has laid out")
     photos = Path(os.environ["ATLAS_FOLDERS"])
-    make(RUNS)
+    make(RUNS, (VIT, CNN, SECOND_CNN))
     for key, sizes, seeds in left:
-        keep(key, frozen(key, photos) if key.stage == "frozen" else tune(key, photos, sizes, seeds))
+        keep(key, tune(key, photos, sizes, seeds) if key.stage == "tuned" else frozen(key, photos))
         print(f"{key}: kept", flush=True)
 
 

@@ -100,19 +100,22 @@ def answer(atlas: Atlas) -> Iterator[str]:
         f"- With {most:,} images, a corrected test puts the CNN ahead on {sides.count(-1)} of {len(own)} sets and the "
         f"ViT on {sides.count(1)}, and cannot decide {len(own) - len(sides)}."
     )
-    yield from _image_size(own, atlas.at("frozen", SMALL_SIDE).get(most, {}), most)
+    yield from _change(
+        f"Images of {SMALL_SIDE} instead of {SIDE} pixels add", own, atlas.at("frozen", SMALL_SIDE), most
+    )
+    yield from _change("EfficientNet-Lite2 in the place of Lite0 adds", own, atlas.at("second", SIDE), most)
 
 
-def _image_size(whole: dict[str, DifferenceRow], small: dict[str, DifferenceRow], size: int) -> Iterator[str]:
-    """How far smaller images move the difference. Its standard errors are those of unpaired differences."""
-    both = [(whole[name], small[name]) for name in small if name in whole]
+def _change(what: str, whole: dict[str, DifferenceRow], by: By, size: int) -> Iterator[str]:
+    """How far a change moves the difference. Its standard errors are those of unpaired differences."""
+    both = [(whole[name], row) for name, row in by.get(size, {}).items() if name in whole]
     if len(both) < LEAST_SETS:
         return
     errors = [(one.standard_error**2 + other.standard_error**2) ** 0.5 for one, other in both]
     found = random_effects([other.gap - one.gap for one, other in both], errors)
     yield (
-        f"- Images of {SMALL_SIDE} instead of {SIDE} pixels add {points(found.mean, found.low, found.high)} points to "
-        f"CNN minus ViT, with {size:,} images on {found.count} sets."
+        f"- {what} {points(found.mean, found.low, found.high)} points to CNN minus ViT, with {size:,} images on "
+        f"{found.count} sets."
     )
 
 
@@ -153,6 +156,7 @@ def by_size(atlas: Atlas) -> Iterator[str]:
 def _stages() -> dict[str, tuple[str, int]]:
     return {
         f"frozen, {SIDE} px": ("frozen", SIDE),
+        f"frozen, {SIDE} px, Lite2": ("second", SIDE),
         f"frozen, {SMALL_SIDE} px": ("frozen", SMALL_SIDE),
         f"fine-tuned, {SIDE} px": ("tuned", SIDE),
         f"fine-tuned, {SMALL_SIDE} px": ("tuned", SMALL_SIDE),
@@ -245,7 +249,8 @@ def forecasts(atlas: Atlas) -> Iterator[str]:
 
 def unfinished(atlas: Atlas) -> Iterator[str]:
     """What is missing."""
-    wanted = {(name, "frozen", SIDE) for name in read_sets()} | {(name, "frozen", SMALL_SIDE) for name in CHOSEN}
+    wanted = {(name, stage, SIDE) for name in read_sets() for stage in ("frozen", "second")}
+    wanted |= {(name, "frozen", SMALL_SIDE) for name in CHOSEN}
     missing = sorted(wanted - {(row.set, row.stage, row.side) for row in atlas.sets})
     own = [row for row in atlas.errors if row.stage == "tuned"]
     done = {name: sum(row.set == name for row in own) for name in CHOSEN}
@@ -253,7 +258,7 @@ def unfinished(atlas: Atlas) -> Iterator[str]:
         yield f"All sets are finished: {WHOLE} trainings for each of {', '.join(CHOSEN)}."
         return
     trained = ", ".join(f"{name} {count} of {WHOLE}" for name, count in done.items())
-    left = ", ".join(f"{name} at {side} pixels" for name, _, side in missing)
+    left = ", ".join(f"{name} at {side} pixels ({stage})" for name, stage, side in missing)
     frozen = f"Frozen networks lack {left}." if left else "All frozen networks are measured."
     yield f"Finished trainings: {trained}. {frozen} `make results ROW=atlas` goes on."
 
@@ -309,12 +314,12 @@ def _curves(axes: Axes, by: By) -> None:
 
 def _beside(axes: Axes, atlas: Atlas) -> None:
     """Differences of fine-tuned networks beside those of frozen ones, by set and number of images."""
-    stages = [atlas.at(*key) for key in _stages().values()]
+    stages = {name: atlas.at(*key) for name, key in _stages().items() if key[0] != "second"}
     tuned = sorted((row for row in atlas.differences if row.stage == "tuned"), key=_place)
     pairs = ((row.set, row.images) for row in tuned if row.set in atlas.at("frozen", row.side).get(row.images, {}))
     rows = list(dict.fromkeys(pairs))
     axes.axvline(0, color="0.4", lw=0.8)
-    for index, (label, by) in enumerate(zip(_stages(), stages, strict=True)):
+    for index, (label, by) in enumerate(stages.items()):
         color, marker = look(index)
         here = [(place, own) for place, (name, size) in enumerate(rows) if (own := by.get(size, {}).get(name))]
         if not here:

@@ -23,7 +23,10 @@ OneRow = TypeVar("OneRow", bound="Key")
 
 @dataclass(frozen=True)
 class Key:
-    """What a row is about: a set, whether its networks are `frozen` or `tuned`, and the side of their images."""
+    """What a row is about: a set, its networks, and the side of their images.
+
+    Networks are `frozen`, `tuned`, or a `second` pair: frozen with EfficientNet-Lite2 in the place of Lite0.
+    """
 
     set: str
     stage: str

@@ -40,7 +40,7 @@ def test_what_exists_stays_and_the_same_weights_make_the_same_bytes(tmp_path, mo
 
     weights = {"b": torch.arange(4.0), "a": torch.ones(2, 2)}
     monkeypatch.setattr(made, "deit_tiny", lambda: weights)
-    monkeypatch.setattr(made, "efficientnet_lite0", lambda: dict(reversed(weights.items())))
+    monkeypatch.setattr(made, "efficientnet_lite", lambda name: dict(reversed(weights.items())))
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / f"{made.CNN}.safetensors").write_bytes(b"mine")
     for name in ("one", "other"):

@@ -13,8 +13,7 @@ import pytest
 import vit as package
 from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
-from vit.commands.comparing.crossval import crossval_parser
-from vit.commands.comparing.crossval_plan import make_crossval_plan
+from vit.commands.comparing.crossval import crossval_parser, make_crossval_plan
 from vit.commands.training.train_options import to_options
 from vit.console import Reporter
 from vit.csv_files import new_table, records

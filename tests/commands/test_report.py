@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -150,15 +148,6 @@ def test_a_target_is_a_share(folder, target):
     with pytest.raises(UsageError, match=f"--target {target} is not between 0 and 1; give a fraction such as 0.95"):
         run_command(report, [str(study), f"--target={target}"])
     assert not os.listdir(study)
-
-
-def test_no_torch_is_needed():
-    script = (
-        "import sys\nfrom vit.commands.report import report\n"
-        "import vit.report.studies.study_page, vit.study.folder, vit.study.answer.summary, vit.checkpoints.run\n"
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 
 
 def test_a_run_gets_its_page_again(vit, digits_run, tmp_path):

@@ -13,8 +13,8 @@ from tests.color_profiles import ADOBE_RGB, DISPLAY_P3, PROPHOTO, SRGB, cmyk_pro
 from tests.science_files import tiff
 from vit.checkpoints.format import _preprocess
 from vit.commands.cli.recipe_options import parse_recipe
-from vit.data.loading.in_memory import pixels_of
 from vit.data.pixels.decode import ImageError, decode_image
+from vit.data.pixels.images import pixels_of
 from vit.data.pixels.preprocess import Decoding, Preprocess
 
 P3 = rgb_profile(DISPLAY_P3)

@@ -21,7 +21,7 @@ import sys
 from vit.data.checks.bursts import with_bursts
 from vit.data.checks.check import check
 from vit.data.checks.contents import read_contents
-from vit.data.loading.dataset import image_of
+from vit.data.pixels.images import image_of
 from vit.data.pixels.decode import decode_image
 from vit.data.core.image_bytes import ImageError
 from vit.data.sources.sources import open_source

@@ -13,7 +13,7 @@ from vit.data import registry
 from vit.data.checks.check import check
 from vit.data.core.samples import Samples
 from vit.data.pixels.decode import ImageError, decode_image
-from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.images import measured_window
 from vit.data.pixels.preprocess import Decoding
 from vit.data.sources.sources import open_source
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 
 from vit.data.checks.bursts import with_bursts
 from vit.data.checks.check import _group_findings
-from vit.data.core.groups import leak_notes, with_groups
+from vit.data.core.groups import leaks, with_groups
 from vit.data.core.image_bytes import content_hash
 from vit.data.core.samples import Samples, Source
 from vit.data.sources.sources import open_source
@@ -162,7 +162,7 @@ def test_a_group_in_two_given_splits_is_a_warning_of_the_plan_and_an_error_of_th
     assert found["train", "test"].severity == "error"
     assert found["validation", "test"].severity == "warning"
     assert "'d'" in found["train", "test"].detail
-    assert not leak_notes(divided(source, DataConfig(fold="1/2")))
+    assert not leaks(divided(source, DataConfig(fold="1/2")))
 
 
 @pytest.mark.faults("D29")

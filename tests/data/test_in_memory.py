@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from tests.science_files import tiff
-from vit.data.loading.in_memory import has_frames, pixels_of
 from vit.data.pixels.decode import decode_image
+from vit.data.pixels.images import has_frames, pixels_of
 
 COLORS = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
 pillow_heif.register_heif_opener()

@@ -47,8 +47,8 @@ FEW = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2)
 if sys.argv.pop(1) == "late":  # as if they were used up after the start
-    from vit.data.loading import workers
-    workers._check_descriptors = lambda _: None
+    from vit.data.loading import loader
+    loader._check_descriptors = lambda _: None
 from vit.__main__ import main
 sys.exit(main())
 """
@@ -75,7 +75,7 @@ KILLED = """
 import multiprocessing, os, signal, sys, time
 from multiprocessing import connection, util
 import torch
-from vit.data.loading.workers import worker_loader
+from vit.data.loading.loader import worker_loader
 
 class Batch:
     def __init__(self):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import InterpolationMode, v2
 
-from vit.data.pixels.randaugment import BatchedRandAugment
+from vit.data.pixels.augment import BatchedRandAugment
 
 SEEDS = range(200)  # every operation, with both signs
 

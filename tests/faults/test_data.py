@@ -18,7 +18,7 @@ from PIL import Image
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from vit.commands.training import train_progress
-from vit.data.loading import dataset
+from vit.data.pixels import images
 
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 2, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
 
@@ -283,14 +283,14 @@ LOADING = (*TINY[:-2], "--data.num_workers", 1, "--data.cache", "none")
 
 @pytest.mark.faults("D22")
 def test_a_loading_process_that_is_killed_is_a_resource_error(vit, colors, tmp_path, monkeypatch):
-    here, original = os.getpid(), dataset.decode_image
+    here, original = os.getpid(), images.decode_image
 
     def killed(*image):
         if os.getpid() != here:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*image)
 
-    monkeypatch.setattr(dataset, "decode_image", killed)
+    monkeypatch.setattr(images, "decode_image", killed)
     answer = vit("train", colors, *LOADING, "--out", tmp_path)
     refused(answer, 7, "was killed", "--data.num_workers 0", "/dev/shm")
     assert not list(tmp_path.glob("**/result.json"))

@@ -55,6 +55,7 @@ def test_half_precision_with_clipping_learns_as_float32(train, images, device, m
     measured(apart(half.losses, exact.losses), 0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", BOTH)
 @pytest.mark.parametrize("graphs", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_compiled_training_has_the_losses_of_an_eager_one(
@@ -97,6 +98,7 @@ def test_attention_runs_in_a_fused_kernel(device):
     assert device == "cpu" or (fused and not any("attention_math" in name for name in names)), names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", BOTH)
 def test_weights_statistics_and_averages_are_those_of_a_cpu(train, images, measured, network):
     """Batch norm's running statistics and the moving average are among the weights of best.ckpt."""
@@ -134,6 +136,7 @@ def test_a_stopped_training_resumes_bit_equal(train, images, monkeypatch):
     assert all(torch.equal(value, whole.weights[name]) for name, value in stopped.weights.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("mae", marks=pytest.mark.slow), "diet"])
 def test_a_pretraining_has_the_losses_of_a_cpu(train, images, measured, method):
     options = (*VIT, "--method", method)
@@ -156,11 +159,13 @@ def test_lora_has_the_losses_of_a_cpu(train, images, measured):
     measured(apart(train(images, *options).losses, train(images, *options, on="cpu").losses), 0.02)
 
 
+@pytest.mark.slow
 def test_several_labels_have_the_losses_of_a_cpu(train, labels_csv, measured):
     options = (*VIT, "--augment", "strong", "--optim.accumulate", 2)
     measured(apart(train(labels_csv, *options).losses, train(labels_csv, *options, on="cpu").losses), 0.02)
 
 
+@pytest.mark.slow
 def test_a_training_that_does_not_fit_starts_again_in_smaller_parts(train, images, device, monkeypatch):
     if device == "cuda":  # real: the process may have memory for some of these images
         _, total = torch.cuda.mem_get_info()
@@ -230,6 +235,7 @@ def test_a_compiled_prediction_gives_the_answers_of_an_eager_one(train, images, 
     measured(max(abs(one[name] - other[name]) for one, other in pairs for name in one), 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", BOTH)
 def test_answers_and_maps_are_those_of_a_cpu(train, images, device, measured, network, tmp_path):
     run = train(images, *network)
@@ -243,6 +249,7 @@ def test_answers_and_maps_are_those_of_a_cpu(train, images, device, measured, ne
     measured((torch.tensor(answers[0]) - torch.tensor(answers[1])).abs().max().item(), 1e-3)
 
 
+@pytest.mark.slow
 def test_images_kept_in_memory_train_as_files_do(train, images, measured):
     options = (*VIT, "--augment", "standard")
     kept, read = (train(images, *options, "--data.cache", cache) for cache in ("memory", "none"))
@@ -256,6 +263,7 @@ def test_workers_train_as_the_main_process_does(train, images, measured):
     measured(apart(here.losses, there.losses), 1e-6)
 
 
+@pytest.mark.slow
 def test_the_largest_batch_is_found(train, images):
     run = train(images, *VIT, "--batch_size", "auto", "--optim.steps", 5)
     config = (run.path / "config.yaml").read_text()

@@ -1,7 +1,5 @@
 """Pictures of a study: any names, sizes and number of seeds; what is forecast looks other than what is measured."""
 
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -152,11 +150,6 @@ def test_prices_name_their_sizes(study):
     (axes,) = price(study()).axes
     assert axes.get_xscale() == "log" and "1 min" in labels(axes.xaxis)
     assert [text.get_text() for text in axes.texts][:3] == ["100", "300", "1,000"]
-
-
-def test_figures_of_a_study_need_no_torch():
-    script = "import sys, vit.report.studies.study_page; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 
 
 def test_gaps_say_who_is_ahead_where(study):

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from vit.commands.cli.arguments import StrPath, fraction
 from vit.commands.cli.command_line import Metavar
-from vit.commands.comparing.crossval_plan import report_crossval
-from vit.commands.studies.study_report import report_findings
+from vit.commands.studies.study_report import report_crossval, report_findings
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.layout import CrossvalLayout, RunLayout, StudyLayout

@@ -14,9 +14,9 @@ from torch import Tensor
 from vit.checkpoints.novelty import is_unlike
 from vit.data.core.image_bytes import ImageError, ImageReader, content_hash, read_bytes
 from vit.data.core.image_header import MAX_PIXELS, holds_frames, num_pixels
-from vit.data.loading.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.loading.threads import PixelBudget, available_cores, decode_threads
 from vit.data.pixels.decode import decode_image
+from vit.data.pixels.images import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.engine import Classifies, Engine

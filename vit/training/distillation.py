@@ -23,7 +23,7 @@ from vit.data.core.samples import Samples, Source
 from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.loader import EVALUATION_BATCH_SIZE, batch_loader
 from vit.data.loading.sampler import EvaluationSampler
-from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.images import measured_window
 from vit.data.pixels.preprocess import Preprocess, Window, to_device
 from vit.errors import CheckpointError, DataError, UsageError, some_of
 from vit.inference.engine import Engine

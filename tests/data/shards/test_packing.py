@@ -12,9 +12,10 @@ from PIL import Image
 from vit.data.checks.contents import read_contents
 from vit.data.core.groups import with_groups
 from vit.data.core.samples import label_names
-from vit.data.loading.dataset import ImageDataset, image_of
+from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.sampler import Key
 from vit.data.pixels.augment import Augment, ImageAugment
+from vit.data.pixels.images import image_of
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.sources import open_source
 from vit.extras.shards.packing import pack

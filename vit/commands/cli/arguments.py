@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.cli.command_line import Metavar, Parser
 from vit.commands.cli.options import options_of
+from vit.console import interval, percent
 from vit.errors import ResourceError, UsageError
 from vit.layout import RunLayout
 from vit.study.running.cluster import ClusterOptions, Executor, check_executor
@@ -60,10 +61,15 @@ def check_different(models: Sequence[str]) -> None:
         raise UsageError(f"the model {twice} is given twice", "give each model once")
 
 
-def in_points(gap: "Interval") -> str:
-    """A difference of accuracies with its interval."""
-    low, high = (f"{100 * (end or 0.0):+.2f}" for end in (gap.low, gap.high))
-    return f"{100 * gap.value:+.2f} points ({low} to {high})"
+def with_interval(one: "Interval") -> str:
+    """A fraction in percent, with its interval where both ends are known."""
+    return percent(one.value) if one.low is None or one.high is None else interval(one.value, one.low, one.high)
+
+
+def in_points(gap: "Interval", unit: str = " points") -> str:
+    """A difference of accuracies, with its interval where both ends are known."""
+    around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+z.2f} to {100 * gap.high:+z.2f})"
+    return f"{100 * gap.value:+z.2f}{unit}{around}"
 
 
 def path_text(path: StrPath | None) -> str | None:

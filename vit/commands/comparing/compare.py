@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.cli.arguments import StrPath, new_file
+from vit.commands.cli.arguments import StrPath, in_points, new_file, with_interval
 from vit.commands.cli.command_line import Metavar
-from vit.console import Reporter, count_of, interval, p_value, percent
+from vit.console import Reporter, count_of, p_value
 from vit.csv_files import new_output
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compare(
     rows = []
     for run, accuracy in zip(finished, found.accuracies, strict=True):
         right = int(run.correct.sum())
-        rows.append((run.name, _percent(accuracy), f"{right:,}", f"{len(run.rows) - right:,}"))
+        rows.append((run.name, with_interval(accuracy), f"{right:,}", f"{len(run.rows) - right:,}"))
     reporter.table(("run", "accuracy", "right", "wrong"), rows)
     if found.groups:
         _show_repeated(reporter, found)
@@ -122,7 +122,7 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     rows = []
     for pair in found.pairs:
         only = f"{pair.test.only_first:,}", f"{pair.test.only_second:,}"
-        rows.append((pair.other.name, _points(pair.gap), *only, p_value(pair.test.p), p_value(pair.p_adjusted)))
+        rows.append((pair.other.name, in_points(pair.gap, ""), *only, p_value(pair.test.p), p_value(pair.p_adjusted)))
     reporter.table(columns, rows)
     about = "The intervals are about these trained models"
     reporter.line(f"\n{about}; another seed gives others, and 'vit study' trains them.")
@@ -141,7 +141,7 @@ def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:
 def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
     """Recipes over their seeds and the test images."""
     reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
-    means = [(group.name, str(len(group.wrong)), _percent(_opposite(group.error, 1))) for group in found.groups]
+    means = [(group.name, str(len(group.wrong)), with_interval(_opposite(group.error, 1))) for group in found.groups]
     reporter.table(("network", "seeds", "mean accuracy"), means)
     if found.differences:
         reporter.line(f"\nAccuracy of {found.groups[0].name} minus that of the others, paired by seed and test image")
@@ -155,7 +155,7 @@ def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
 def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
     if one is None:
         return name, "none", "", "", "", "", ""
-    gap, seeds = _points(_opposite(one.gap, 0)), str(len(one.seeds))
+    gap, seeds = in_points(_opposite(one.gap, 0), ""), str(len(one.seeds))
     if one.margin_of_error is None:
         return name, seeds, gap, "", "", "", ""
     _, *larger = vars(one.margin_of_error).values()
@@ -167,12 +167,3 @@ def _opposite(error: "Interval", whole: int) -> "Interval":
     low = None if error.high is None else whole - error.high
     high = None if error.low is None else whole - error.low
     return replace(error, value=whole - error.value, low=low, high=high)
-
-
-def _percent(one: "Interval") -> str:
-    return percent(one.value) if one.low is None or one.high is None else interval(one.value, one.low, one.high)
-
-
-def _points(gap: "Interval") -> str:
-    around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+z.2f} to {100 * gap.high:+z.2f})"
-    return f"{100 * gap.value:+z.2f}{around}"

@@ -115,8 +115,8 @@ def _pixels(
     from vit.checkpoints.run import RunDirectory
     from vit.commands.cli.recipe_options import read_recipe
     from vit.data.core.samples import Samples
-    from vit.data.loading.dataset import image_of
     from vit.data.pixels.decode import ImageError
+    from vit.data.pixels.images import image_of
     from vit.training.running.run_images import images_of_run
 
     if files:

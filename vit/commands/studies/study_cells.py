@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.cli.arguments import ExecutorOptions
 from vit.console import ProgressReport, Reporter, count_of, duration, percent
 from vit.errors import StoppedError
 from vit.layout import CELLS, RunLayout
@@ -19,90 +20,17 @@ HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features
 
 
 def train_cells(plan: "StudyPlan", reporter: Reporter) -> int:
-    """Run this machine's cells; returns the number of failed cells.
-
-    Cells for which the time of the study does not suffice are left out, and the study's list of cells forgets them.
-    """
-    from vit.study.running.cluster import run_cells_on
-
-    options, cells, folder = plan.options, plan.own_cells, plan.folder
-    folder.describe(plan.cells, plan.protocol)
-    progress = StudyProgress(reporter, folder.path, cells, plan.num_images)
-    clock = _Clock(plan, progress)
-    try:
-        run_cells_on(
-            options.executor,
-            folder.path,
-            clock.ordered(cells),
-            options.cluster_options,
-            options.jobs,
-            plan.contents.by_path(plan.source),
-            clock.notify,
-            clock.may_start,
-        )
-    except KeyboardInterrupt as error:
-        raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
-    finally:
-        progress.close()
-    if clock.left_out:
-        folder.forget({cell.folder for cell in clock.left_out})
+    """Run this machine's cells, and forget those without enough time; returns the number of failed cells."""
+    plan.folder.describe(plan.cells, plan.protocol)
+    progress = _TimedProgress(reporter, plan)
+    progress.run(progress.ordered(plan.own_cells), plan.options, plan.contents.by_path(plan.source))
+    if left_out := progress.left_out:
+        plan.folder.forget({cell.folder for cell in left_out})
         longer = duration(1.5 * (plan.seconds or 0.0)).replace(" ", "")
-        reporter.notice(
-            f"{duration(plan.seconds or 0.0)} are over: {count_of(len(clock.left_out), 'training')} did not start, "
-            f"such as {clock.left_out[0].describe()}; the same command with --time {longer} adds them"
-        )
+        missing = f"{count_of(len(left_out), 'training')} did not start, such as {left_out[0].describe()}"
+        over = f"{duration(plan.seconds or 0.0)} are over"
+        reporter.notice(f"{over}: {missing}; the same command with --time {longer} adds them")
     return progress.num_failed
-
-
-class _Clock:
-    """Keeps a study within its time: cells start in the order of the design, as long as they are expected to end."""
-
-    def __init__(self, plan: "StudyPlan", progress: "StudyProgress") -> None:
-        self.plan, self._progress = plan, progress
-        self.left_out: list[Cell] = []
-        self._began: dict[str, float] = {}  # by the folder of a cell
-        self._expected = self._taken = 0.0  # seconds of all cells that have ended
-        self._decided: dict[tuple[int, int], bool] = {}  # all networks of a size and seed start, or none
-
-    def ordered(self, cells: "Sequence[Cell]") -> "list[Cell]":
-        """The cells in the order of the design; in the given order where no time decides."""
-        design = self.plan.design
-        if design is None:
-            return list(cells)
-        rungs = list(design.order)
-
-        def rank(cell: "Cell") -> int:
-            number = self.plan.seeds[cell.num_images].index(cell.seed) + 1
-            return next((at for at, (size, most) in enumerate(rungs) if size == cell.num_images and number <= most), -1)
-
-        return sorted(cells, key=rank)
-
-    def notify(self, cell: "Cell", event: "Event") -> None:
-        """Take note of the time of a cell."""
-        self._progress.notify(cell, event)
-        if event == "started":
-            self._began[cell.folder] = time.monotonic()
-        elif event == "done" and self.plan.pace is not None:
-            self._taken += time.monotonic() - self._began[cell.folder]
-            self._expected += self.plan.pace.seconds(cell.series, cell.recipe)
-
-    def may_start(self, cell: "Cell") -> bool:
-        """Whether the cells of this size and seed are expected to end in time. Those of the first rung always start."""
-        plan = self.plan
-        if plan.design is None or plan.pace is None or plan.seconds is None:
-            return True
-        key = cell.num_images, cell.seed
-        if key not in self._decided:
-            slower = self._taken / self._expected if self._expected else 1.0
-            group = [one for one in plan.cells if (one.num_images, one.seed) == key]
-            needed = slower * sum(plan.pace.seconds(one.series, one.recipe) for one in group) / plan.pace.slots
-            first = [size for size, _ in plan.design.order[:1]]
-            is_first = cell.num_images in first and cell.seed in plan.seeds[cell.num_images][: plan.design.order[0][1]]
-            self._decided[key] = is_first or time.monotonic() + needed <= plan.began + plan.seconds
-        if not self._decided[key]:
-            self.left_out.append(cell)
-            self._progress.leave_out(cell)
-        return self._decided[key]
 
 
 class StudyProgress:
@@ -113,11 +41,28 @@ class StudyProgress:
         self.progress = ProgressReport(reporter, "cell")
         self.work = dict(zip((cell.folder for cell in cells), work_of(cells, num_images), strict=True))
         self.num_running = self.num_done = self.num_failed = 0
+        self.left_out: list[Cell] = []
         left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
         self.total, self.work_done = len(left), 0.0
         self.total_work = sum(self.work[cell.folder] for cell in left)
         if len(left) < len(cells):
             reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
+
+    def run(self, cells: "Sequence[Cell]", where: ExecutorOptions, digests: Mapping[str, str]) -> None:
+        """Run the cells that have no result and may start; StoppedError where Ctrl-C ends them."""
+        from vit.study.running.cluster import run_cells_on
+
+        on, jobs = where.cluster_options, where.jobs
+        try:
+            run_cells_on(where.executor, self.study, cells, on, jobs, digests, self.notify, self.may_start)
+        except KeyboardInterrupt as error:
+            raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
+        finally:
+            self.close()
+
+    def may_start(self, cell: "Cell") -> bool:
+        """Whether a cell may start."""
+        return True
 
     def notify(self, cell: "Cell", event: "Event") -> None:
         """Show that a cell has started or ended."""
@@ -136,6 +81,7 @@ class StudyProgress:
 
     def leave_out(self, cell: "Cell") -> None:
         """Expect no longer a cell that does not start."""
+        self.left_out.append(cell)
         self.total -= 1
         self.total_work -= self.work[cell.folder]
 
@@ -144,12 +90,10 @@ class StudyProgress:
         self.progress.close()
         offline = [run for cell in self.work for run in (self.study / cell / "wandb").glob("offline-run-*")]
         if offline:
-            found = {"/".join("*" for _ in Path(cell).parts[1:]) for cell in self.work}
-            folders = f"{shlex.quote(str(self.study))}/{CELLS}/{found.pop()}"
+            below = "/".join("*" for _ in Path(next(iter(self.work))).parts[1:])
+            runs = f"{shlex.quote(str(self.study))}/{CELLS}/{below}/wandb/offline-run-*"
             count = count_of(len(offline), "offline run")
-            self.reporter.notice(
-                f"Weights & Biases has {count} of cells; upload with: wandb sync {folders}/wandb/offline-run-*"
-            )
+            self.reporter.notice(f"Weights & Biases has {count} of cells; upload with: wandb sync {runs}")
 
     def _outcome(self, cell: "Cell", event: "Event") -> str:
         from vit.checkpoints.run import RunDirectory
@@ -159,6 +103,50 @@ class StudyProgress:
             return f"FAILED: {run.failure_path.read_text(encoding='utf-8').strip()} (see {run.log_path})"
         result = run.finished_result()
         return f"{percent(result.accuracy)} test {result.task.accuracy_name}, {duration(result.seconds)}"
+
+
+class _TimedProgress(StudyProgress):
+    """Keeps a study within its time: cells start in the order of the design, as long as they are expected to end."""
+
+    def __init__(self, reporter: Reporter, plan: "StudyPlan") -> None:
+        super().__init__(reporter, plan.folder.path, plan.own_cells, plan.num_images)
+        self.plan = plan
+        self._began: dict[str, float] = {}  # by the folder of a cell
+        self._expected = self._taken = 0.0  # seconds of all cells that have ended
+        self._decided: dict[tuple[int, int], bool] = {}  # all networks of a size and seed start, or none
+
+        self._ranks: dict[tuple[int, int], int] = {}  # {(size, seed): place in the order of the design}
+        for place, (size, count) in enumerate(() if plan.design is None else plan.design.order):
+            for seed in plan.seeds[size][:count]:
+                self._ranks.setdefault((size, seed), place)
+
+    def ordered(self, cells: "Sequence[Cell]") -> "Sequence[Cell]":
+        """The cells in the order of the design; in the given order where no time decides."""
+        return sorted(cells, key=lambda cell: self._ranks.get((cell.num_images, cell.seed), -1))
+
+    def notify(self, cell: "Cell", event: "Event") -> None:
+        """Show the event, and take note of the time of the cell."""
+        super().notify(cell, event)
+        if event == "started":
+            self._began[cell.folder] = time.monotonic()
+        elif event == "done" and self.plan.pace is not None:
+            self._taken += time.monotonic() - self._began[cell.folder]
+            self._expected += self.plan.pace.seconds(cell.series, cell.recipe)
+
+    def may_start(self, cell: "Cell") -> bool:
+        """Whether the cells of this size and seed are expected to end in time. Those of the first rung always start."""
+        plan = self.plan
+        if plan.design is None or plan.pace is None or plan.seconds is None:
+            return True
+        key = cell.num_images, cell.seed
+        if key not in self._decided:
+            slower = self._taken / self._expected if self._expected else 1.0
+            group = [one for one in plan.cells if (one.num_images, one.seed) == key]
+            needed = slower * sum(plan.pace.seconds(one.series, one.recipe) for one in group) / plan.pace.slots
+            self._decided[key] = self._ranks.get(key) == 0 or time.monotonic() + needed <= plan.began + plan.seconds
+        if not self._decided[key]:
+            self.leave_out(cell)
+        return self._decided[key]
 
 
 def work_of(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:

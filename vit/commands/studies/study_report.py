@@ -1,11 +1,14 @@
-"""The findings of a study on the terminal, at the end of `vit study` and in `vit report`, and in trackers"""
+"""The findings of a study or a cross-validation on the terminal, at its end and in `vit report`, and in trackers"""
 
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.cli.arguments import shell_command, with_interval
+from vit.commands.cli.recipe_options import read_recipe
 from vit.console import Reporter
 from vit.csv_files import read_table, records
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.commands.studies.study_plan import StudyPlan
@@ -127,3 +130,40 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
     tracker.table("study/results", *read_table(folder.results_path))
     tracker.figure("study/curve", folder.curve_path)
     tracker.finish()
+
+
+def report_crossval(reporter: Reporter, path: Path) -> None:
+    """Collect the folds, write predictions.csv, summary.json and report.html, and show accuracy and paths.
+
+    BadInputsError where a fold is not finished.
+    """
+    from vit.checkpoints.locking import alone
+    from vit.report.studies.crossval_page import write_crossval_page
+    from vit.study.crossval import CrossvalDirectory
+
+    folder = CrossvalDirectory.open(path)
+    with alone(folder.lock_path):
+        found = folder.collect()
+        write_crossval_page(found, folder.report_path)
+    accuracy = found.accuracy
+    right, total = int(found.predictions.correct.sum()), len(found.predictions.labels)
+    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {found.judges}")
+    for sentence in found.seen_before:
+        reporter.line(f"WARNING: {sentence}")
+    if found.left_out:
+        reporter.line(found.left_out_text)
+    units = "the folds" if accuracy.num_groups is None else f"the folds and {accuracy.num_groups:,} groups"
+    whole = f"{with_interval(accuracy.accuracy)}; the interval respects {units}"
+    naive = f"{with_interval(accuracy.naive)}; it takes all images for independent, and is often too narrow"
+    reporter.facts([("accuracy", whole), ("naive", naive)])
+    folds = enumerate(zip(accuracy.num_images, accuracy.folds, found.runs, strict=True), 1)
+    rows = [(number, f"{count:,}", with_interval(one), run.relative_to(path)) for number, (count, one, run) in folds]
+    reporter.table(("fold", "images", "accuracy", "run"), rows)
+    if found.last_weights_warning:
+        reporter.line(f"\n{found.last_weights_warning}")
+    reporter.line()
+    reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
+    data = read_recipe(RunLayout(found.runs[0]).config_path).data
+    of_data = {name: getattr(data, name) for name in ("root", "groups", "image_column", "label_column")}
+    options = {"labels": path, **of_data}
+    reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))

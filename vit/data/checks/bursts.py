@@ -1,12 +1,10 @@
 """Images that are nearly the same, such as a burst of a camera or frames of a video: no split divides them
 
-A network that has trained on one image of a burst knows the others. Test images beside training images of their burst
-give an accuracy that new images do not reach, and count in intervals as if each were new.
+A network that has trained on one image of a burst knows the others. Test images of the burst then give an accuracy that
+new images do not reach, and count in intervals as if each were new.
 
-Images with equal contents are found by their bytes. Nearly equal ones are found as `vit data check` finds them, with a
-stricter limit for chance. Each file is read once, and its content hash is kept. A JPEG is decoded at an eighth or more
-of its size, for a quarter of the time. Images below MIN_SIDE have too little detail, and are only compared by their
-bytes.
+Images with equal contents are found by their bytes, and nearly equal ones as `vit data check` finds them, with a
+stricter limit for chance. Images below MIN_SIDE have too little detail, and are only compared by their bytes.
 """
 
 import hashlib
@@ -16,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,17 +61,11 @@ def with_bursts(source: Source, progress: "Progress | None" = None) -> Source:
         notes.append(f"groups that share {count:,} images with equal contents are kept together; {UNDO}")
     else:
         several = "burst" if len(clusters) == 1 else "bursts"
-        names = [
-            f"{split}/{path}" if len(samples) > 1 else path
-            for split, one in source.splits.items()
-            for path in one.paths
-        ]
+        folders = {split: f"{split}/" * (len(samples) > 1) for split in source.splits}
+        names = [folders[split] + path for split, one in source.splits.items() for path in one.paths]
         notes.append(f"{count:,} images in {len(clusters):,} {several} of near-duplicates are kept together; {UNDO}")
-    joined = _joined(names, clusters)
-    splits, start = {}, 0
-    for split, one in source.splits.items():
-        splits[split] = replace(one, groups=tuple(joined[start : start + len(one)]))
-        start += len(one)
+    joined = iter(_joined(names, clusters))
+    splits = {split: replace(one, groups=tuple(islice(joined, len(one)))) for split, one in source.splits.items()}
     return replace(source, splits=splits, notes=notes)
 
 
@@ -167,10 +160,9 @@ def _search(source: Source, is_near: bool, progress: "Progress | None") -> list[
 
     from vit.data.checks.contents import read_contents
 
-    samples = list(source.splits.values())
     pairs: list[npt.NDArray[np.int64]] = [np.empty((0, 2), dtype=np.int64)]
     if is_near:
-        pairs.append(_near_pairs(samples, progress))
+        pairs.append(_near_pairs(list(source.splits.values()), progress))
     hashes = read_contents(source, None if is_near else progress).hashes
     contents = [content for split in source.splits for content in hashes[split]]
     first: dict[str, int] = {}
@@ -194,14 +186,14 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
     none = np.empty(0, dtype=np.uint64), np.empty((0, THUMBNAIL_SIZE), dtype=np.uint8)
 
     def hashed(
-        one: Samples, known: KnownHashes | None, part: range
+        one: Samples, known: KnownHashes, part: range
     ) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
         """The places of images that have enough detail, their perceptual hashes and their thumbnails."""
         one.prepare(part)
         squares: dict[int, Squares] = {}
         for place in part:
             with suppress(ImageError):  # it stands alone
-                data = b"" if known is None else known.encoded(one, place)
+                data = b"" if one.arrays is not None else known.encoded(one, place)
                 square = small_square(one, place, data, MIN_SIDE)
                 if square is not None:
                     squares[place] = square

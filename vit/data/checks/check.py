@@ -87,11 +87,7 @@ class CheckResult:
 
 
 def check(source: Source, progress: Progress) -> CheckResult:
-    """Decode every image of every split, and find what harms a classifier or its test.
-
-    Args:
-        source: the data set; `open_source` with allow_empty also lists classes without images.
-    """
+    """Decode every image of every split, and find what harms a classifier or its test."""
     images = ImageList(source)
     scanned = scan_images(images, progress)
     counts = {split: source.splits[split].class_counts(len(source.class_names)) for split in images.splits}
@@ -164,10 +160,8 @@ def _kind_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findin
         hidden = 1 - shorter[long] / longer[long]
         worst = int(long[hidden.argmax()])
         height, width = facts["sides"][worst].tolist()
-        detail = (
-            f"{len(long):,} of {len(readable):,} images are longer than {LONG_ASPECT}:1, such as "
-            f"{images.path(worst)} ({width}x{height} pixels)"
-        )
+        example = f"{images.path(worst)} ({width}x{height} pixels)"
+        detail = f"{len(long):,} of {len(readable):,} images are longer than {LONG_ASPECT}:1, such as {example}"
         suggestion = f"{_HIDES} {np.median(hidden):.0%} of the area in the median, and up to {hidden.max():.0%}"
         yield Finding("warning", "long_images", detail=detail, suggestion=suggestion.replace("%", " %"))
 
@@ -182,17 +176,15 @@ def _pair_findings(images: ImageList, scanned: ScannedImages, task: Task) -> Ite
 
 def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> Finding:
     one, other = images.describe(match.image), images.describe(match.other)
-    severity: Severity = "warning"
+    is_error = False
     if match.relation == "across":
         kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
-        in_train = other[0] == "train"
-        severity = "error" if exact and in_train else "warning"
+        is_error = exact and other[0] == "train"
         why = "the validation images choose the checkpoint, which the test measures"
-        why = "a test image must not be a training image" if in_train else why
+        why = "a test image must not be a training image" if other[0] == "train" else why
         suggestion = f"leave one of the two out: {why}"
     elif match.relation == "conflict":
-        kind = "label_conflict" if exact else "near_label_conflict"
-        severity = "error" if exact else "warning"
+        kind, is_error = "label_conflict" if exact else "near_label_conflict", exact
         right = task.kind if task.is_exclusive else task.kinds
         suggestion = f"look at both, keep the right {right}, leave the other image out"
     else:
@@ -201,6 +193,7 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, task: Task) -> F
         if len(images.splits) == 1:
             suggestion += ": a random split may put one into train and the other into test"
     near = f"nearly the same (correlation of 16x16 thumbnails {1 - match.difference:.4f})"
+    severity: Severity = "error" if is_error else "warning"
     return Finding(severity, kind, *one, *other, "the same pixels" if exact else near, suggestion)
 
 
@@ -225,11 +218,9 @@ def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], tas
     most, least = int(train.argmax()), int(np.where(train > 0, train, train.max()).argmin())
     ratio = train[most] / train[least]
     if ratio >= IMBALANCE:
-        detail = (
-            f"{train[most]:,} images of {class_names[most]}, {train[least]:,} of {class_names[least]}: {ratio:.1f} to 1"
-        )
+        sizes = f"{train[most]:,} images of {class_names[most]}, {train[least]:,} of {class_names[least]}"
         suggestion = f"add images {task.of} the rare {task.kinds}, and judge by {task.balanced_by}"
-        yield Finding("warning", "imbalance", "train", detail=detail, suggestion=suggestion)
+        yield Finding("warning", "imbalance", "train", detail=f"{sizes}: {ratio:.1f} to 1", suggestion=suggestion)
 
 
 def _notes(source: Source) -> Iterator[Finding]:

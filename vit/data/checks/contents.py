@@ -1,10 +1,8 @@
 """Content hashes of all images of a source, and which files are not images; no pixel is decoded.
 
-The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
-another format or size has another hash; `vit data check` finds such pairs.
-
-Hashes are kept in the cache folder, so that the next command reads only images that have changed. Beside them
-stand the near-duplicates of a data set (see `bursts`).
+The content hash of a file is a hash of its bytes, whatever its name. A picture that was saved again has another hash;
+`vit data check` finds such pairs. Hashes are kept in the cache folder, so that the next command reads only images that
+have changed. Beside them stand the near-duplicates of a data set (see `bursts`).
 
 VIT_HASHES    folder; default ~/.cache/vit-lightning/hashes (XDG_CACHE_HOME counts); "off" keeps nothing
 """
@@ -15,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,11 +50,8 @@ class Contents:
 
     def by_path(self, source: Source) -> dict[str, str]:
         """{path: content hash} of all images. `source` is the one that was read."""
-        return {
-            path: found
-            for split, hashes in self.hashes.items()
-            for path, found in zip(source.splits[split].paths, hashes, strict=True)
-        }
+        pairs = (zip(source.splits[split].paths, hashes, strict=True) for split, hashes in self.hashes.items())
+        return dict(chain.from_iterable(pairs))
 
     def split_hashes(self, source: Source) -> dict[str, str]:
         """{split: hash of its names, labels, contents and groups, which decide intervals}; `source` as it was read."""
@@ -79,14 +75,12 @@ def read_contents(source: Source, progress: Progress | None = None, splits: Coll
     """Read every image of some splits once, on all cores. Files that were read before, and are unchanged, are not read.
 
     Args:
-        progress: called with the number of finished images and the number of all images.
         splits: splits to read, where the source has them.
     """
 
-    def read(samples: Samples, kept: KnownHashes | None, part: range) -> list[tuple[str, str]]:
+    def read(samples: Samples, kept: KnownHashes, part: range) -> list[tuple[str, str]]:
         """The content hash of each image, and the reason why a file is not an image: one of the two is empty."""
-        if kept is None:
-            assert samples.arrays is not None
+        if samples.arrays is not None:
             return [(pixels_hash(samples.arrays[index]), "") for index in part]
         known = kept.known(samples, part)
         samples.prepare([index for index, found in known.items() if not found])
@@ -102,28 +96,25 @@ def read_contents(source: Source, progress: Progress | None = None, splits: Coll
 
 
 def read_in_parts(
-    several: Sequence[Samples], read: "Callable[[Samples, KnownHashes | None, range], R]", progress: Progress | None
+    several: Sequence[Samples], read: "Callable[[Samples, KnownHashes, range], R]", progress: Progress | None
 ) -> Iterator[tuple[int, range, R]]:
     """(place of the samples in the list, indices of some images, what `read` gives for them), in order, on all cores.
 
     Args:
         read: reads images at some places of samples. Content hashes that it finds are kept; of arrays they are not.
-        progress: called with the number of finished images and the number of all images.
     """
     done, total = 0, sum(map(len, several))
     with decode_threads() as parallel:
         for number, samples in enumerate(several):
-            known = None if samples.arrays is not None else KnownHashes(samples)
+            known = KnownHashes(samples)
             parts = [range(first, min(first + _PER_TASK, len(samples))) for first in range(0, len(samples), _PER_TASK)]
             for part, result in zip(parts, parallel(partial(read, samples, known), parts), strict=True):
                 yield number, part, result
                 done += len(part)
                 if progress is not None:
                     progress(done, total)
-                if known is not None:
-                    known.save(_SAVE_SECONDS)
-            if known is not None:
-                known.save()
+                known.save(_SAVE_SECONDS)
+            known.save()
 
 
 class KnownHashes:
@@ -136,14 +127,13 @@ class KnownHashes:
 
     def __init__(self, samples: Samples) -> None:
         self._folder = hash_folder()
-        # what is an image depends on the limits
         first = "".join(samples.paths[:1]) if samples.root is None else os.fspath(samples.root.resolve())
         self._base = first.encode("utf-8", "surrogateescape")
-        limits = repr((FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))).encode()
-        self._name = content_hash(self._base, limits)
+        limits = (FORMATS, MAX_PIXELS, MAX_ASPECT, has_extra("HEIF"))  # which decide what is an image
+        self._name = content_hash(self._base, repr(limits).encode())
         self._new: list[bytes] = []
         self._saved_at = time.monotonic()
-        self._rows = _sorted(self._load())
+        self._rows = self._load()
 
     def known(self, samples: Samples, part: Sequence[int]) -> dict[int, str]:
         """{index: content hash} of images that are listed with one, or were read before; "" for all others."""
@@ -173,7 +163,7 @@ class KnownHashes:
 
     def _kept(self, key: tuple[bytes, bool] | None) -> str:
         """The content hash of a file that was read before; "" where it was not."""
-        if key is None or not len(self._rows):
+        if key is None:
             return ""
         place = int(np.searchsorted(self._rows[:, 0], int.from_bytes(key[0][:8], "little")))
         is_known = place < len(self._rows) and self._rows[place, :2].tobytes() == key[0]
@@ -184,12 +174,12 @@ class KnownHashes:
         if self._folder is None or not self._new or time.monotonic() - self._saved_at < pause:
             return
         self._saved_at = time.monotonic()
-        new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            old = self._load()
+            old, new = self._load(), np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
+            rows = np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])
             with atomic_write(self._folder / self._name) as partial:
-                _sorted(np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])).tofile(partial)
+                rows[np.unique(rows[:, 0], return_index=True)[1]].tofile(partial)
             self._new.clear()
             files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.glob("[!.]*"))
             excess = sum(size for _, size, _ in files) - _MAX_FOLDER
@@ -214,7 +204,7 @@ class KnownHashes:
         return bytes.fromhex(key), changed < time.time() - _SETTLED_SECONDS
 
     def _load(self) -> npt.NDArray[np.uint64]:
-        """The rows of a file: two numbers of the key, two of the content hash."""
+        """The rows of a file, sorted by the first number: two numbers of the key, two of the content hash."""
         with suppress(OSError):
             path = None if self._folder is None else self._folder / self._name
             if path is not None and path.stat().st_size % (2 * HASH_BYTES) == 0:  # else it is not of ours
@@ -222,10 +212,6 @@ class KnownHashes:
                 os.utime(path)
                 return rows
         return np.empty((0, 4), dtype=np.uint64)
-
-
-def _sorted(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    return rows[np.unique(rows[:, 0], return_index=True)[1]]
 
 
 def hash_folder() -> Path | None:

@@ -26,9 +26,8 @@ from vit.data.core.formats import FORMATS_OF
 from vit.data.core.image_bytes import ChangedError
 from vit.data.core.image_header import image_format, no_warnings, opened
 from vit.data.core.samples import Labels, Samples, Source, label_names
-from vit.data.loading.dataset import image_of
 from vit.data.pixels.decode import ImageError, decode_image, deep_values, from_pillow
-from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.images import image_of, measured_window
 from vit.data.pixels.planes import ChannelsError, shown
 from vit.data.pixels.preprocess import COLORS, Decoding, Window
 from vit.data.splits.split import SPLITS
@@ -205,7 +204,7 @@ def scan_images(images: ImageList, progress: Progress) -> ScannedImages:
     """Decode every image once."""
     scanned = ScannedImages(np.zeros(len(images), FACTS))
 
-    def scan(samples: Samples, _: KnownHashes | None, part: range) -> list[tuple[ImageFacts, str] | ImageError]:
+    def scan(samples: Samples, _: KnownHashes, part: range) -> list[tuple[ImageFacts, str] | ImageError]:
         samples.prepare(part)
         return [_scan(images, samples, index) for index in part]
 

@@ -1,12 +1,10 @@
-"""Image formats by the endings of file names, and how to read or convert other formats; imports no library."""
+"""Image formats by the endings of file names and by first bytes; imports no library."""
 
 import os
-import shlex
-from collections.abc import Iterable
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from vit.data.registry import has_extra
-from vit.errors import ResourceError, how_to_read_again, install, is_of_machine
+from vit.errors import ResourceError, how_to_read_again, is_of_machine
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
@@ -73,19 +71,3 @@ def begins_as_image(path: str) -> bool:
     if is_dicom(start):
         found = "DICOM"
     return bool(found) and _is_read(found)
-
-
-def how_to_convert(endings: Iterable[str], folder: Path) -> str:
-    """How to read or convert the photographs of other formats below a folder; empty if no ending belongs to one."""
-    given = [ending.lower() for ending in endings]
-    known = [ending for ending in given if ending in CONVERTIBLE]
-    ways = []
-    if any(FORMATS_OF.get(ending) == ("HEIF",) for ending in given):
-        ways.append(f"to read the HEIC files: {install('heif')}")
-    if any(FORMATS_OF.get(ending) == ("DICOM",) for ending in given):
-        ways.append(f"to read the DICOM files: {install('dicom')}")
-    if known:
-        names = " and ".join(sorted({CONVERTIBLE[ending] for ending in known}))
-        find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"
-        ways.append(f"convert the {names} files to JPEG, for example with ImageMagick: {find}")
-    return "; ".join(ways)

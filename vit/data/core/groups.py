@@ -111,11 +111,6 @@ def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
     return [found for found in shared if found[2]]
 
 
-def leak_notes(source: Source) -> list[str]:
-    """A sentence for each pair of splits that share groups."""
-    return [leak_note(one, other, names) for one, other, names in leaks(source)]
-
-
 def leak_note(one: str, other: str, names: Sequence[str]) -> str:
     """A sentence about two splits that share groups with these names."""
     some = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
@@ -134,8 +129,8 @@ def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
     for split, names in others.items():
         known = {one for name in names for one in hashes.get(name, ())} - {""}
         own = hashes.get(split, ())
-        count = sum(one in known for one in own)
-        parts += [f"{count:,} of {len(own):,} {split} images"] * bool(count)
+        if count := sum(one in known for one in own):
+            parts.append(f"{count:,} of {len(own):,} {split} images")
     fix = "so that results on them are too good; leave out the copies that 'vit data check' lists"
     return f"{' and '.join(parts)} {_COPIES}, {fix}" if parts else ""
 
@@ -146,7 +141,6 @@ def with_most_copies(sentences: Iterable[str]) -> list[str]:
     Trainings of a study have parts of the same training images, and so different numbers of copies.
     """
     found = list(dict.fromkeys(sentences))
-    copied = sorted(
-        (one for one in found if _COPIES in one), key=lambda one: int(one.partition(" ")[0].replace(",", ""))
-    )
-    return [one for one in found if one not in copied[:-1]]
+    copied = [one for one in found if _COPIES in one]
+    most = max(copied[::-1], key=lambda one: int(one.partition(" ")[0].replace(",", "")), default="")
+    return [one for one in found if one == most or one not in copied]

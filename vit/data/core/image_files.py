@@ -1,17 +1,15 @@
-"""Image files and folders below a folder, in a stable order; everything skipped is counted by kind.
-
-Folders that this program wrote itself are skipped, too.
-"""
+"""Image files and folders below a folder, in a stable order; what is skipped is counted, such as outputs of vit."""
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from pathlib import Path
 
-from vit.data.core.formats import begins_as_image, has_image_extension, how_to_convert
-from vit.errors import ResourceError, how_to_read_again, is_of_machine, some_of
+from vit.data.core.formats import CONVERTIBLE, FORMATS_OF, begins_as_image, has_image_extension
+from vit.errors import ResourceError, how_to_read_again, install, is_of_machine, some_of
 from vit.layout import (
     CELLS,
     CrossvalLayout,
@@ -119,8 +117,18 @@ def describe_skipped(skipped: Counter[str]) -> str:
 
 
 def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
-    """How to convert skipped photographs of other formats; empty if there are none."""
-    return how_to_convert((kind.removeprefix(_ENDING) for kind in skipped if kind.startswith(_ENDING)), folder)
+    """How to read or convert skipped photographs of other formats; empty if there are none."""
+    endings = [kind.removeprefix(_ENDING).lower() for kind in skipped if kind.startswith(_ENDING)]
+    ways = [
+        f"to read the {name} files: {install(extra)}"
+        for extra, kind, name in (("heif", "HEIF", "HEIC"), ("dicom", "DICOM", "DICOM"))
+        if any(FORMATS_OF.get(ending) == (kind,) for ending in endings)
+    ]
+    if known := [ending for ending in endings if ending in CONVERTIBLE]:
+        names = " and ".join(sorted({CONVERTIBLE[ending] for ending in known}))
+        find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"
+        ways.append(f"convert the {names} files to JPEG, for example with ImageMagick: {find}")
+    return "; ".join(ways)
 
 
 def is_hidden(name: str) -> bool:
@@ -149,7 +157,13 @@ def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
     """
     if _is_described(folder) or (folder.name == CELLS and _is_described(folder.parent)):
         return True
-    if not _is_page(folder):
+    evaluation = EvaluationLayout(folder)
+    is_page = (
+        (evaluation.metrics_path.is_file() and evaluation.predictions_path.is_file())
+        or ExplanationsLayout(folder).table_path.is_file()
+        or InspectionLayout(folder).page_path.is_file()
+    )
+    if not is_page:
         try:
             with os.scandir(folder) as entries:
                 shown = [entry for entry in islice(entries, LOOKED_AT) if not entry.name.startswith(".")]
@@ -168,22 +182,10 @@ def holds_outputs(folder: Path, depth: int = _DEPTH) -> bool:
 
 def is_output(folder: Path) -> bool:
     """Whether all folders inside contain runs, or the folder is a study without runs so far."""
-    with os.scandir(folder) as entries:
-        shown = [Path(entry.path) for entry in entries if not entry.name.startswith(".")]
-    folders = [path for path in shown if path.is_dir()]
+    folders = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir()]
     return all(map(holds_outputs, folders)) and (bool(folders) or _is_described(folder))
 
 
 def _is_described(folder: Path) -> bool:
     """Whether the folder is that of a study or a cross-validation."""
     return any(layout(folder).description_path.is_file() for layout in (StudyLayout, CrossvalLayout))
-
-
-def _is_page(folder: Path) -> bool:
-    """Whether the folder is that of an evaluation, of explanations or of an inspection."""
-    evaluation = EvaluationLayout(folder)
-    return (
-        (evaluation.metrics_path.is_file() and evaluation.predictions_path.is_file())
-        or ExplanationsLayout(folder).table_path.is_file()
-        or InspectionLayout(folder).page_path.is_file()
-    )

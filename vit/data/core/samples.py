@@ -78,9 +78,7 @@ class Samples:
 
     def followed_by(self, other: "Samples") -> "Samples":
         """These images and then those of another split of the same data set."""
-        arrays: Sequence[npt.NDArray[np.uint8]] | None = None
-        if self.arrays is not None and other.arrays is not None:
-            arrays = [*self.arrays, *other.arrays]
+        arrays = None if self.arrays is None or other.arrays is None else [*self.arrays, *other.arrays]
         groups = None if self.groups is None or other.groups is None else (*self.groups, *other.groups)
         paths, labels = [*self.paths, *other.paths], np.concatenate([self.labels, other.labels])
         return Samples(paths, labels, self.root, arrays, groups, self.reader)
@@ -102,18 +100,16 @@ class Source:
     """A data set: class names, and the images of each split."""
 
     name: str  # short name for run folders and tables
-    # class names in the order of their numbers, or the names of the K labels that an image may have. The training
-    # images alone define them; those of all splits, where images are opened to be measured.
+    # class names in the order of their numbers, or names of the K labels that an image may have. The training images
+    # alone define them; those of all splits, where images are opened to be measured.
     class_names: tuple[str, ...]
-    # {"train", and where present "validation" and "test": images}. Images that are opened to be measured may lack
-    # "train".
+    # {"train", and where present "validation" and "test": images}; "train" may be absent of images to be measured
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)  # for the user: skipped files, missing classes and so on
     origin: str | None = None  # DATA with the revision that was read, where DATA itself does not tell; else None
     # whether each image lists its labels, so that labels with other names than `class_names` are absent, not unknown
     has_label_lists: bool = False
-    # whether a table of labels has a single 1 in each row, so that images have one class each; a model of several
-    # labels may be measured on them, too
+    # whether it is a table of labels with a single 1 in each row; a model of several labels may be measured on it, too
     is_one_hot: bool = False
 
     def with_label_rows(self) -> "Source":
@@ -141,8 +137,7 @@ def absent_notes(source: Source, splits: Iterable[str]) -> list[str]:
     notes, number, task = [], len(source.class_names), source.task
     for split in splits:
         counts = source.splits[split].class_counts(number)
-        absent = [name for name, count in zip(source.class_names, counts, strict=True) if not count]
-        if absent:
+        if absent := [name for name, count in zip(source.class_names, counts, strict=True) if not count]:
             have = f"{number - len(absent):,} of {number:,} {task.kinds} have"
             images = f"{'training' if split == 'train' else split} images"
             without = f"{len(absent)} {task.kinds}: {some_of(absent)}"
@@ -163,8 +158,7 @@ def label_files(
     DataError, which names the folder or table, where a row has a class that the training images lack.
     """
     numbers = {name: number for number, name in enumerate(class_names)}
-    unknown = sorted({name for _, name in rows} - numbers.keys())
-    if unknown:
+    if unknown := sorted({name for _, name in rows} - numbers.keys()):
         raise DataError(
             f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
             f"(known: {some_of(map(repr, class_names), _SHOWN)})",

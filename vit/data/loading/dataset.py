@@ -1,7 +1,5 @@
 """Lists of keys -> whole batches, from files or from memory; an unreadable image never ends a batch."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,64 +10,15 @@ from vit.data.core.draws import hashed
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.samples import Labels, Samples
 from vit.data.loading.sampler import Key
-from vit.data.loading.threads import available_cores, decode_threads
-from vit.data.loading.workers import MOST_WORKERS, START, worker_loader
+from vit.data.loading.threads import decode_threads
 from vit.data.pixels.augment import ImageAugment
-from vit.data.pixels.decode import decode_image
-from vit.data.pixels.planes import ChannelsError, with_channels
-from vit.data.pixels.preprocess import COLORS, Decoding, Preprocess, resize_shorter
+from vit.data.pixels.images import image_of
+from vit.data.pixels.planes import ChannelsError
+from vit.data.pixels.preprocess import COLORS, Preprocess, resize_shorter
 from vit.errors import DataError
 
-# Processes decode many small images: most of the time of one is Python's, and Python runs one thread at a time. Larger
-# images take decoders that release the interpreter's lock, see threads.py.
-MOST_SIDE = 64  # pixels of a small image
-FEWEST = 5_000  # images that are worth the start of processes
-FEWEST_CORES = 4
-PART_BYTES = 2**18  # that a process sends at once: at most 8 MiB of shared memory wait for the training
 _FETCHED_AT_ONCE = 1024  # images that memory keeps, if they are on other machines
-_USUAL = Decoding()
 _MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadable one included
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some decoded images."""
-
-    images: Tensor  # (n, C, S, S) uint8
-    origin: list[int]  # index of the image that each row shows
-    unreadable: dict[int, str]  # {index: reason}
-
-    def share_memory(self) -> None:
-        """Move the images, in place, to memory that processes share; RuntimeError where there is too little."""
-        self.images.share_memory_()
-
-
-@dataclass
-class _Parts:
-    """Parts of a dataset as batches, which processes decode."""
-
-    dataset: "ImageDataset"
-
-    def __getitems__(self, indices: range) -> Part:
-        self.dataset.unreadable = {}  # this process's own
-        images, origin = zip(*map(self.dataset.read, indices), strict=True)
-        return Part(torch.stack(images), list(origin), self.dataset.unreadable)
-
-
-def uses_processes(count: int, side: int) -> bool:
-    """Whether processes decode this many images of this side sooner than threads."""
-    return START is not None and count >= FEWEST and side <= MOST_SIDE and available_cores() >= FEWEST_CORES
-
-
-def image_of(samples: Samples, index: int, decoding: Decoding = _USUAL) -> Tensor:
-    """One image of any source, upright: (C, H, W) uint8. ImageError or DataError as of `Samples.encoded`."""
-    if samples.arrays is None:
-        return decode_image(samples.encoded(index), samples.name(index), decoding)
-    pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
-    if pixels.ndim == 2 and decoding.channels == COLORS:
-        return pixels.expand(COLORS, -1, -1)
-    planes = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
-    return with_channels(planes, decoding.channels, samples.name(index))
 
 
 class ImageDataset(Dataset[Batch]):
@@ -205,16 +154,6 @@ class ImageDataset(Dataset[Batch]):
         final = None  # images that `read` gives the final size; a list that is stacked later would need it twice
         if not self._is_cropped:
             final = torch.empty((len(self), self.preprocess.channels, side, side), dtype=torch.uint8)
-        if final is not None and self.samples.reader is None and uses_processes(len(self), side):
-            size = max(1, PART_BYTES // final[0].numel())
-            ranges = [range(start, min(start + size, len(self))) for start in range(0, len(self), size)]
-            decoded = worker_loader(_Parts(self), ranges, min(MOST_WORKERS, available_cores()))
-            for indices, part in zip(ranges, decoded, strict=True):
-                some = slice(indices.start, indices.stop)
-                final[some], self.origin[some] = part.images, part.origin
-                self.unreadable |= part.unreadable
-            self.memory = final
-            return
         with decode_threads() as parallel:
             for start in range(0, len(self), _FETCHED_AT_ONCE):
                 indices = range(start, min(start + _FETCHED_AT_ONCE, len(self)))

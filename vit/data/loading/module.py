@@ -14,10 +14,9 @@ from vit.data.core.batch import Batch
 from vit.data.core.samples import Source
 from vit.data.loading.dataset import ImageDataset
 from vit.data.loading.epoch_order import Sampling, train_order
-from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
+from vit.data.loading.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, Loader, batch_loader, evaluation_loader
 from vit.data.loading.sampler import TrainSampler
 from vit.data.loading.threads import available_cores
-from vit.data.loading.workers import Loader
 from vit.data.pixels.augment import Augment, BatchAugment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
 from vit.errors import DataError
@@ -73,7 +72,7 @@ class ImageDataModule(LightningDataModule):
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0  # training batches that are finished; the order of images needs no other state
         self._train_sampler: TrainSampler | None = None
-        self._train_loader: Loader[Batch] | None = None
+        self._train_loader: Loader | None = None
         self._datasets: dict[str, ImageDataset] = {}
 
     def renewed(self, options: LoaderOptions) -> "ImageDataModule":

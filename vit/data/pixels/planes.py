@@ -23,6 +23,15 @@ class ValuesError(ValueError):
     """Values of more than 8 bits that are not gray levels."""
 
 
+class ChannelsError(ImageError):
+    """An image that can be read, with another number of channels than the model's."""
+
+    def __init__(self, path: str | os.PathLike[str], found: int, channels: int) -> None:
+        count = "1 channel" if found == 1 else f"{found} channels"
+        super().__init__(path, "unreadable", f"{count}, and the model sees {channels} (model.preprocess.channels)")
+        self.found = found  # number of its channels
+
+
 @dataclass(frozen=True)
 class Planes:
     """The values of an image."""
@@ -123,15 +132,6 @@ def shown(pixels: Tensor) -> Tensor:
     if len(pixels) < COLORS:
         return pixels[:1].expand(COLORS, *pixels.shape[1:])
     return pixels[:COLORS]
-
-
-class ChannelsError(ImageError):
-    """An image that can be read, with another number of channels than the model's."""
-
-    def __init__(self, path: str | os.PathLike[str], found: int, channels: int) -> None:
-        count = "1 channel" if found == 1 else f"{found} channels"
-        super().__init__(path, "unreadable", f"{count}, and the model sees {channels} (model.preprocess.channels)")
-        self.found = found  # number of its channels
 
 
 def check_planes(channels: int, height: int, width: int, item_bytes: int, path: str | os.PathLike[str]) -> None:

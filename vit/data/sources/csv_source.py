@@ -67,13 +67,10 @@ class _Listed:
         groups = [group.strip() for group in table.columns.get("group", ())]
         self.groups = tuple(groups) if any(groups) else None
         self.paths, named = list[str](), list[str]()
+        _refuse_empty(table, "path")
         for row, (line, name) in enumerate(zip(table.lines, table.columns["path"], strict=True)):
             where = f"{table.path}, line {line}"
             named.append(split_of(splits[row], where))
-            if not name.strip():
-                empty = sum(not other.strip() for other in table.columns["path"])
-                count = f" ({empty:,} of {len(table.lines):,} lines have one)" * (empty > 1)
-                raise DataError(f"{where}: an empty path{count}", "fill it in or remove the line")
             self.paths.append(files.add(name, line))
             if self.groups is not None and not self.groups[row]:
                 raise DataError(
@@ -81,11 +78,9 @@ class _Listed:
                     "fill it in (an image that stands alone has a group of its own), or remove the column",
                 )
         self.notes += files.notes
-        empty = sum(not split.strip() for split in splits)
-        if 0 < empty < len(splits):
-            self.notes.append(
-                f"{table.path.name}: lines with an empty split are training images ({empty:,} of {len(splits):,} lines)"
-            )
+        if 0 < (empty := sum(not split.strip() for split in splits)) < len(splits):
+            count = f"{empty:,} of {len(splits):,} lines"
+            self.notes.append(f"{table.path.name}: lines with an empty split are training images ({count})")
         if "train" not in named and not to_measure:
             raise DataError(f"{table.path} has no training images", "leave split empty or write train")
         places = np.array(named, dtype=np.str_)
@@ -119,24 +114,19 @@ class _Listed:
             if left_out:
                 self.notes.append(f"left out {left_out:,} of {rows.sum():,} {split} images, of which no label is known")
         for name, column in zip(names, splits["train"].labels.T, strict=True) if not self.to_measure else ():
+            fix = "add training images {} it, or remove the label"
             if PRESENT not in column:
-                fix = "add training images with it, or remove the label"
-                raise DataError(f"{path}: no training image has the label {name!r}", fix)
+                raise DataError(f"{path}: no training image has the label {name!r}", fix.format("with"))
             if ABSENT not in column:
-                raise DataError(
-                    f"{path}: all training images have the label {name!r}, where it is known; nothing can be learned",
-                    "add training images without it, or remove the label",
-                )
+                have = f"all training images have the label {name!r}, where it is known"
+                raise DataError(f"{path}: {have}; nothing can be learned", fix.format("without"))
         return Source(path.stem, tuple(names), splits, self.notes, has_label_lists=is_list)
 
 
 def _read_classes(table: CsvTable, to_measure: bool) -> Source:
     path, written = table.path, table.columns["label"]
     labels = [clean_label(text) for text in written]
-    empty = [line for line, label in zip(table.lines, labels, strict=True) if not label.strip()]
-    if empty:
-        count = f" ({len(empty):,} of {len(labels):,} lines have one)" if len(empty) > 1 else ""
-        raise DataError(f"{path}, line {empty[0]}: an empty label{count}", "fill it in, or leave the line out")
+    _refuse_empty(table, "label")
     for line, label, name in zip(table.lines, labels, table.columns["path"], strict=True):
         if label not in name:
             _check_utf8(label, f"{path}, line {line}: label")
@@ -155,6 +145,14 @@ def _read_classes(table: CsvTable, to_measure: bool) -> Source:
             f"each cell of the column label is one class, also {with_bar!r}; several labels need a column labels"
         )
     return source
+
+
+def _refuse_empty(table: CsvTable, column: str) -> None:
+    """Raise DataError where a cell is empty."""
+    empty = [line for line, cell in zip(table.lines, table.columns[column], strict=True) if not cell.strip()]
+    if empty:
+        count = f" ({len(empty):,} of {len(table.lines):,} lines have one)" * (len(empty) > 1)
+        raise DataError(f"{table.path}, line {empty[0]}: an empty {column}{count}", "fill it in, or remove the line")
 
 
 def _refuse_lists(table: CsvTable, column: str) -> None:
@@ -193,16 +191,12 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
         try:
             parsed.append(parse_labels(text))
         except ValueError as error:
-            raise DataError(
-                f"{path}, line {line}: {error}", "write labels as cat|indoors, unknown ones as ?cat"
-            ) from error
+            fix = "write labels as cat|indoors, unknown ones as ?cat"
+            raise DataError(f"{path}, line {line}: {error}", fix) from error
         _check_utf8(text, f"{path}, line {line}: the cell")
     listed = _Listed(table, to_measure)
-    if to_measure:
-        names = sorted({name for labels in parsed for name in labels})
-    else:
-        train = (parsed[row] for row in np.flatnonzero(listed.rows["train"]))
-        names = sorted({name for labels in train for name, value in labels.items() if value == PRESENT})
+    defining = parsed if to_measure else [parsed[row] for row in np.flatnonzero(listed.rows["train"])]
+    names = sorted({name for labels in defining for name, value in labels.items() if to_measure or value == PRESENT})
     for line, labels in zip(table.lines, parsed, strict=True):
         for name in sorted(labels.keys() - set(names)):
             raise DataError(
@@ -228,18 +222,13 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
     }
     for name, cells in columns.items():
         wrong = [(line, cell) for line, cell in zip(table.lines, cells, strict=True) if cell not in _CELLS]
-        if wrong and len(wrong) == sum(cell != "" for cell in cells):
-            raise DataError(
-                f"{path} lacks the column label or labels, and line {wrong[0][0]} of its column {name!r} is "
-                f"{wrong[0][1][:40]!r}, which is not 0 or 1",
-                f"name the column of classes label, or remove {name!r} if the other columns are labels",
-            )
         if wrong:
             line, cell = wrong[0]
-            raise DataError(
-                f"{path}, line {line}: column {name!r} has {cell[:40]!r}; the cells of a label are 0, 1 or empty",
-                "correct the cell; leave it empty if the label is unknown",
-            )
+            fix = "correct the cell; leave it empty if the label is unknown"
+            if len(wrong) == sum(cell != "" for cell in cells):
+                fix = f"name the column of classes label, or remove {name!r} if the other columns are labels"
+            is_not = "the table lacks the column label or labels, and the cells of a label are 0, 1 or empty"
+            raise DataError(f"{path}, line {line}: column {name!r} has {cell[:40]!r}; {is_not}", fix)
     names = sorted(names)
     rows = np.array([[_CELLS[cell] for cell in columns[name]] for name in names], dtype=np.int8)
     rows = rows.reshape(len(names), len(table.lines)).T
@@ -248,11 +237,9 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
         if others:
             first = np.flatnonzero((rows == _MINUS).any(axis=1))[0]
             name = next(name for name, cells in columns.items() if _CELLS[cells[first]] == _MINUS)
-            raise DataError(
-                f"{path}, line {table.lines[first]}: column {name!r} has -1, and other cells are "
-                f"{others[0] or 'empty'}",
-                "write 0 for absent, and leave unknown cells empty",
-            )
+            both = f"column {name!r} has -1, and other cells are {others[0] or 'empty'}"
+            fix = "write 0 for absent, and leave unknown cells empty"
+            raise DataError(f"{path}, line {table.lines[first]}: {both}", fix)
         rows[rows == _MINUS] = ABSENT
         table.notes.append(f"{path.name}: the labels are -1 and 1; -1 is read as absent")
     ones, is_known = (rows == PRESENT).sum(axis=1), bool((rows != NOT_KNOWN).all())
@@ -261,11 +248,9 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
         classes = [names[number] for number in rows.argmax(axis=1)]
         source = listed.source_of_classes(classes, names if to_measure else (), is_one_hot=True)
         known = source.class_names
-        source.notes.append(
-            f"{path.name}: each row has a single 1: one class for an image (one-hot), out of {len(known)}"
-        )
-        absent = [name for name in columns if name not in known]
-        if absent:
+        kind = f"one class for an image (one-hot), out of {len(known)}"
+        source.notes.append(f"{path.name}: each row has a single 1: {kind}")
+        if absent := [name for name in columns if name not in known]:
             source.notes.append(f"{path.name}: no training image has the class {', '.join(absent)}")
         return source
     if is_known and set(ones.tolist()) == {0, 1}:

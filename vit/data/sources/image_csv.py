@@ -55,18 +55,17 @@ def given_columns(wanted: TableColumns) -> dict[str, str]:
     return {ours: name for ours, name in both.items() if name is not None}
 
 
-def column_names(path: Path) -> list[str]:
+def column_names(path: Path, given: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """The names in the first line of a CSV. DataError where the file cannot be read."""
-    return [name.strip() for name in _header(path, {})]
+    try:
+        return [name.strip() for name in _sniffed(path, tuple(NAMES), given)[0]]
+    except (csv.Error, OSError) as error:
+        raise _not_a_csv(path, ("path", "label"), error) from error
 
 
 def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
-    """Our names of the columns that a CSV has, and whether it has others. DataError where it cannot be read.
-
-    Args:
-        given: {our column: its name in the file} of columns that are given by name.
-    """
-    header = _header(path, given)
+    """Our names of the columns that a CSV has, and whether it has others. DataError where it cannot be read."""
+    header = column_names(path, given)
     found = _columns(header, tuple(NAMES), given)
     return set(found), len(_others(header, found.values())) > 0
 
@@ -92,7 +91,7 @@ def read_image_csv(
     Args:
         needed, optional: our names of columns that must be there, and of others to read where they are there. Beside
             "split" any other column may hold the splits.
-        given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
+        given: as `given_columns` gives them; these columns serve for nothing else.
         others: read the columns that have none of our names, too.
 
     Raises:
@@ -109,10 +108,9 @@ def read_image_csv(
             text = unescape if is_of_vit(header) else str
             beside = _others(header, places.values()) if others else {}
             unread = [i for i, name in enumerate(header) if i not in places.values() and not is_index(name)]
-            cells: dict[int, list[str]] = {index: [] for index in (*places.values(), *beside)}
             # cells of a column that may hold splits; of a column with more different cells they are dropped
             different: dict[int, dict[str, str]] = {index: {} for index in unread} if optional else {}
-            cells |= {index: [] for index in different}
+            cells: dict[int, list[str]] = {index: [] for index in (*places.values(), *beside, *different)}
             for line, row in _rows(reader, path, mark, len(header), places["path"], skipped):
                 lines.append(line)
                 for index, column in list(cells.items()):
@@ -140,14 +138,12 @@ def read_image_csv(
     label = places.get("label", places.get("labels"))
     if label is not None and not given.keys() & {"label", "labels"}:
         usual = {*NAMES["label"], *NAMES["labels"]}
-        more = [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]
-        if more:
+        if more := [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != label]:
             chosen = f"labels are the column {header[label]!r}, not {' and '.join(more)}"
             notes.append(f"{chosen} (--data.label_column chooses)")
-    mentioned = " ".join(notes)
     known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
-    names = (header[index] for index in unread)
-    more = [repr(name) for name in names if repr(name) not in mentioned and name not in known_names]
+    names = [header[index] for index in unread if header[index] not in known_names]
+    more = [repr(name) for name in names if repr(name) not in " ".join(notes)]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []
@@ -170,8 +166,7 @@ def _checked_columns(
     for index in places.values():
         if names.count(names[index]) > 1:
             raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
-    missing = [name for name in needed if name not in places]
-    if missing:
+    if missing := [name for name in needed if name not in places]:
         present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
         raise DataError(
             f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
@@ -203,14 +198,6 @@ def _rows(
             line = end + 1
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV: line {line}: {error}", quote) from error
-
-
-def _header(path: Path, given: Mapping[str, str]) -> list[str]:
-    """The cells of the first line. DataError where the file cannot be read."""
-    try:
-        return _sniffed(path, tuple(NAMES), given)[0]
-    except (csv.Error, OSError) as error:
-        raise _not_a_csv(path, ("path", "label"), error) from error
 
 
 def _opened(path: Path) -> IO[str]:
@@ -246,9 +233,9 @@ def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, s
     places = {name.strip(): i for i, name in enumerate(header)}
     chosen = {ours: places[name] for ours, name in given.items() if name in places}
     indices = {plain_name(name): i for i, name in enumerate(header) if i not in chosen.values()}
-    found = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted if ours not in given}
-    usual = {ours: candidates[0] for ours, candidates in found.items() if candidates}
-    return {ours: chosen[ours] if ours in chosen else usual[ours] for ours in wanted if ours in chosen or ours in usual}
+    usual = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted if ours not in given}
+    found = {ours: candidates[0] for ours, candidates in usual.items() if candidates} | chosen
+    return {ours: found[ours] for ours in wanted if ours in found}
 
 
 def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:

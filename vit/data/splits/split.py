@@ -37,17 +37,13 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     Raises:
         DataError: a split is empty, or too few images are there to cut it.
     """
-    for split, samples in source.splits.items():
-        if len(samples) == 0:
-            raise DataError(
-                f"the {split} split of {source.name} has no images",
-                f"add images, or move its folder elsewhere: vit then cuts the {split} split from the training images",
-            )
-    fractions = {
-        split: fraction
-        for split, fraction in (("validation", validation), ("test", test), ("calibration", calibration))
-        if split not in source.splits and fraction > 0
-    }
+    if empty := next((split for split, samples in source.splits.items() if not len(samples)), None):
+        raise DataError(
+            f"the {empty} split of {source.name} has no images",
+            f"add images, or move its folder elsewhere: vit then cuts the {empty} split from the training images",
+        )
+    wanted = {"validation": validation, "test": test, "calibration": calibration}
+    fractions = {split: part for split, part in wanted.items() if split not in source.splits and part > 0}
     if not fractions:
         return source
     train = source.splits["train"]
@@ -131,8 +127,6 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
     """
     order = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
     labels, result = samples.labels[order], np.empty(len(samples), dtype=np.int64)
-    if labels.ndim > 1:
-        raise DataError("images with several labels cannot be divided into folds", "give data with one label per image")
     units = len(samples) if samples.groups is None else len(set(samples.groups))
     unit = "image" if samples.groups is None else "group"
     if units < folds:
@@ -146,7 +140,7 @@ def fold_numbers(samples: Samples, class_names: tuple[str, ...], folds: int, see
     np.add.at(counts, (result, samples.labels), 1)
     alone = np.flatnonzero((counts > 0).sum(axis=0) == 1)
     if len(alone):
-        of_groups = list(range(len(samples))) if samples.groups is None else samples.groups
+        of_groups = range(len(samples)) if samples.groups is None else samples.groups
         units_of = {label: {of_groups[row] for row in np.flatnonzero(samples.labels == label)} for label in alone[:5]}
         whole = [class_names[label] for label in alone if len(units_of.get(label, ())) == 1]
         names = whole or [class_names[label] for label in alone]
@@ -174,11 +168,10 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
     Args:
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
-    columns = ("path", source.task.column, "split")
     more = {} if hashes is None else {CONTENT: "content_hash"}
     if any(samples.groups is not None for samples in source.splits.values()):
         more[GROUP] = "group"
-    with new_table(path, (*columns, *more, NAME), mode="x") as table:
+    with new_table(path, ("path", source.task.column, "split", *more, NAME), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
             for row, name in zip(rows, source.splits[split].paths, strict=True):
                 table.row((row.path, row.label, split, *(getattr(row, one) for one in more.values()), name))
@@ -187,17 +180,15 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
 def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
     """The rows of each split, as `write_splits` writes them."""
     found: dict[str, list[SplitRow]] = {}
-    for split in SPLITS:
-        if split in source.splits:
-            samples = source.splits[split]
-            root = samples.root.resolve() if samples.root is not None else ""
-            names = label_names(samples, source.class_names)
-            contents = repeat("", len(samples)) if hashes is None else hashes[split]
-            groups = repeat("", len(samples)) if samples.groups is None else samples.groups
-            found[split] = [
-                SplitRow(os.path.join(root, path), *others)
-                for path, *others in zip(samples.paths, names, contents, groups, strict=True)
-            ]
+    for split in (split for split in SPLITS if split in source.splits):
+        samples = source.splits[split]
+        root, names = "" if samples.root is None else samples.root.resolve(), label_names(samples, source.class_names)
+        contents = repeat("", len(samples)) if hashes is None else hashes[split]
+        groups = repeat("", len(samples)) if samples.groups is None else samples.groups
+        found[split] = [
+            SplitRow(os.path.join(root, path), *others)
+            for path, *others in zip(samples.paths, names, contents, groups, strict=True)
+        ]
     return found
 
 

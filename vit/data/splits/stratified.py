@@ -2,13 +2,12 @@
 
 Images with several labels and without groups are divided by `iteratively_stratified`. All others take two steps:
 
-1. Groups of two or more images are placed by a random assignment that is then improved (`assign`). So are all groups
-   where most images are in such groups.
-2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. The
-   numbers are rounded over all classes together. Classes with an image for each part are rounded by largest remainders,
-   as in scikit-learn's StratifiedShuffleSplit. Rarer ones are rounded one after the other in the order of their sizes,
-   so that each makes up for the one before (systematic sampling: Cochran 1977, "Sampling Techniques", chapter 8).
-   Largest remainders would choose classes of 4 images rather than of 2, and rounding each class alone loses the tail.
+1. Groups of two or more images are placed by `assign`. So are all groups where most images are in such groups.
+2. Each class gives images that stand alone, so that it has its proportion of every part to within one image. Classes
+   with an image for each part are rounded by largest remainders, as in scikit-learn's StratifiedShuffleSplit. Rarer
+   ones are rounded one after the other in the order of their sizes, so that each makes up for the one before
+   (systematic sampling: Cochran 1977, "Sampling Techniques", chapter 8). Largest remainders would choose classes of 4
+   images rather than of 2, and rounding each class alone loses the tail.
 """
 
 from collections import Counter
@@ -36,11 +35,10 @@ def stratified(
     """Rows of each part, then the remaining rows, with every class divided in the same proportions.
 
     The remaining rows keep at least half of each class, or their own fraction where that is smaller, as far as groups
-    allow. A class of one image, or of one group, is among them.
+    allow. A class of one image, or of one group, is among them. No part is empty if there are images enough.
 
     Args:
         labels: (n,) class numbers; of several labels (n, K), where every image is a group or part of one.
-        fractions: wanted fraction of each part; no part is empty if there are images enough.
         groups: (n,) group of each row, which is not divided; None: each row stands alone.
     """
     sizes = np.maximum(1, np.floor(len(labels) * np.asarray(fractions, dtype=np.float64) + 1e-9)) / max(len(labels), 1)
@@ -171,7 +169,6 @@ def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed:
         counts: (G, C) images of each group and class.
         totals: (C,) images of each class, also of those without a group; with groups alone no part stays empty.
         wanted: (P,) fraction of each part.
-        keeps_half: whether the last part keeps half of each class (see `stratified`).
     """
     images = counts.sum(axis=1)
     columns = scipy.sparse.hstack([counts, images[:, None]], format="csr")
@@ -211,8 +208,8 @@ def assign(counts: scipy.sparse.csr_array, totals: Floats, wanted: Floats, seed:
             consider(part)
             if (part == before).all():
                 break
-    best = min(cost for cost, _ in found)
-    good = np.unique([part for cost, part in found if cost <= 2 * best + _TOLERANCE], axis=0)
+    limit = 2 * min(cost for cost, _ in found) + _TOLERANCE
+    good = np.unique([part for cost, part in found if cost <= limit], axis=0)
     return np.asarray(good[int(uniform(1, seed, num_groups)[0] * len(good))])
 
 
@@ -251,11 +248,7 @@ def iteratively_stratified(labels: LabelRows, fractions: Sequence[float], seed: 
     label with the fewest images that are left comes first. Each of its images goes to the part that lacks most images
     of this label. So a rare label is divided while all parts still have room. Of parts that lack about equally many,
     we take the one that lacks most of all labels of the image, where the paper takes the one with most room. With 40
-    common labels this halves the deviation from the wanted proportions. An unknown label counts as absent.
-
-    Args:
-        labels: (n, K) labels: 1 present, 0 absent, -1 unknown.
-        seed: seed of the choice between equally good parts, and of the order of a label's images.
+    common labels this halves the deviation from the wanted proportions. An unknown label (-1) counts as absent.
     """
     present = labels == PRESENT
     shares = np.array([*fractions, 1.0 - sum(fractions)])

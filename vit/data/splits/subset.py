@@ -99,13 +99,14 @@ def nested_rows(labels: LabelRows, num_images: int, seed: int) -> Labels:
 def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Samples:
     """A subset of the samples. With one seed and kind, a smaller subset lies inside each larger one.
 
-    The choice depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
+    The choice depends on the seed and the sorted names alone.
     """
     if num_images > len(samples):
         raise DataError(f"{num_images:,} training images are wanted, but there are {len(samples):,}", "ask for fewer")
     by_name = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
-    if not samples.task.is_exclusive:
-        return samples.select(np.sort(by_name[nested_rows(samples.labels[by_name], num_images, seed)]))
     labels = samples.labels[by_name]
-    order = balanced_order(labels, seed) if kind == "balanced" else natural_order(labels, seed, num_images)
+    if not samples.task.is_exclusive:
+        order = nested_rows(labels, num_images, seed)
+    else:
+        order = balanced_order(labels, seed) if kind == "balanced" else natural_order(labels, seed, num_images)
     return samples.select(np.sort(by_name[order[:num_images]]))

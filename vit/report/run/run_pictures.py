@@ -14,9 +14,9 @@ from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
 from vit.data.checks.contents import current_hash
 from vit.data.core.samples import Samples, Source, label_names
-from vit.data.loading.dataset import image_of
 from vit.data.loading.threads import decode_threads
 from vit.data.pixels.decode import ImageError
+from vit.data.pixels.images import image_of
 from vit.data.pixels.preprocess import COLORS, Decoding
 from vit.data.splits.split import SplitRow
 from vit.errors import VitError

@@ -7,7 +7,7 @@ import numpy as np
 
 from vit.data.checks.bursts import with_bursts
 from vit.data.core.formats import is_tiff
-from vit.data.core.groups import group_notes, leak_notes, with_groups
+from vit.data.core.groups import group_notes, leak_note, leaks, with_groups
 from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_header import header_size, no_warnings
 from vit.data.core.samples import Samples, Source, absent_notes
@@ -75,7 +75,7 @@ def divided(found: Source, data: DataConfig) -> Source:
         found.check_one_class("data.fold")
         found = with_fold(found, data.fold, data.split_seed)
     else:
-        found = replace(found, notes=[*found.notes, *leak_notes(found)])
+        found = replace(found, notes=[*found.notes, *(leak_note(*leak) for leak in leaks(found))])
     if "validation" not in found.splits and data.validation == 0:
         problem = "data.validation is 0, and the data have no validation images of their own"
         raise UsageError(problem, "give a fraction above 0: these images choose the best checkpoint")

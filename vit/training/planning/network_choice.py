@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from vit.data.core.samples import Samples, Source
-from vit.data.pixels.gray_window import measured_window
+from vit.data.pixels.images import measured_window
 from vit.data.pixels.preprocess import COLORS, Preprocess, Window, is_window
 from vit.errors import UsageError
 from vit.models.catalog import CATALOG
