@@ -54,7 +54,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     CheckpointError: the weights to start from cannot be used.
     UsageError: the network or an option is unknown, a value is not of the option's type, or LoRA cannot adapt it.
     """
-    options = plain_options({name: value for name, value in model.network.items() if name != "name"})
+    options: Options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
     pretrained = None
     not_of_weights = ("window", "channels", "color_profiles")
