@@ -6,9 +6,9 @@ Loop                        Lightning's Trainer for a plan, with our callbacks a
       Classifier            a network, its loss and metrics (vit/tasks/), its teacher (distillation.py)
   callbacks/
     checks.py               processes agree; a loss or weight that is not finite; the end by `--patience`
-    checkpoints.py          best.ckpt, last.ckpt, what they hold, and the files, with the previous one as a reserve;
-                            the moving average of the weights (EMA)
+    checkpoints.py          best.ckpt, last.ckpt, what they hold, and the files, with the previous one as a reserve
     metrics_csv.py          rows of metrics.csv, which the listeners get too; images that cannot be read
+    averaging.py            the moving average of the weights (EMA)
 """
 
 import logging
@@ -33,7 +33,8 @@ from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
 from vit.tasks.losses import Loss
-from vit.training.callbacks.checkpoints import Averaging, CheckpointContent, DurableCheckpointIO, LastCheckpoint
+from vit.training.callbacks.averaging import Averaging
+from vit.training.callbacks.checkpoints import CheckpointContent, DurableCheckpointIO, LastCheckpoint
 from vit.training.callbacks.checks import ConsistencyCheck, NonFinite, facts_to_compare
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.distillation import Distillation

@@ -7,7 +7,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from vit.models.spec import create_network
 from vit.tasks.losses import TrainingLoss
-from vit.training.callbacks.checkpoints import Averaging
+from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.checks import NonFinite
 from vit.training.loop import Classifier
 from vit.training.recipes.recipe import OptimConfig

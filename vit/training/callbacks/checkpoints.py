@@ -1,4 +1,4 @@
-"""The checkpoints of a training: best.ckpt, last.ckpt, what they hold, averaged weights (EMA), and how they are written
+"""The checkpoints of a training: best.ckpt, last.ckpt, what they hold, and how they are written
 
 best.ckpt has the weights with the lowest validation loss, with the highest value of a validation metric, or the last.
 last.ckpt is saved after every epoch, by the clock, and when a signal ends the training.
@@ -7,17 +7,15 @@ last.ckpt is saved after every epoch, by the clock, and when a signal ends the t
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint, WeightAveraging
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, WeightAveraging
+from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
 from vit.checkpoints.io import read_checkpoint, write_checkpoint
@@ -29,9 +27,6 @@ from vit.launch import rank_and_world_size
 from vit.training.distributed.processes import cpu_group, gathered, readable_by_all
 from vit.training.losses import epoch_loss
 from vit.training.observers import Signals, Stop
-
-if TYPE_CHECKING:
-    from vit.training.callbacks.checks import NonFinite
 
 PROGRESS = "progress"  # key of a checkpoint
 LOSS = "val/loss"  # the default: less noisy than accuracy where validation images are few, and a proper scoring rule
@@ -241,50 +236,3 @@ class DurableCheckpointIO(TorchCheckpointIO):
             self.notice(f"{error.problem}; going on from {self.previous.name}, step {step:,}")
         self._last_is_broken = True
         return content
-
-
-class Averaging(EMAWeightAveraging):
-    """Lightning's moving average of the weights, without the steps that `NonFinite` skips."""
-
-    def __init__(self, decay: float, non_finite: "NonFinite") -> None:
-        super().__init__(decay=decay)
-        self._decay, self._non_finite = decay, non_finite
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Create the average on the device of the training: Lightning moves the network there after this call."""
-        if stage == "fit":
-            self._average_model = _Average(pl_module, trainer.strategy.root_device, self._decay)
-
-    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        return super().should_update(step_idx, epoch_idx) and step_idx != self._non_finite.skipped_step
-
-
-class _Average(AveragedModel):
-    """PyTorch's average in a few operations for all weights together, none of which waits for a GPU.
-
-    PyTorch reads its count of steps from the device twice at every step, and averages the weights one by one.
-    """
-
-    def __init__(self, module: nn.Module, device: torch.device, decay: float) -> None:
-        super().__init__(module, device, use_buffers=True)
-        self.n_averaged = torch.zeros((), dtype=torch.long)
-        self._decay = decay
-        # averages and values, which change in place alone
-        self._moving: tuple[list[Tensor], list[Tensor]] = [], []
-        self._counts: list[tuple[Tensor, Tensor]] = []
-
-    @torch.no_grad()
-    def update_parameters(self, model: nn.Module) -> None:
-        """Add the weights and buffers after a step. Those of the first step are the average; counts are copied."""
-        if not self._moving[0]:
-            ours, theirs = (chain(some.parameters(), some.buffers()) for some in (self.module, model))
-            for average, value in zip(ours, theirs, strict=True):
-                if average.is_floating_point():
-                    self._moving[0].append(average.detach())
-                    self._moving[1].append(value.detach())
-                else:
-                    self._counts.append((average, value))
-        for count, value in self._counts:
-            count.copy_(value)
-        torch._foreach_lerp_(*self._moving, 1.0 - self._decay if self.n_averaged else 1.0)
-        self.n_averaged += 1
