@@ -94,7 +94,7 @@ def mount(path):
 from tests.conftest import ask
 from vit.commands.training import train_progress
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking.tracker import open_trackers
+from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 def die(watcher, done, *rest):
     if done == 3:

@@ -12,7 +12,8 @@ from vit.extras.mlflow import tracker
 from vit.extras.mlflow.tracker import MlflowAddress
 from vit.inference.predictor import load
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking.tracker import NUMBERS_ALONE, Sharing, Tracking, open_trackers
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, Sharing, Tracking
 
 pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
 pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")

@@ -6,7 +6,8 @@ import pytest
 
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking.tracker import Trackers, check_trackers, chosen_trackers, wandb_mode
+from vit.training.tracking.open import Trackers
+from vit.training.tracking.tracker import check_trackers, chosen_trackers, wandb_mode
 
 CALLS = [
     ("log", {"train/loss": 1.0}, 1),

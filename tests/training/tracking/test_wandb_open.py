@@ -15,7 +15,8 @@ from PIL import Image
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
 from vit.training.recipes.recipe import Recipe
 from vit.training.tracking import wandb_tracker
-from vit.training.tracking.tracker import Sharing, Tracking, open_trackers
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import Sharing, Tracking
 from vit.training.tracking.wandb_tracker import SETTINGS
 
 pytest.importorskip("wandb")
@@ -457,7 +458,7 @@ def test_off_writes_nothing_and_does_not_import_wandb(folder):
 import sys
 from pathlib import Path
 from vit.training.recipes.recipe import Recipe
-from vit.training.tracking.tracker import open_trackers
+from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 run = Tracking(Path({str(folder)!r}), Path(), "first", None, {{}}, NUMBERS_ALONE)
 tracker = open_trackers(Recipe(wandb="off"), run, print)

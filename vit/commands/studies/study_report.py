@@ -113,7 +113,8 @@ def track_findings(plan: "StudyPlan", findings: "Findings", reporter: Reporter) 
 
     The run goes on where the study is continued. Its tables hold numbers and names of networks, no images.
     """
-    from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, open_trackers
+    from vit.training.tracking.open import open_trackers
+    from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking
 
     if not plan.cells:
         return

@@ -98,7 +98,8 @@ def open_run(
 
 def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
     """The trackers of a training; only the first process has some."""
-    from vit.training.tracking.tracker import Sharing, Trackers, Tracking, open_trackers
+    from vit.training.tracking.open import Trackers, open_trackers
+    from vit.training.tracking.tracker import Sharing, Tracking
 
     if not is_first():
         return Trackers({}, reporter.notice)

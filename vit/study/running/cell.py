@@ -30,7 +30,8 @@ from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import plain
 from vit.training.running.oom_retry import as_begun
 from vit.training.running.run_images import check_readable, seen_before
-from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, open_trackers, tracked
+from vit.training.tracking.open import open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, Tracking, tracked
 
 SLOW_TIMING = 10.0  # seconds after which two steps are enough
 
