@@ -22,7 +22,7 @@ from pathlib import Path
 from vit.checkpoints.run import RunDirectory
 from vit.commands.training.train_options import read_values
 from vit.training.fit import fit
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 
 Row = dict[str, float | int | str]
 _KEY = ("data", "weights", "images", "seed", "image_size", "steps", "options")
@@ -69,7 +69,7 @@ def train(folder: Path, weights: Path, images: int, seed: int, image_size: int, 
             **json.loads(options),
         }  # fmt: skip
         begin, busy = time.perf_counter(), time.process_time()
-        plan = make_plan(read_values(given.pop("data"), None, None, given).layers.recipe())
+        plan = plan_of(read_values(given.pop("data"), None, None, given).layers.recipe())
         (out / "run").mkdir()
         result = fit(plan, RunDirectory(out / "run")).result
         busy, seconds = time.process_time() - busy, time.perf_counter() - begin

@@ -59,10 +59,10 @@ def ours(arguments: argparse.Namespace) -> float:
     from vit.checkpoints.run import RunDirectory
     from vit.commands.cli.recipe_layers import RecipeLayers
     from vit.training.fit import fit
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import plan_of
 
     recipe = RecipeLayers((RECIPE, NETWORK)).recipe()
-    plan = make_plan(replace(recipe, data=replace(recipe.data, root=arguments.root)))
+    plan = plan_of(replace(recipe, data=replace(recipe.data, root=arguments.root)))
     watch = Stopwatch(arguments.steps or plan.steps_per_epoch * arguments.epochs - WARMUP_STEPS, plan.batch_size)
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -37,7 +37,7 @@ NUM_CLASSES = 2  # whose folders take the photos in turn
 def ours(arguments: argparse.Namespace, cache: Literal["memory", "none"]) -> float:
     from vit.checkpoints.run import RunDirectory
     from vit.training.fit import fit
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import plan_of
     from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
     from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 
@@ -51,7 +51,7 @@ def ours(arguments: argparse.Namespace, cache: Literal["memory", "none"]) -> flo
     watch = Stopwatch(arguments.steps, arguments.batch)
     with tempfile.TemporaryDirectory() as name:
         try:
-            fit(make_plan(recipe), RunDirectory(Path(name)), [watch])
+            fit(plan_of(recipe), RunDirectory(Path(name)), [watch])
         except Measured:
             return watch.images_per_second
     raise SystemExit("the training ended early")

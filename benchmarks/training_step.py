@@ -32,7 +32,7 @@ from vit.commands.training.train_options import read_values
 from vit.inference.devices import autocast
 from vit.training.fit import fit
 from vit.training.observers import Listener
-from vit.training.planning.plan import Plan, make_plan
+from vit.training.planning.plan import Plan, plan_of
 
 Side = Callable[[], object]
 BATCHES = 4  # of images on the disk; all of them are in memory after the first steps
@@ -103,7 +103,7 @@ def our_plan(folder: Path, size: Size, given: Sequence[str] = ()) -> Plan:
         "optim.steps": 100_000, "batch_size": size.batch, "optim.clip_norm": 0, "data.test": 0, "data.cache": "memory",
     }  # fmt: skip
     options |= {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in given)}
-    return make_plan(read_values(folder, (), None, options).layers.recipe())
+    return plan_of(read_values(folder, (), None, options).layers.recipe())
 
 
 def peer_step(network: nn.Module, size: Size, channels_last: bool = False) -> Side:

@@ -82,11 +82,10 @@ def test_python_refuses_several_processes_before_a_run_folder_is_made(tmp_path, 
 
 
 def test_python_trains_on_one_of_several_devices(tmp_path, colors, monkeypatch, capsys):
-    def two(recipe):
-        return torch.device("cpu"), 2 if recipe.trainer.devices == "auto" else recipe.trainer.devices
+    def two(trainer):
+        return torch.device("cpu"), 2 if trainer.devices == "auto" else trainer.devices
 
     monkeypatch.setattr("vit.training.distributed.devices.device_and_world_size", two)
-    monkeypatch.setattr("vit.training.planning.plan.device_and_world_size", two)
     run = vit.train(colors, image_size=8, epochs=1, wandb="off", out=tmp_path)
     assert "1 of 2 devices trains" in capsys.readouterr().err
     assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["devices"] == 1

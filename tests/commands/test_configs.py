@@ -17,7 +17,7 @@ from vit.commands.studies.study_series import series_of
 from vit.models.spec import NetworkSpec
 from vit.study.grid import Budget, Inputs, make_cells, parse_sizes
 from vit.study.spec import without_cell_files
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.values import plain
 
@@ -55,7 +55,7 @@ def test_a_recipe_fits_some_data(name, draw_classes, digits_run, tmp_path):
         recipe = replace(recipe, optim=replace(recipe.optim, batch_size=8 * recipe.optim.accumulate))
     if recipe.model.freeze != "none":
         recipe = replace(recipe, model=replace(recipe.model, init_from=str(digits_run.best)))
-    plan = make_plan(recipe)
+    plan = plan_of(recipe)
     assert plan.total_steps >= (200 if recipe.optim.epochs == "auto" else recipe.optim.epochs)
     with torch.device("meta"):  # the largest networks have 600 million weights
         assert plan.preprocess.image_size == plan.build_network().image_size

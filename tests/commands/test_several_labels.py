@@ -24,7 +24,7 @@ from vit.inference.scores.scored_images import read_scored_labels
 from vit.report.run import run_page
 from vit.report.run.run_page import write_run_report
 from vit.study.running import runner
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.running.run_images import images_of_run
 
 TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
@@ -81,7 +81,7 @@ def test_a_run_keeps_labels_rules_and_metrics(labels_run, labels_csv):
 
 def test_splits_csv_gives_the_images_back_and_is_a_data_set_itself(labels_run, labels_csv, tmp_path):
     recipe = recipe_of(labels_run.path)
-    whole, listed = make_plan(recipe).source, images_of_run(RunDirectory(labels_run.path), recipe)
+    whole, listed = plan_of(recipe).source, images_of_run(RunDirectory(labels_run.path), recipe)
     assert listed.splits.keys() == whole.splits.keys() == {"train", "validation", "test"}
     for split, samples in whole.splits.items():
         assert list(listed.splits[split].paths) == list(samples.paths)

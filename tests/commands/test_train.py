@@ -19,7 +19,7 @@ from vit.data.sources.sources import open_source
 from vit.data.splits.split import with_all_splits
 from vit.tasks.task import SINGLE_LABEL
 from vit.training.callbacks.metrics_csv import columns_with
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.recipes.values import dump, plain
 
 FIGURES = {"curves", "confusion_matrix", "reliability", "recall_by_size", "augmented", "worst"}
@@ -153,7 +153,7 @@ def test_config_reads_back(vit, digits_run):
     printed = yaml.safe_load(vit("train", "--config", digits_run.path / "config.yaml", "--print_config").out)
     for key, value in plain(recipe).items():
         assert printed[key] == value
-    assert plain(make_plan(recipe).recipe) == plain(recipe)  # nothing was left open
+    assert plain(plan_of(recipe).recipe) == plain(recipe)  # nothing was left open
 
 
 @pytest.mark.faults("N5")
@@ -217,7 +217,7 @@ def test_images_choose_their_network(draw_classes, tmp_path, side, network, imag
 
     draw_classes(tmp_path, ("dark", "light"), 8, side)
     recipe = Recipe()
-    plan = make_plan(replace(recipe, data=replace(recipe.data, source=str(tmp_path))))
+    plan = plan_of(replace(recipe, data=replace(recipe.data, source=str(tmp_path))))
     assert plan.recipe.model.network == {"name": network}
     assert plan.build_network().image_size == plan.preprocess.image_size == image_size
 

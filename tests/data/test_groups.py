@@ -20,7 +20,6 @@ from vit.data.splits.stratified import group_folds, stratified
 from vit.errors import DataError, UsageError
 from vit.training.planning.images import chosen_part, divided
 from vit.training.recipes.image_options import DataConfig
-from vit.training.recipes.recipe import Recipe
 
 
 def digests(samples):
@@ -272,5 +271,5 @@ def test_classes_that_the_cut_leaves_untested_are_named():
         with_fold(source_of(labels, groups), "1/3", 0)
     assert "split_seed" not in str(caught.value.fix)
     few = divided(source_of([*range(20)] * 4), DataConfig(bursts="split", train_images=10))
-    chosen = chosen_part(few, Recipe(data=DataConfig(train_images=10)))
+    chosen = chosen_part(few, DataConfig(train_images=10), 0)
     assert any("train has no image of 10 classes" in note for note in chosen.notes)

@@ -24,7 +24,7 @@ from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import Mlp
 from vit.training import loop
 from vit.training.distributed.devices import Sharding
-from vit.training.planning.plan import Plan, make_plan
+from vit.training.planning.plan import Plan, plan_of
 
 pytestmark = pytest.mark.gpu
 BOTH = [pytest.param(VIT, id="vit"), pytest.param(CNN, id="cnn", marks=pytest.mark.slow)]  # `-m gpu` runs both
@@ -74,7 +74,7 @@ def test_a_compiled_training_has_the_losses_of_an_eager_one(
 @pytest.mark.parametrize(("steps", "is_long"), [(2_990, False), (3_000, True)])
 def test_a_long_training_is_compiled_on_a_gpu(images, device, steps, is_long):
     options = {"network": VIT[1], "image_size": 16, "init_from": "none", "optim.steps": steps}
-    plan = make_plan(read_values(images, (), None, options).layers.recipe())
+    plan = plan_of(read_values(images, (), None, options).layers.recipe())
     assert plan.recipe.trainer.compile is (is_long and device == "cuda")
 
 

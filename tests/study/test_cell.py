@@ -47,7 +47,7 @@ def test_the_reason_why_a_step_cannot_be_timed_reaches_the_study(monkeypatch, er
     def fails(recipe):
         raise error
 
-    monkeypatch.setattr(cell, "make_plan", fails)
+    monkeypatch.setattr(cell, "plan_of", fails)
     here, there = Pipe()
     cell.time_cell(Recipe(), 1, None, there)
     assert str(error) in here.recv()

@@ -5,7 +5,7 @@ import pytest
 
 from vit.data.checks.contents import read_contents
 from vit.study.frozen.frozen import frozen_results, frozen_sizes
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import ModelConfig, Recipe
 
@@ -13,7 +13,7 @@ from vit.training.recipes.recipe import ModelConfig, Recipe
 @pytest.fixture(scope="module")
 def probed(digits_run, tmp_path_factory):
     recipe = Recipe(data=DataConfig("digits"), model=ModelConfig(init_from=str(digits_run.best)))
-    source = make_plan(recipe).source
+    source = plan_of(recipe).source
     hashes, folder = read_contents(source).by_path(source), tmp_path_factory.mktemp("features")
     sizes = (30, 200, len(source.splits["train"]))
     return frozen_results("ViT", recipe, sizes, [source] * 3, folder, hashes), sizes, source, folder

@@ -14,7 +14,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands.cli.recipe_layers import RecipeLayers
 from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.running.oom_retry import describe_parts, with_more_parts
 
 STATS = ("running_mean", "running_var", "num_batches_tracked")
@@ -65,7 +65,7 @@ def test_a_fine_tuning_that_changes_no_weight_predicts_as_before(colors, cnn, tm
     """EfficientNet-Lite0 lost 12 points of accuracy in 3 epochs with a learning rate of 1e-9."""
     given = () if freeze is None else ("--freeze", freeze)
     after = finetuned(colors, cnn, tmp_path, "--lr", 1e-12, *given)
-    plan = plan_of(colors, cnn)
+    plan = tuned_plan(colors, cnn)
     (batch,) = labeled_images(plan.source.splits["train"], plan.preprocess)
     images = plan.preprocess.normalize(batch.image)
     with torch.inference_mode():
@@ -84,17 +84,17 @@ def test_batch_norms_compute_as_in_evaluation_and_dropout_does_not():
         assert network.training == mode
 
 
-def plan_of(colors, cnn, **model):
+def tuned_plan(colors, cnn, **model):
     options = {f"model.{name}": value for name, value in {"init_from": str(cnn), **model}.items()}
     recipe = RecipeLayers(options={"data.source": str(colors), **options}).recipe()
-    return make_plan(replace(recipe, optim=replace(recipe.optim, batch_size=2)))
+    return plan_of(replace(recipe, optim=replace(recipe.optim, batch_size=2)))
 
 
 def test_a_micro_batch_of_one_image_has_statistics_only_where_they_are_kept(colors, cnn):
-    divided = with_more_parts(plan_of(colors, cnn))
+    divided = with_more_parts(tuned_plan(colors, cnn))
     assert divided is not None and divided.recipe.optim.accumulate == 2
     assert "batch norm" not in describe_parts(divided)
-    assert with_more_parts(plan_of(colors, cnn, freeze="none")) is None
+    assert with_more_parts(tuned_plan(colors, cnn, freeze="none")) is None
 
 
 def test_the_plan_says_it_of_a_network_with_batch_norm_alone(vit, colors, cnn, digits_run, tmp_path):

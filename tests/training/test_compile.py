@@ -9,8 +9,9 @@ from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.training import train_progress
 from vit.errors import UsageError
+from vit.training.distributed.devices import Machine
 from vit.training.planning import compatibility
-from vit.training.planning.compatibility import Machine, check_compatibility
+from vit.training.planning.compatibility import check_compatibility
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 
 TINY = (
@@ -126,11 +127,11 @@ def test_what_cannot_be_compiled_is_refused(model, trainer, said):
 def test_auto_compiles_long_trainings_on_a_gpu(monkeypatch, options, device, processes, steps, is_compiled):
     monkeypatch.setattr(compatibility, "has_compiler", lambda: True)
     machine = Machine(torch.device(device), processes, "bf16-mixed")
-    assert machine.compiles(Recipe(**options), "resnet18_cifar", steps) is is_compiled
-    assert not machine.compiles(Recipe(), "timm_network", steps)
+    assert compatibility.compiles(Recipe(**options), machine, "resnet18_cifar", steps) is is_compiled
+    assert not compatibility.compiles(Recipe(), machine, "timm_network", steps)
     monkeypatch.setattr(compatibility, "has_compiler", lambda: False)
     is_given = options.get("trainer") == TrainerConfig(compile=True)
-    assert machine.compiles(Recipe(**options), "resnet18_cifar", steps) is is_given
+    assert compatibility.compiles(Recipe(**options), machine, "resnet18_cifar", steps) is is_given
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from vit.data.loading.loader import labeled_images
 from vit.models.spec import create_network
 from vit.training.network.features import FrozenBackbone, labeled
 from vit.training.network.initial_network import fits_head, initial_network, start_head
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.weights.open import open_pretrained
 
 FITTED = "weights, last layer: a linear probe"
@@ -26,14 +26,14 @@ FIT = ("--model.init_head", "probe")
 
 
 @pytest.fixture
-def plan_of(colors, digits_run):
+def tuned_plan(colors, digits_run):
     """A plan to fine-tune the ViT of digits on colored images, with further options of the model."""
 
     def make(**model):
         start = {"init_from": str(digits_run.best), "init_head": "probe"}
         options = {f"model.{name}": value for name, value in {**start, **model}.items()}
         options["data.source"] = str(colors)
-        return make_plan(RecipeLayers(options=options).recipe())
+        return plan_of(RecipeLayers(options=options).recipe())
 
     return make
 
@@ -55,10 +55,10 @@ def share_right(network, plan):
     return float(torch.cat(right).float().mean())
 
 
-def test_only_the_last_layer_is_fitted_and_training_begins_in_training_mode(plan_of):
-    plan = plan_of()
+def test_only_the_last_layer_is_fitted_and_training_begins_in_training_mode(tuned_plan):
+    plan = tuned_plan()
     fitted, lines = start(plan)
-    drawn, _ = start(plan_of(init_head="random"))
+    drawn, _ = start(tuned_plan(init_head="random"))
     assert fitted.training  # an engine has computed with it: norms and dropout would stay as in evaluation
     before, after = drawn.state_dict(), fitted.state_dict()
     assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
@@ -81,17 +81,15 @@ def test_the_recipe_fits_the_last_layer_of_a_cnn(name, expected):
 
 
 @pytest.mark.parametrize("case", ["random", "auto", "resumed", "frozen"])
-def test_where_no_probe_is_needed_none_is_fitted(plan_of, case):
+def test_where_no_probe_is_needed_none_is_fitted(tuned_plan, case):
     model = {"random": {"init_head": "random"}, "auto": {"init_head": "auto"}, "frozen": {"freeze": "backbone"}}
-    plan = plan_of(**model.get(case, {}))
+    plan = tuned_plan(**model.get(case, {}))
     _, lines = start(plan, resume=case == "resumed")
     assert not any("last layer" in line for line in lines)
 
 
 def test_a_head_for_these_classes_stays(digits_run):
-    plan = make_plan(
-        RecipeLayers(options={"model.init_from": str(digits_run.best), "model.init_head": "probe"}).recipe()
-    )
+    plan = plan_of(RecipeLayers(options={"model.init_from": str(digits_run.best), "model.init_head": "probe"}).recipe())
     network, lines = start(plan)
     assert not any("last layer" in line for line in lines)
     assert torch.equal(network.state_dict()["head.weight"], load(digits_run.best)[0].state_dict()["head.weight"])
@@ -116,9 +114,9 @@ def two_colors(colors, digits_run, tmp_path):
     return tmp_path / "two.ckpt", weights
 
 
-def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature(plan_of, two_colors):
+def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature(tuned_plan, two_colors):
     path, weights = two_colors
-    plan = plan_of(init_from=str(path), init_head="auto")
+    plan = tuned_plan(init_from=str(path), init_head="auto")
     assert plan.source.class_names == ("blue", "green", "red")
     assert plan.kept_rows == (
         "the last layer keeps the rows of 2 classes with known names; new, from the mean feature of their images: green"
@@ -136,20 +134,20 @@ def test_rows_of_known_classes_stay_and_a_new_class_starts_from_its_mean_feature
     assert projections[1] == max(projections)
 
 
-def test_a_class_less_keeps_the_other_rows(plan_of, two_colors, draw_classes, tmp_path):
+def test_a_class_less_keeps_the_other_rows(tuned_plan, two_colors, draw_classes, tmp_path):
     path, weights = two_colors
     data = draw_classes(tmp_path / "fewer", ("blue", "violet"), 14)
     make = {"model.init_from": str(path), "data.source": str(data)}
-    plan = make_plan(RecipeLayers(options=make).recipe())
+    plan = plan_of(RecipeLayers(options=make).recipe())
     assert plan.kept_rows.startswith("the last layer keeps the rows of 1 classes")
     network, _ = start(plan)
     assert torch.equal(network.head.weight[0], weights["head.weight"][1])
 
 
 @pytest.mark.parametrize("model", [{"init_head": "random"}, {"init_head": "probe"}, {"freeze": "backbone"}])
-def test_a_head_that_is_asked_for_is_all_new(plan_of, two_colors, model):
+def test_a_head_that_is_asked_for_is_all_new(tuned_plan, two_colors, model):
     path, _ = two_colors
-    plan = plan_of(**{"init_from": str(path), "init_head": "auto", **model})
+    plan = tuned_plan(**{"init_from": str(path), "init_head": "auto", **model})
     assert plan.kept_rows == "" and plan.has_new_head
 
 
@@ -166,24 +164,24 @@ def test_random_weights_have_no_features_to_fit_a_layer_to(vit, colors, tmp_path
     assert "--model.init_head probe without weights to start from; give --init_from, or leave it out" in answer.err
 
 
-def test_a_network_with_two_heads_starts_from_random_ones(plan_of):
+def test_a_network_with_two_heads_starts_from_random_ones(tuned_plan):
     network, lines = create_network("vit_nano_patch2_8", 3, pool="cls_dist"), []
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    start_head(network, plan_of(), lines.append)
+    start_head(network, tuned_plan(), lines.append)
     assert lines == ["weights, last layer: random, because the network does not end in one linear layer"]
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_of_many_images_some_are_used(plan_of, monkeypatch):
+def test_of_many_images_some_are_used(tuned_plan, monkeypatch):
     monkeypatch.setattr("vit.training.network.initial_network.MOST_IMAGES", 12)
-    plan = plan_of()
+    plan = tuned_plan()
     network, lines = start(plan)
     assert any(f"{FITTED} on 12 training images" in line for line in lines)
     assert share_right(network, plan) > 0.8
 
 
-def test_one_training_image_is_sufficient(plan_of):
-    plan = plan_of()
+def test_one_training_image_is_sufficient(tuned_plan):
+    plan = tuned_plan()
     few = {**plan.source.splits, "train": plan.source.splits["train"].select(np.array([0]))}
     network, lines = start(replace(plan, source=replace(plan.source, splits=few)))
     assert any(f"{FITTED} on 1 training images" in line for line in lines)

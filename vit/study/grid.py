@@ -18,11 +18,10 @@ from vit.study.findings import ListedCell
 from vit.study.spec import with_cell_files
 from vit.training.planning.schedule import (
     AUTO,
-    automatic_batch_size,
     batch_multiple,
+    choose_batch_size,
     equal_rounds,
     fine_tuning_steps,
-    given_batch_size,
 )
 from vit.training.recipes.recipe import PLACES_OF_IMAGES, Recipe
 from vit.training.recipes.values import plain, training_options
@@ -83,7 +82,7 @@ class Budget:
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""
         optim = recipe.optim
-        batch = given_batch_size(recipe) or automatic_batch_size(recipe, num_images)
+        batch = choose_batch_size(recipe, num_images)
         if batch > num_images:
             multiple = batch_multiple(recipe)
             batch = max(multiple, num_images - num_images % multiple)
@@ -124,12 +123,12 @@ class Cell(ListedCell):
     @property
     def images_shown(self) -> int:
         """Number of images that training shows to the network, with repetitions: a measure of the cell's work."""
-        optim, batch_size = self.recipe.optim, given_batch_size(self.recipe)
+        optim = self.recipe.optim
         if optim.steps is not None:
-            return optim.steps * (batch_size or self.num_images)
+            return optim.steps * (optim.batch_size if isinstance(optim.batch_size, int) else self.num_images)
         if optim.epochs != AUTO:
             return optim.epochs * self.num_images
-        batch_size = batch_size or automatic_batch_size(self.recipe, self.num_images)
+        batch_size = choose_batch_size(self.recipe, self.num_images)
         return fine_tuning_steps(self.num_images, batch_size) * batch_size
 
     def describe(self) -> str:

@@ -32,9 +32,8 @@ from vit.inference.engines.exported_engines import OnnxEngine
 from vit.inference.predictor import load
 from vit.models.heads import token_logits
 from vit.models.network import Network
-from vit.models.spec import Cost
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.recipe import DistillConfig
 from vit.weights.open import weights_hash
 
 SOFT_WEIGHT = 0.9  # with temperature 4 as Tian et al. 2020 (arXiv 1910.10699) and Cho and Hariharan 2019 (1910.01348)
@@ -49,15 +48,6 @@ class Teacher:
     path: Path  # run folder, checkpoint or exported file, as the recipe names it
     description: Description
     content_hash: str  # hash of the file
-
-    @property
-    def cost(self) -> Cost:
-        return self.description.spec.cost(self.description.preprocess.image_size)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Accuracy on its own validation images, if the file has it."""
-        return self.description.metrics.get("val/acc1")
 
     def class_order(self, class_names: tuple[str, ...]) -> list[int]:
         """The number that the teacher has for each of these classes. DataError where its classes are others."""
@@ -79,8 +69,11 @@ class Teacher:
         if own.channels != channels:
             problem = f"--teacher {self.path} sees {own.channels} of an image's channels, and this network {channels}"
             raise UsageError(problem, f"give --model.preprocess.channels {own.channels}, or another teacher")
-        is_same = _by_channel(own.window, channels) == _by_channel(preprocess.window, channels)
-        if is_same or measured_window(train, channels) is None:
+        by_channel = [
+            window * channels if window is not None and len(window) == 2 else window
+            for window in (own.window, preprocess.window)
+        ]
+        if by_channel[0] == by_channel[1] or measured_window(train, channels) is None:
             return
         theirs, ours = (_values(window) for window in (own.window, preprocess.window))
         raise UsageError(
@@ -118,17 +111,13 @@ def find_teacher(config: DistillConfig, source: Source) -> Teacher | None:
     return teacher
 
 
-def with_teacher(recipe: Recipe, teacher: Teacher | None) -> Recipe:
-    """The recipe with every choice about its teacher filled in, and with none where it has no teacher."""
+def with_teacher(config: DistillConfig, teacher: Teacher | None) -> DistillConfig:
+    """The options with every choice about the teacher filled in, and the defaults where there is none."""
     if teacher is None:
-        return replace(recipe, distill=DistillConfig())
-    weight = recipe.distill.weight or (SOFT_WEIGHT if recipe.distill.kind == "soft" else HARD_WEIGHT)
+        return DistillConfig()
+    weight = config.weight or (SOFT_WEIGHT if config.kind == "soft" else HARD_WEIGHT)
     path, content_hash = str(teacher.path.absolute()), teacher.content_hash
-    return replace(recipe, distill=replace(recipe.distill, teacher=path, weight=weight, teacher_hash=content_hash))
-
-
-def _by_channel(window: Window | None, channels: int) -> Window | None:
-    return window * channels if window is not None and len(window) == 2 else window
+    return replace(config, teacher=path, weight=weight, teacher_hash=content_hash)
 
 
 def _values(window: Window | None) -> str:

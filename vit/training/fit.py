@@ -12,7 +12,8 @@
 `write_beginning` comes before it, and `finish` after it. planning/plan.py decides everything that a plan holds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from lightning.pytorch import seed_everything
@@ -38,7 +39,7 @@ from vit.training.observers import Listener, Observers, Signals, Stop
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import dump, plain
-from vit.training.running.oom_retry import P, StepCount, T, start_again, until_it_fits
+from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
 from vit.training.running.result import FitResult, Measured, TrainingStats, measure_checkpoint, run_result
 from vit.training.tracking.tracker import Tracker
 
@@ -61,7 +62,7 @@ def fit(
     Raises:
         CheckpointError: neither the last checkpoint nor the previous one is readable.
         ResourceError: a checkpoint could not be written.
-        VitError: as `with_signals_and_retries`.
+        VitError: as `explained_failures`, or memory is not sufficient.
     """
     images = data or plan.data_module()
     if images.in_memory and images.image_bytes > AUTO_CACHE_BYTES:
@@ -70,47 +71,44 @@ def fit(
     if plan.world_size == 1 and shared is None:
         images.dataset("train")  # memory that the images need is not a matter of micro-batches
 
-    def attempt(observers: Observers, plan: Plan, count: StepCount) -> FitResult:
-        observers = observers.also(count)
-        seed_everything(plan.recipe.seed, verbose=False)
-        renewed = images.renewed(plan.loader_options)  # 1
-        start = initial_network(plan, resume, observers.notice)  # 2
-        if plan.recipe.model.freeze == "backbone":  # 3 to 6
-            stats, best = probe(start, renewed, plan, run, observers.listeners, shared)
-        else:
-            stats, best = train_network(start, renewed, plan, run, observers, resume)
-        for text in best.describe():
-            observers.notice(text)
-        if stats.is_first_process:
-            best.store(run.best_path, plan.recipe.trainer.keep_state)
-        result = run_result(plan, stats, best)  # 7
-        if stats.is_first_process:
-            run.previous_path.unlink(missing_ok=True)
-        return FitResult(result, best.scored, renewed, stats.is_first_process)
+    with explained_failures(plan, run) as signals:
 
-    return with_signals_and_retries(plan, run, listeners, attempt)
+        def attempt(plan: Plan, count: StepCount) -> FitResult:
+            observers = Observers(signals, [*listeners, count])
+            seed_everything(plan.recipe.seed, verbose=False)
+            renewed = images.renewed(plan.loader_options)  # 1
+            start = initial_network(plan, resume, observers.notice)  # 2
+            if plan.recipe.model.freeze == "backbone":  # 3 to 6
+                stats, best = probe(start, renewed, plan, run, observers.listeners, shared)
+            else:
+                stats, best = train_network(start, renewed, plan, run, observers, resume)
+            for text in best.describe():
+                observers.notice(text)
+            if stats.is_first_process:
+                best.store(run.best_path, plan.recipe.trainer.keep_state)
+            result = run_result(plan, stats, best)  # 7
+            if stats.is_first_process:
+                run.previous_path.unlink(missing_ok=True)
+            return FitResult(result, best.scored, renewed, stats.is_first_process)
+
+        return until_it_fits(plan, attempt, partial(start_again, run=run, listeners=listeners), not run.can_resume)
 
 
-def with_signals_and_retries(
-    plan: P, run: RunDirectory, listeners: Sequence[Listener], attempt: Callable[[Observers, P, StepCount], T]
-) -> T:
-    """The result of an attempt, which signals end at a step, and which smaller micro-batches repeat where memory ends.
-
-    A failure says what was saved and how to resume.
+@contextmanager
+def explained_failures(plan: Plan, run: RunDirectory) -> Iterator[Signals]:
+    """While entered: signals end a training at a step, and a failure says what was saved and how to resume.
 
     Raises:
-        ResourceError: memory is not sufficient, or torch.compile fails.
+        ResourceError: torch.compile fails.
         DivergedError: a loss, gradient or weight is not finite.
         DataError: the images cannot be read any more.
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: Ctrl-C, SIGTERM or another signal ended the training, and its state is saved.
     """
     resume = f"to go on: {run.how_to_resume}"
-    again = partial(start_again, run=run, listeners=listeners)
     with Signals(resume) as signals:
-        attempt = partial(attempt, Observers(signals, listeners))
         try:
-            return until_it_fits(plan, attempt, again, not run.can_resume)
+            yield signals
         except Stop as stop:
             fix = resume if run.last_path.is_file() else "start it again"
             raise StoppedError(128 + stop.number, stop.words, fix) from stop

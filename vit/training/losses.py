@@ -19,7 +19,7 @@ from vit.data.core.samples import Labels, Source
 from vit.data.loading.epoch_order import Sampling, drawn_shares
 from vit.errors import DataError, UsageError, some_of
 from vit.own_code import load
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import OptimConfig
 
 Floats = npt.NDArray[np.float64]
 ClassWeights = Literal["none", "auto", "effective"] | Mapping[str, float]
@@ -72,20 +72,20 @@ class ClassBalance:
         return self.sampling != "natural" or self.class_weights != "none" or self.logit_adjustment > 0
 
 
-def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
-    """The class balance of a recipe on its images.
+def class_balance(optim: OptimConfig, sampling: Sampling, source: Source) -> ClassBalance:
+    """The class balance of a training on its images.
 
     UsageError: a class of `optim.class_weights` does not exist, or two options correct the same thing.
     DataError: a class that must be drawn or weighted has no training images.
     """
-    optim, names = recipe.optim, source.class_names
+    names = source.class_names
     counts = source.splits["train"].class_counts(len(names))
     named = optim.class_weights.keys() if isinstance(optim.class_weights, Mapping) else set[str]()
     if unknown := sorted(named - set(names)):
         problem = f"--optim.class_weights names {some_of(map(repr, unknown))}, which the training images lack"
         raise UsageError(problem, f"give classes of the data: {some_of(map(repr, names))}")
     by_size = {
-        "--data.sampling": recipe.data.sampling if recipe.data.sampling != "natural" else None,
+        "--data.sampling": sampling if sampling != "natural" else None,
         "--optim.class_weights": optim.class_weights if optim.class_weights in ("auto", "effective") else None,
         "--optim.logit_adjustment": f"{optim.logit_adjustment:g}" if optim.logit_adjustment else None,
     }
@@ -96,7 +96,7 @@ def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
     if given and empty:
         problem = f"{given[0]} needs images of every class, and {some_of(map(repr, empty))} has no training images"
         raise DataError(problem, f"add images, leave the class out, or train without {given[0].split()[0]}")
-    return ClassBalance(names, counts, recipe.data.sampling, optim.class_weights, optim.logit_adjustment)
+    return ClassBalance(names, counts, sampling, optim.class_weights, optim.logit_adjustment)
 
 
 class EpochLoss(Metric):

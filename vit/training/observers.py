@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,14 @@ from vit.training.recipes.recipe import Recipe
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-if hasattr(signal, "SIGUSR1"):  # SLURM sends it before the end of a job: sbatch --signal=USR1@120
-    NAMES[signal.SIGUSR1] = "asked to end by SIGUSR1"
-if hasattr(signal, "SIGHUP"):
-    NAMES[signal.SIGHUP] = "left by its terminal (SIGHUP)"
-if hasattr(signal, "SIGXCPU"):
-    NAMES[signal.SIGXCPU] = "out of CPU time (SIGXCPU)"
+_WORDS = {
+    "SIGINT": "interrupted",
+    "SIGTERM": "terminated",
+    "SIGUSR1": "asked to end by SIGUSR1",  # which SLURM sends before the end of a job: sbatch --signal=USR1@120
+    "SIGHUP": "left by its terminal (SIGHUP)",
+    "SIGXCPU": "out of CPU time (SIGXCPU)",
+}
+NAMES = {signal.Signals[name]: words for name, words in _WORDS.items() if hasattr(signal, name)}
 _HUP = getattr(signal, "SIGHUP", None)
 REPEAT_SECONDS = 1.0
 
@@ -116,9 +117,6 @@ class Observers:
     signals: Signals  # signals that end the training at its next step
     listeners: Sequence[Listener] = ()  # receivers of steps, rows and notices
     callbacks: Sequence["Callback"] = ()  # callbacks beside those that every training has
-
-    def also(self, listener: Listener) -> "Observers":
-        return replace(self, listeners=[*self.listeners, listener])
 
     def notice(self, text: str) -> None:
         for listener in self.listeners:

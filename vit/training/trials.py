@@ -66,7 +66,7 @@ class Trial:
             start = initial_network(plan, resume=False, notice=lambda _: None)
             observers = Observers(self.signals, listeners, (callback,))
             data = self.data.renewed(plan.loader_options)
-            train_network(start, data, plan, RunDirectory(folder), observers, resume=False)
+            train_network(start, data, plan, RunDirectory(Path(folder)), observers, resume=False)
         self.clear()
 
     def clear(self) -> None:
@@ -92,20 +92,18 @@ def trials(plan: Plan) -> Iterator[Trial]:
 
 
 @contextmanager
-def _throw_away_folder(out: Path) -> Iterator[Path]:
+def _throw_away_folder(out: Path) -> Iterator[str]:
     """A folder on the disk of the runs, whose speed is part of a measurement; those of killed processes are removed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for old in out.glob(f"{_PREFIX}*"):
             if time.time() - old.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)
-        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=out)
+        folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=out, ignore_cleanup_errors=True)
     except OSError as error:
         raise ResourceError(f"cannot write to {out}: {error.strerror}", "choose another folder with --out") from error
-    try:
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder as name:
+        yield name
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from vit.training.callbacks.checks import facts_to_compare
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.recipe import Recipe
 
@@ -12,7 +12,7 @@ from vit.training.recipes.recipe import Recipe
 def test_what_is_compared_follows_from_the_data_and_the_options(colors, tmp_path, draw_classes):
     def facts(**changes):
         source = changes.pop("source", colors)
-        return facts_to_compare(make_plan(Recipe(data=DataConfig(source=str(source)), **changes)))
+        return facts_to_compare(plan_of(Recipe(data=DataConfig(source=str(source)), **changes)))
 
     first = facts()
     assert facts(out="elsewhere", wandb="off") == first

@@ -5,7 +5,7 @@ import torch
 
 from vit.errors import UsageError
 from vit.training.distributed.devices import device_and_world_size, lightning_devices, lightning_environment
-from vit.training.recipes.recipe import Recipe, TrainerConfig
+from vit.training.recipes.recipe import TrainerConfig
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
 
@@ -31,7 +31,7 @@ def launched(monkeypatch):
 def test_each_process_has_one_gpu_whether_it_sees_its_own_or_all(launched, visible, local_rank, index):
     """4 tasks of srun with a GPU of their own were taken for 4 trainings of one process."""
     launched(visible, local_rank)
-    device, world_size = device_and_world_size(Recipe())
+    device, world_size = device_and_world_size(TrainerConfig())
     assert (device, world_size) == (torch.device("cuda", index), 8)
     assert lightning_devices(TrainerConfig(), device) == ([index], 8)
     environment = lightning_environment()
@@ -46,7 +46,7 @@ def test_each_process_has_one_gpu_whether_it_sees_its_own_or_all(launched, visib
 def test_a_launch_that_fits_neither_options_nor_gpus_is_refused(launched, settings, devices, by_torchrun, words):
     launched(*settings, by_torchrun=by_torchrun)
     with pytest.raises(UsageError) as caught:
-        device_and_world_size(Recipe(trainer=TrainerConfig(devices=devices)))
+        device_and_world_size(TrainerConfig(devices=devices))
     assert words in str(caught.value)
 
 
@@ -54,7 +54,7 @@ def test_without_a_launcher_the_options_count(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_NTASKS", "4")  # a shell in an allocation, at which Lightning's own look fails
-    recipe = Recipe(trainer=TrainerConfig(accelerator="cpu", devices=2, num_nodes=3))
-    device, world_size = device_and_world_size(recipe)
-    assert world_size == 6 and lightning_devices(recipe.trainer, device) == (2, 3)
+    trainer = TrainerConfig(accelerator="cpu", devices=2, num_nodes=3)
+    device, world_size = device_and_world_size(trainer)
+    assert world_size == 6 and lightning_devices(trainer, device) == (2, 3)
     assert not lightning_environment().creates_processes_externally

@@ -8,7 +8,7 @@ import pytest
 
 from vit.commands.training.train_plan import length_facts
 from vit.errors import DataError, UsageError
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.planning.schedule import fine_tuning_steps
 from vit.training.recipes.image_options import DataConfig, PreprocessConfig
 from vit.training.recipes.recipe import OptimConfig, Recipe
@@ -22,33 +22,33 @@ def recipe(**sections):
 
 
 def test_everything_open_is_decided():
-    plan = make_plan(recipe())
+    plan = plan_of(recipe())
     resolved = plan.recipe
     assert resolved.model.network == NANO and resolved.model.preprocess.image_size == 8
     assert [name for name, value in asdict(resolved.augment).items() if value is None] == ["own"]
     assert resolved.optim.batch_size == plan.batch_size == 128
     assert resolved.trainer.precision == plan.precision in {"32-true", "bf16-mixed"}
     assert plan.total_steps == 3 * plan.steps_per_epoch == 3 * (1259 // 128)
-    assert make_plan(resolved).recipe == resolved
+    assert plan_of(resolved).recipe == resolved
 
 
 def test_parameters_and_flops_are_those_of_the_network():
-    plan = make_plan(recipe())
+    plan = plan_of(recipe())
     assert plan.cost.parameters == sum(parameter.numel() for parameter in plan.build_network().parameters())
     every = 2 * 17 * 4 * (4 * 64 * 64 + 2 * 64 * 128)  # two per token and weight of a matrix; attention adds a little
     assert 0.75 * every < plan.cost.flops < 1.1 * every  # the last block is computed for the class token alone
 
 
 def test_digits_are_not_mirrored_and_photographs_are(colors):
-    assert make_plan(recipe()).augment.flip == 0
-    assert make_plan(recipe(data={"source": str(colors)})).augment.flip == 0.5
+    assert plan_of(recipe()).augment.flip == 0
+    assert plan_of(recipe(data={"source": str(colors)})).augment.flip == 0.5
 
 
 def test_an_option_changes_a_preset_in_one_place():
-    light = make_plan(recipe()).augment
-    assert make_plan(recipe(augment={"shift": 0.3})).augment == replace(light, shift=0.3)
-    assert make_plan(recipe(augment={"shift": 0.0})).augment == replace(light, shift=0.0)
-    strong = make_plan(recipe(augment={"name": "strong", "mixup": 0.0})).augment
+    light = plan_of(recipe()).augment
+    assert plan_of(recipe(augment={"shift": 0.3})).augment == replace(light, shift=0.3)
+    assert plan_of(recipe(augment={"shift": 0.0})).augment == replace(light, shift=0.0)
+    strong = plan_of(recipe(augment={"name": "strong", "mixup": 0.0})).augment
     assert strong.mixup == 0 and strong.cutmix > 0 and strong.randaugment > 0
 
 
@@ -57,27 +57,27 @@ def test_an_option_changes_a_preset_in_one_place():
     [(100, 1, 12), (100, 2, 12), (100, 4, 12), (1259, 1, 1), (1258, 2, 1)],
 )
 def test_an_epoch_has_the_same_steps_in_any_number_of_parts(batch_size, accumulate, steps):
-    plan = make_plan(recipe(optim={"batch_size": batch_size, "accumulate": accumulate}))
+    plan = plan_of(recipe(optim={"batch_size": batch_size, "accumulate": accumulate}))
     assert plan.steps_per_epoch == steps
     assert len(plan.data_module().train_dataloader()) == steps * accumulate
 
 
 def test_a_small_set_gets_small_batches(colors):
-    assert make_plan(recipe(data={"source": str(colors)})).batch_size == 3
-    assert make_plan(recipe(data={"source": str(colors)}, optim={"accumulate": 2})).batch_size == 4
-    strong = make_plan(recipe(data={"source": str(colors)}, augment={"name": "strong"}))
+    assert plan_of(recipe(data={"source": str(colors)})).batch_size == 3
+    assert plan_of(recipe(data={"source": str(colors)}, optim={"accumulate": 2})).batch_size == 4
+    strong = plan_of(recipe(data={"source": str(colors)}, augment={"name": "strong"}))
     assert strong.batch_size == 2
 
 
 def test_no_automatic_batch_is_a_single_image(draw_classes, tmp_path):
-    assert make_plan(recipe(data={"source": str(draw_classes(tmp_path, ("a", "b"), 5))})).batch_size == 2
+    assert plan_of(recipe(data={"source": str(draw_classes(tmp_path, ("a", "b"), 5))})).batch_size == 2
 
 
 def test_a_recipe_knows_whether_its_augmentation_mixes():
     for name in ("none", "light", "standard", "strong"):
         for given in ({}, {"mixup": 0.0}, {"cutmix": 0.0}, {"mixup": 0.0, "cutmix": 0.0}, {"mixup": 0.2}):
             made = recipe(augment={"name": name, **given})
-            assert made.augment.mixes == make_plan(made).augment.mixes
+            assert made.augment.mixes == plan_of(made).augment.mixes
 
 
 def test_torchrun_decides_the_number_of_processes(monkeypatch):
@@ -89,15 +89,15 @@ def test_torchrun_decides_the_number_of_processes(monkeypatch):
         "TORCHELASTIC_RUN_ID": "1",
     }.items():
         monkeypatch.setenv(name, value)
-    plan = make_plan(recipe())
+    plan = plan_of(recipe())
     assert plan.world_size == 3 and plan.batch_size == 126
     with pytest.raises(UsageError, match="multiple of 3"):
-        make_plan(recipe(optim={"batch_size": 64}))
+        plan_of(recipe(optim={"batch_size": 64}))
     with pytest.raises(UsageError, match="torchrun started 3"):
-        make_plan(recipe(trainer={"devices": 2}))
-    assert make_plan(recipe(trainer={"devices": 3})).world_size == 3
+        plan_of(recipe(trainer={"devices": 2}))
+    assert plan_of(recipe(trainer={"devices": 3})).world_size == 3
     with pytest.raises(UsageError, match=r"pairs.*multiple of 6"):
-        make_plan(recipe(augment={"cutmix": 1.0}, optim={"batch_size": 9}))
+        plan_of(recipe(augment={"cutmix": 1.0}, optim={"batch_size": 9}))
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_torchrun_decides_the_number_of_processes(monkeypatch):
 )
 def test_what_cannot_be(sections, kind, words):
     with pytest.raises(kind, match=words):
-        make_plan(recipe(**sections))
+        plan_of(recipe(**sections))
 
 
 def test_a_wrong_network_shows_before_data_are_read(monkeypatch):
     monkeypatch.setattr("vit.training.planning.plan.opened_data", lambda *_: pytest.fail("read the data"))
     with pytest.raises(UsageError, match="depht"):
-        make_plan(recipe(model={"network": {**NANO, "depht": 3}}))
+        plan_of(recipe(model={"network": {**NANO, "depht": 3}}))
 
 
 def test_shares_do_not_matter_where_data_have_their_splits(draw_classes, tmp_path):
     for split in ("train", "val", "test"):
         draw_classes(tmp_path / split, ("a", "b"), 6)
-    plan = make_plan(recipe(data={"source": str(tmp_path), "validation": 0.0, "test": 0.9}))
+    plan = plan_of(recipe(data={"source": str(tmp_path), "validation": 0.0, "test": 0.9}))
     assert {split: len(samples) for split, samples in plan.source.splits.items()} == {
         "train": 12, "validation": 12, "test": 12
     }  # fmt: skip
@@ -147,28 +147,28 @@ def test_a_subset_of_unlike_classes_has_their_shares(draw_classes, tmp_path):
     draw_classes(tmp_path / "val", ("many", "few"), 2)
     given = recipe(data={"source": str(tmp_path), "train_images": 12})
     for wanted, kept, images in (("auto", "natural", [3, 9]), ("balanced", "balanced", [6, 6])):
-        plan = make_plan(replace(given, data=replace(given.data, subset=wanted)))
+        plan = plan_of(replace(given, data=replace(given.data, subset=wanted)))
         assert plan.recipe.data.subset == kept
         assert np.bincount(plan.source.splits["train"].labels).tolist() == images
-        assert make_plan(plan.recipe).recipe == plan.recipe
+        assert plan_of(plan.recipe).recipe == plan.recipe
 
 
 @pytest.mark.parametrize(
     ("steps", "rounds", "total"), [(2000, 10, 2000), (12, 6, 12), (7, 7, 7), (3, 3, 3), (1, 1, 1), (2003, 6, 2004)]
 )
 def test_a_length_in_steps_is_kept_or_overshot_as_little_as_ten_validations_allow(steps, rounds, total):
-    plan = make_plan(recipe(optim={"steps": steps}))
+    plan = plan_of(recipe(optim={"steps": steps}))
     assert (plan.rounds, plan.total_steps) == (rounds, total)
 
 
 def test_automatic_epochs_are_a_number_of_steps_by_the_number_of_images():
-    plan = make_plan(recipe(optim={"epochs": "auto"}, data={"train_images": 160}))
+    plan = plan_of(recipe(optim={"epochs": "auto"}, data={"train_images": 160}))
     assert plan.total_steps == plan.recipe.optim.steps == plan.rounds * plan.steps_per_round
     assert 0 <= plan.total_steps - fine_tuning_steps(160, plan.batch_size) < plan.rounds
-    assert make_plan(plan.recipe).recipe == plan.recipe
+    assert plan_of(plan.recipe).recipe == plan.recipe
     assert plan.of_batch(32).total_steps == plan.total_steps  # a run's steps are decided
-    timed = make_plan(recipe(optim={"epochs": "auto", "time": "1h"}))
-    assert timed.is_timed and timed.recipe.optim.steps is None
+    timed = plan_of(recipe(optim={"epochs": "auto", "time": "1h"}))
+    assert timed.recipe.optim.is_timed and timed.recipe.optim.steps is None
 
 
 def test_a_fine_tuning_grows_smoothly_with_its_images_and_never_has_fewer_than_8_epochs():
@@ -187,5 +187,5 @@ def test_a_fine_tuning_grows_smoothly_with_its_images_and_never_has_fewer_than_8
     ],
 )
 def test_the_rate_of_another_batch_size_is_shown(optim, shown):
-    (facts,) = (value for name, value in length_facts(make_plan(recipe(optim=optim))) if name == "optimizer")
+    (facts,) = (value for name, value in length_facts(plan_of(recipe(optim=optim))) if name == "optimizer")
     assert shown in facts

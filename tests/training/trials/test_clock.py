@@ -10,7 +10,7 @@ import torch
 from vit.errors import UsageError
 from vit.training import trials
 from vit.training.observers import Signals
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
@@ -20,8 +20,8 @@ from vit.training.trials import Trial
 def timed(monkeypatch, time, pace, seconds_of_trial=0.0):
     """The plan for a time, where trials measure a pace and take so many seconds."""
     model = ModelConfig(network={"name": "vit_nano_patch2_8"})
-    plan = make_plan(Recipe(data=DataConfig(), model=model, optim=OptimConfig(time=time, batch_size=64)))
-    assert plan.is_timed
+    plan = plan_of(Recipe(data=DataConfig(), model=model, optim=OptimConfig(time=time, batch_size=64)))
+    assert plan.recipe.optim.is_timed
     monkeypatch.setattr(trials, "pace_of", lambda trial, seconds: (trial.plan, pace))
     return trials.plan_for_time(Trial(plan, None, Signals("")), monotonic() - seconds_of_trial)[0]
 
@@ -40,9 +40,9 @@ def test_the_whole_training_ends_within_the_time(monkeypatch, time, pace, steps)
     whole = pace.seconds(plan.total_steps, plan.rounds)
     assert plan.total_steps == plan.recipe.optim.steps == steps
     assert whole <= (1 - trials.SAFETY) * seconds(time, "--time") + 0.01
-    again = make_plan(plan.recipe)  # as a resumed run makes it from config.yaml
+    again = plan_of(plan.recipe)  # as a resumed run makes it from config.yaml
     assert (again.rounds, again.steps_per_round, again.recipe) == (plan.rounds, plan.steps_per_round, plan.recipe)
-    assert not again.is_timed
+    assert not again.recipe.optim.is_timed
 
 
 def test_time_that_trials_take_is_part_of_the_time(monkeypatch):
@@ -60,7 +60,7 @@ def test_a_time_that_is_too_short_is_refused_with_one_that_is_enough(monkeypatch
 def test_micro_batches_that_fit_are_part_of_the_plan(monkeypatch):
     """Memory runs out in trials as it would in the training."""
     model = ModelConfig(network={"name": "vit_nano_patch2_8"})
-    plan = make_plan(Recipe(model=model, optim=OptimConfig(time="1h", batch_size=64)))
+    plan = plan_of(Recipe(model=model, optim=OptimConfig(time="1h", batch_size=64)))
 
     def run(trial, step_clock, count):
         if trial.plan.recipe.optim.accumulate < 4:

@@ -10,7 +10,7 @@ from vit.commands.training.train_options import read_words
 from vit.console import Reporter
 from vit.errors import ResourceError
 from vit.training.loop import Classifier
-from vit.training.planning.plan import make_plan
+from vit.training.planning.plan import plan_of
 
 OPTIONS = ("--network", "vit_nano_patch2_8", "--precision", "32-true", "--batch_size", "auto", "--epochs", "2",
            "--init_from", "none")  # fmt: skip
@@ -29,11 +29,11 @@ def searched(monkeypatch, tmp_path):
             return step(classifier, batch, place)
 
         monkeypatch.setattr(Classifier, "training_step", limited)
-        plan = make_plan(read_words(["digits", *OPTIONS, *options, "--out", str(tmp_path)]).layers.recipe())
+        plan = plan_of(read_words(["digits", *OPTIONS, *options, "--out", str(tmp_path)]).layers.recipe())
         open_choice = replace(plan.recipe, optim=replace(plan.recipe.optim, batch_size="auto"))
         found = run_trials(replace(plan, recipe=open_choice), 0.0, reporter=Reporter(quiet=True))[0]
         assert found.recipe.optim.batch_size == found.batch_size and not list(tmp_path.iterdir())
-        again = make_plan(found.recipe)  # as a resumed run makes it from config.yaml
+        again = plan_of(found.recipe)  # as a resumed run makes it from config.yaml
         assert (again.recipe, again.total_steps, again.rounds) == (found.recipe, found.total_steps, found.rounds)
         return found.batch_size
 
@@ -58,4 +58,4 @@ def test_on_a_cpu_auto_is_the_automatic_batch_size():
     auto, automatic = (
         read_words(["digits", *OPTIONS, "--batch_size", word]).layers.recipe() for word in ("auto", "null")
     )
-    assert make_plan(auto).recipe == make_plan(automatic).recipe
+    assert plan_of(auto).recipe == plan_of(automatic).recipe

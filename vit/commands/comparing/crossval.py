@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +135,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.grid import Inputs, of_cells
     from vit.training.planning.images import at_revision, chosen_part, divided, kept_together, opened_data
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import make_plan, open_inputs
     from vit.training.running.run_images import OF_FOLDS, seen_before
     from vit.weights.open import weights_hash
 
@@ -149,9 +148,11 @@ def make_crossval_plan(options: TrainOptions, folds: int, reporter: Reporter) ->
     data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
-    first = make_plan(of_folds[0], found, partial(find_bursts, found, data, reporter))
+    opened = open_inputs(of_folds[0], found)
+    find_bursts(found, data, reporter)
+    first = make_plan(of_folds[0], opened)
     joined = kept_together(found, data)
-    sources, whole = [chosen_part(divided(found, one.data), one) for one in of_folds], pooled(joined)
+    sources, whole = [chosen_part(divided(found, one.data), one.data, one.seed) for one in of_folds], pooled(joined)
     listed = Source(found.name, found.class_names, {"test": whole})  # each is tested, so that all must be readable
     contents = read_images(listed, reporter)
     digests = contents.by_path(listed)

@@ -175,18 +175,17 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.study.running.cluster import share_of
     from vit.study.spec import without_cell_files
     from vit.training.planning.network_choice import choose_network, wanted_network
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import make_plan, open_inputs, plan_of
     from vit.training.running.run_images import seen_before
 
     alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
-
-    def search() -> None:
-        if listed is not None:
-            for model in (one.model for one in _recipes(series) if one.model.init_from is None):
-                choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
-        find_bursts(listed, first.data, reporter)
-
-    source = make_plan(without_cell_files(alone), listed, search).source
+    alone = without_cell_files(alone)
+    opened = open_inputs(alone, listed)
+    if listed is not None:
+        for model in (one.model for one in _recipes(series) if one.model.init_from is None):
+            choose_network(model, wanted_network(model), listed, len(listed.class_names))  # refuses a wrong size
+    find_bursts(listed, first.data, reporter)
+    source = make_plan(alone, opened).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     folds = num_folds(options, source, listed)
@@ -222,7 +221,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     check_different(plan.cells, inputs)
     costs = {}
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
-        made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        made = plan_of(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
         costs[cell.series] = made.cost
     by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}

@@ -15,7 +15,8 @@ from vit.data.core.dataset_names import KNOWN
 from vit.errors import UsageError
 from vit.models.catalog import check_network
 from vit.training.recipes.image_options import DataConfig
-from vit.training.recipes.recipe import DistillConfig, Recipe, as_trained
+from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.values import as_trained
 from vit.training.tracking.tracker import WandbMode, refuse_register
 
 if TYPE_CHECKING:
@@ -262,14 +263,17 @@ def sizes_for(pool: int, num_classes: int) -> list[str | int]:
 def decided(series: Series, source: "Source") -> Series:
     """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
     from vit.training.planning.images import at_revision, with_subset
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import plan_of
 
     found: Series = {}
     for name, tried in series.items():
-        own = {choice: with_subset(source, at_revision(recipe, source)) for choice, recipe in tried.items()}
+        own = {}
+        for choice, recipe in tried.items():
+            data = with_subset(at_revision(recipe, source).data, source.splits["train"])
+            own[choice] = replace(recipe, data=data)
         network, space, values = name.partition(" ")
         if network == "auto":  # a network that weights of cells decide has a name
-            network = make_plan(replace(next(iter(own.values())), distill=DistillConfig())).spec.name
+            network = plan_of(replace(next(iter(own.values())), distill=DistillConfig())).spec.name
         label = network + space + values
         if label in found:
             raise UsageError(f"--networks: auto is {label} for these images, which is named as well", "leave one out")

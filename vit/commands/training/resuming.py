@@ -40,7 +40,7 @@ def recipe_for_all(
 
         from vit.training.distributed.devices import device_and_world_size
 
-        _, world_size = device_and_world_size(recipe)
+        _, world_size = device_and_world_size(recipe.trainer)
 
     from vit.training.distributed.processes import Rendezvous
 
@@ -131,7 +131,7 @@ def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
     optim, its = recipe.optim, its_recipe.optim
     if its.accumulate % optim.accumulate == 0:  # micro-batches may have become smaller
         optim = replace(optim, accumulate=its.accumulate)
-    if optim.time is not None and optim.steps is None:
+    if optim.is_timed:
         optim = replace(optim, steps=its.steps)
     if optim.batch_size == "auto":
         optim = replace(optim, batch_size=its.batch_size)
@@ -170,9 +170,9 @@ def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
         plan: Plan = PRETRAINING_PLAN.load()(recipe, listed)
         return plan
 
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import plan_of
 
-    return make_plan(recipe, listed)
+    return plan_of(recipe, listed)
 
 
 def _differences(one: object, other: object, path: str = "") -> Iterator[tuple[str, object, object]]:

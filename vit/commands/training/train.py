@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,15 +105,16 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.processes import Rendezvous
-    from vit.training.planning.plan import make_plan
+    from vit.training.planning.plan import make_plan, open_inputs
     from vit.training.running.run_images import seen_before
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     # kept until the end: the training itself meets in its store
-    rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe)[1])
-    search = partial(find_bursts, start.listed, start.recipe.data, reporter, rendezvous)
-    plan = make_plan(start.recipe, start.listed, search)
+    rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe.trainer)[1])
+    inputs = open_inputs(start.recipe, start.listed)
+    find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
+    plan = make_plan(start.recipe, inputs)
     if options.run is None and plan.device.type == "cpu":
         reporter.notice(options.layers.note_for_cpu())
     if options.dry_run:
@@ -173,7 +173,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, ImageDataModule | None]":
     """The plan after the trials that it needs, and their loaders, with the images that memory holds already."""
     is_searched = plan.recipe.optim.batch_size == "auto"
-    if not (plan.is_timed or is_searched):
+    if not (plan.recipe.optim.is_timed or is_searched):
         return plan, None
 
     from vit.training.trials import plan_for_time, plan_with_largest_batch, trials
@@ -184,7 +184,7 @@ def run_trials(plan: "Plan", began: float, reporter: Reporter) -> "tuple[Plan, I
             scaled = plan.recipe.optim.lr_batch_size is not None
             rate = "" if scaled else "; the learning rate stays (--optim.lr_batch_size scales it)"
             reporter.notice(f"batch size {plan.batch_size}: the largest power of two whose trial steps fit{rate}")
-        if plan.is_timed:
+        if plan.recipe.optim.is_timed:
             text = plan.recipe.optim.time
             reporter.notice(f"{text} for the training: trial steps and a validation are measured")
             plan, pace = plan_for_time(trial.of(plan), began)

@@ -16,7 +16,8 @@ from vit.data.core.dataset_names import PHOTOGRAPHS
 from vit.errors import CheckpointError, UsageError
 from vit.launch import is_launched
 from vit.models.catalog import check_image_size
-from vit.training.recipes.recipe import DistillConfig, Recipe, is_unused
+from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.values import is_unused
 
 if TYPE_CHECKING:
     from vit.data.core.samples import Source
@@ -94,7 +95,7 @@ def in_one_process(options: TrainOptions) -> TrainOptions:
 
     from vit.training.distributed.devices import device_and_world_size
 
-    _, num_devices = device_and_world_size(recipe)
+    _, num_devices = device_and_world_size(recipe.trainer)
     if num_devices == 1 and options.resume is None:
         return options
     if num_devices > 1:
@@ -139,7 +140,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> InitialWeights:
     channels = recipe.model.preprocess.channels
     if listed is not None and automatic_network(listed.splits["train"], channels)[0] != FOR_PHOTOGRAPHS:
         return InitialWeights(recipe, listed)
-    rendezvous = Rendezvous(device_and_world_size(recipe)[1])
+    rendezvous = Rendezvous(device_and_world_size(recipe.trainer)[1])
     weights = rendezvous.decided("start", lambda: _published_weights(options, recipe, listed, reporter))
     if weights == RANDOM:
         return InitialWeights(recipe, listed, rendezvous, "the unfinished run began with them")

@@ -190,15 +190,16 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     teacher, config = plan.teacher, plan.recipe.distill
     if teacher is None or config.weight is None:
         return []
-    cost, accuracy = teacher.cost, teacher.accuracy
+    about = teacher.description
+    cost, accuracy = about.spec.cost(about.preprocess.image_size), about.metrics.get("val/acc1")
     right = "" if accuracy is None else f", {percent(accuracy)} of its own validation images right"
     gives = f"probabilities at temperature {config.temperature:g}" if config.kind == "soft" else "most probable class"
     head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
     more = f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
     passes = "each image is computed once" if plan.teacher_remembers else more
-    words = f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"
+    words = f"{about.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"
     teaches = f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"
-    notes = _unfinished(teacher.path, teacher.description.unfinished)
+    notes = _unfinished(teacher.path, about.unfinished)
     return [("teacher", words), *notes, ("teaches", teaches)]
 
 
@@ -248,7 +249,7 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     steps = f"{plan.total_steps:,} {of_epochs}, {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
     if optim.steps is not None and plan.total_steps != optim.steps:
         steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
-    if plan.is_timed:
+    if optim.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     facts = [("own loss", f"{optim.loss}; the validation loss stays the cross-entropy")] if optim.loss else []
     facts += [("own metric", f"{optim.metric}, in metrics.csv")] if optim.metric else []

@@ -110,7 +110,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are learned from, which come with the installation")
-    _, world_size = device_and_world_size(recipe)
+    _, world_size = device_and_world_size(recipe.trainer)
     images = pretraining_images(recipe.data, recipe.seed)
     if options.dry_run:
         plan = make_pretrain_plan(recipe, only_used(images))

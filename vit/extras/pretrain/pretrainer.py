@@ -18,7 +18,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from vit.checkpoints.format import KEY, Description, read_description, weights_of
 from vit.checkpoints.io import read_checkpoint
-from vit.checkpoints.result import versions
+from vit.checkpoints.result import RunResult, versions
 from vit.checkpoints.run import RunDirectory
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Source
@@ -29,21 +29,22 @@ from vit.extras.pretrain.objectives import BACKBONE, Diet, Mae, Objective, check
 from vit.inference.answers.nearest import neighbor_classifier
 from vit.models.network import Network
 from vit.training.callbacks.metrics_csv import Recorder, columns_with
+from vit.training.distributed.devices import choose_machine
 from vit.training.distributed.processes import lost_process_explained
-from vit.training.fit import with_signals_and_retries
+from vit.training.fit import explained_failures
 from vit.training.loop import Loop, TrainingModule
 from vit.training.network.initial_network import initial_network
 from vit.training.observers import Listener, Observers
 from vit.training.planning.compatibility import check_compatibility
-from vit.training.planning.images import chosen_part, divided, with_subset
+from vit.training.planning.images import chosen_part, divided
 from vit.training.planning.network_choice import choose_network, wanted_network
-from vit.training.planning.plan import Plan, absolute, choose_machine, decide
+from vit.training.planning.plan import Plan, absolute, decide
 from vit.training.planning.schedule import AUTO, ROUNDS
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.recipes.values import plain
-from vit.training.running.oom_retry import StepCount
-from vit.training.running.result import FitResult, pretrain_result
+from vit.training.running.oom_retry import StepCount, start_again, until_it_fits
+from vit.training.running.result import FitResult, training_facts
 from vit.weights.file import write_backbone
 
 NEIGHBORS = 5
@@ -75,11 +76,9 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
         found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
     except EmptyClassError as error:
         raise error.with_option() from None
-    recipe = PretrainRecipe(data=data, seed=seed)
     if found.class_names:
         found = divided(found, data)
-    if data.train_images is not None:
-        found = chosen_part(found, with_subset(found, recipe))
+    found = chosen_part(found, data, seed)
     return found if data.unlabeled is None else with_more_images(found, data.unlabeled)
 
 
@@ -96,7 +95,7 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source | None) -> Pretrai
     """
     images = images or pretraining_images(recipe.data, recipe.seed)
     _check_used(recipe)
-    machine = choose_machine(recipe)
+    machine = choose_machine(recipe.trainer)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     network = choose_network(recipe.model, wanted, images, num_classes=1)
@@ -247,20 +246,18 @@ def fit_pretraining(
     data = plan.data_module()
     if plan.world_size == 1:
         data.dataset("train")  # memory that the images need is not a matter of micro-batches
-    return with_signals_and_retries(plan, run, listeners, partial(_fit, run=run, resume=resume, data=data))
+    with explained_failures(plan, run) as signals:
+
+        def attempt(plan: PretrainPlan, count: StepCount) -> tuple[FitResult, Network]:
+            observers = Observers(signals, [*listeners, count])
+            return _fit(observers, plan, run, resume, data.renewed(plan.loader_options))
+
+        return until_it_fits(plan, attempt, partial(start_again, run=run, listeners=listeners), not run.can_resume)
 
 
 def _fit(
-    observers: Observers,
-    plan: PretrainPlan,
-    count: StepCount,
-    *,
-    run: RunDirectory,
-    resume: bool,
-    data: ImageDataModule,
+    observers: Observers, plan: PretrainPlan, run: RunDirectory, resume: bool, data: ImageDataModule
 ) -> tuple[FitResult, Network]:
-    observers = observers.also(count)
-    data = data.renewed(plan.loader_options)
     seed_everything(plan.recipe.seed, verbose=False)
     start = initial_network(plan, resume, observers.notice, has_classes=False)
     backbone = without_classes(start.network, plan.spec.name)
@@ -285,5 +282,12 @@ def _fit(
         write_backbone(description, weights_of(content), run.backbone_path)
         metrics, license_name = description.metrics, description.license
         run.previous_path.unlink(missing_ok=True)
-    result = pretrain_result(plan, plan.recipe.method, stats, metrics, license_name)
+    result = RunResult(
+        **{**training_facts(plan, stats, plan.source.splits), "spec": spec},
+        best_epoch=plan.rounds - 1,
+        validation={name: value for name, value in metrics.items() if name.startswith("val/")},
+        metrics={},
+        method=plan.recipe.method,
+        license=license_name,
+    )
     return FitResult(result, {}, data, stats.is_first_process), objective.network.eval()

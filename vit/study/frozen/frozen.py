@@ -48,8 +48,7 @@ from vit.training.network.features import (
     probe_loss,
 )
 from vit.training.network.initial_network import initial_network
-from vit.training.planning.plan import Plan, make_plan
-from vit.training.planning.schedule import PENALTIES
+from vit.training.planning.plan import Plan, plan_of
 from vit.training.recipes.recipe import Recipe
 from vit.weights.hubs import UNKNOWN
 
@@ -78,7 +77,7 @@ def frozen_results(
     """
     model = replace(recipe.model, freeze="backbone", init_head="random", lora=None)
     alone = replace(recipe, model=model, optim=replace(recipe.optim, best_metric="loss"))
-    plan = make_plan(replace(alone, data=replace(alone.data, train_images=None, subset_seed=None)))
+    plan = plan_of(replace(alone, data=replace(alone.data, train_images=None, subset_seed=None)))
     backbone = FrozenBackbone(initial_network(plan, False, lambda _: None, has_classes=False).network, plan)
     shared = SharedFeatures(folder, hashes)
 
@@ -126,15 +125,11 @@ def frozen_results(
 
 def _probed(plan: Plan, part: Samples, train: Labeled, validation: Labeled, test: Labeled) -> tuple[float, Bools]:
     """(validation loss, whether each test image (T,) is right) of the head with the best penalty."""
-    balance = class_balance(plan.recipe, replace(plan.source, splits={**plan.source.splits, "train": part}))
+    images = replace(plan.source, splits={**plan.source.splits, "train": part})
+    balance = class_balance(plan.recipe.optim, plan.recipe.data.sampling, images)
     loss = probe_loss(part, balance, plan.recipe.optim.multilabel_loss)
-    fit = HeadFit(train, validation, len(plan.source.class_names), loss)
-    lowest, best = float("inf"), torch.nn.Linear(train[0].shape[1], len(plan.source.class_names)).to(plan.device)
-    for penalty in PENALTIES:
-        fit.fit(penalty)
-        if (val_loss := fit.metrics()["val/loss"]) < lowest:
-            lowest = val_loss
-            fit.put_into(best)
+    best = torch.nn.Linear(train[0].shape[1], len(plan.source.class_names)).to(plan.device)
+    lowest = HeadFit(train, validation, len(plan.source.class_names), loss).put_best_into(best)
     with torch.inference_mode():
         return lowest, (best(test[0]).argmax(dim=1) == test[1]).cpu().numpy()
 
@@ -209,7 +204,7 @@ def behind_the_first(
 def stored_features(study: Path, recipe: Recipe) -> list[StoredFeatures]:
     """The features of a recipe's backbone by the kind of machine that computed them; DataError where they are gone."""
     folder = study / FEATURES
-    files = SharedFeatures(folder, {}).all_files(make_plan(recipe))
+    files = SharedFeatures(folder, {}).all_files(plan_of(recipe))
     if not files:
         raise DataError(f"{folder} has no features of {recipe.model.init_from}", "give --name for a new folder")
     return [StoredFeatures.read(one.values_path) for one in files]

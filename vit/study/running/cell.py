@@ -25,7 +25,7 @@ from vit.study.fold_table import FoldPredictions
 from vit.training.distillation import TeacherLogits
 from vit.training.fit import TrackedRows, check_unchanged, finish, fit, write_beginning
 from vit.training.network.features import SharedFeatures
-from vit.training.planning.plan import Plan, make_plan
+from vit.training.planning.plan import Plan, plan_of
 from vit.training.recipes.recipe import Recipe, own_code
 from vit.training.recipes.values import plain
 from vit.training.running.oom_retry import as_begun
@@ -70,7 +70,7 @@ def run_cell(
 def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digests: Mapping[str, str]) -> None:
     if run.result_path.is_file():
         return  # another shard, or an earlier start of the study, has trained this cell
-    plan = make_plan(recipe)
+    plan = plan_of(recipe)
     has_begun = run.can_resume and run.config_path.is_file()
     begun = as_begun(plan, read_text(run.config_path)) if has_begun else None
     plan, resume = begun or plan, begun is not None
@@ -105,7 +105,7 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.
     """Send the seconds of a training step and of scoring an image through a pipe; the words of an error instead."""
     _begin(recipe, Path(os.devnull), threads, gpu)
     try:
-        answer.send(_timed(make_plan(recipe)))
+        answer.send(_timed(plan_of(recipe)))
     except Exception as error:  # noqa: BLE001  the study names the reason, whatever it is
         answer.send(_text(error))
 

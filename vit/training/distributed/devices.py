@@ -8,6 +8,7 @@ sharding. Batch norm (Ioffe and Szegedy 2015, arXiv 1502.03167) takes its statis
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,22 +26,37 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError, nearest
-from vit.inference.devices import choose_device
+from vit.inference.devices import choose_device, choose_precision
 from vit.launch import is_launched
-from vit.models.network import Network, has_batch_norm
+from vit.models.network import Network
 from vit.models.vision_transformer import Block, VisionTransformer
 from vit.training.distributed.processes import PATIENCE
-from vit.training.recipes.recipe import Recipe, TrainerConfig
+from vit.training.recipes.recipe import TrainerConfig
 
 STRATEGIES = ("auto", "ddp", "fsdp")
 
 
-def device_and_world_size(recipe: Recipe) -> tuple[torch.device, int]:
+@dataclass(frozen=True)
+class Machine:
+    """Where a recipe trains."""
+
+    device: torch.device  # device of this process
+    world_size: int  # number of processes over all machines
+    precision: str  # precision of the training
+
+
+def choose_machine(trainer: TrainerConfig) -> Machine:
+    """The machine that a recipe asks for. Errors are those of `device_and_world_size`."""
+    device, world_size = device_and_world_size(trainer)
+    may_be_float16 = trainer.strategy != "fsdp"
+    return Machine(device, world_size, choose_precision(trainer.precision, device, may_be_float16))
+
+
+def device_and_world_size(trainer: TrainerConfig) -> tuple[torch.device, int]:
     """The device of this process, and the number of processes over all machines.
 
     UsageError: the machine, or the launcher, does not have what the recipe asks for.
     """
-    trainer = recipe.trainer
     if trainer.strategy not in STRATEGIES:
         problem = f"--strategy {trainer.strategy} is not one of {', '.join(STRATEGIES)}"
         raise UsageError(problem, nearest(trainer.strategy, STRATEGIES))
@@ -150,22 +166,6 @@ def _own_part(value: Any, weight: Tensor) -> Any:
     if isinstance(value, Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
         return distribute_tensor(value, weight.device_mesh, weight.placements)
     return value
-
-
-def takes_batch_stats(network: nn.Module, recipe: Recipe) -> bool:
-    """Whether the output for an image in training depends on the other images of the batch."""
-    return recipe.model.freeze == "none" and has_batch_norm(network)
-
-
-def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe: Recipe) -> None:
-    """Raise UsageError if batch norm would see one image at a time: of a micro-batch, over all processes."""
-    if micro_batch_size <= 1 and takes_batch_stats(network, recipe):
-        least = 2 * recipe.optim.accumulate
-        raise UsageError(
-            f"{name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
-            f"--batch_size {recipe.optim.batch_size or 'null'}",
-            f"give --batch_size {least} or more, or more training images",
-        )
 
 
 def synchronized(network: Network, device: torch.device) -> Network:

@@ -33,6 +33,7 @@ from vit.models.network import Network
 from vit.tasks.losses import Loss, LossName
 from vit.training.losses import ClassBalance
 from vit.training.planning.plan import Plan
+from vit.training.planning.schedule import PENALTIES
 from vit.weights.adapt import head_names
 from vit.weights.open import weights_hash
 
@@ -206,6 +207,16 @@ class HeadFit:
         values = metrics(self._loss.probabilities(logits), labels.long())
         values["loss"] = self._loss.validation_losses(logits, labels).mean()
         return {f"val/{name}": float(value) for name, value in values.items()}
+
+    def put_best_into(self, head: nn.Linear) -> float:
+        """Give a head the weights of the penalty with the lowest validation loss, which is returned."""
+        lowest = float("inf")
+        for penalty in PENALTIES:
+            self.fit(penalty)
+            if (val_loss := self.metrics()["val/loss"]) < lowest:
+                lowest = val_loss
+                self.put_into(head)
+        return lowest
 
     @torch.no_grad()
     def put_into(self, head: nn.Linear) -> None:

@@ -85,18 +85,15 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
     if last_layer(network) is None:
         notice("weights, last layer: random, because the network does not end in one linear layer")
         return
-    train, validation = (_some(plan.source.splits[split], plan.recipe.seed) for split in ("train", "validation"))
+    train, validation = (
+        some.select(np.sort(np.random.default_rng(plan.recipe.seed).permutation(len(some))[:MOST_IMAGES]))
+        for some in (plan.source.splits["train"], plan.source.splits["validation"])
+    )
     if len(train) + len(validation) > MANY:
         notice(f"weights, last layer: computing features of {len(train) + len(validation):,} images for a linear probe")
     head, (features, val_features) = _labeled_features(network, plan, train, validation)
     loss = probe_loss(train, plan.class_balance, plan.recipe.optim.multilabel_loss)
-    fit, lowest = HeadFit(features, val_features, network.num_classes, loss), float("inf")
-    for penalty in PENALTIES:
-        fit.fit(penalty)
-        val_loss = fit.metrics()["val/loss"]
-        if val_loss < lowest:
-            lowest = val_loss
-            fit.put_into(head)
+    lowest = HeadFit(features, val_features, network.num_classes, loss).put_best_into(head)
     notice(f"weights, last layer: a linear probe on {len(features[1]):,} training images, validation loss {lowest:.3f}")
 
 
@@ -135,12 +132,6 @@ def _labeled_features(network: Network, plan: Plan, *parts: Samples) -> tuple[nn
     features = [labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in parts]
     backbone.whole().train(was_training)
     return backbone.head, features
-
-
-def _some(samples: Samples, seed: int) -> Samples:
-    if len(samples) <= MOST_IMAGES:
-        return samples
-    return samples.select(np.sort(np.random.default_rng(seed).permutation(len(samples))[:MOST_IMAGES]))
 
 
 @dataclass(frozen=True)

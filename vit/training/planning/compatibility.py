@@ -1,9 +1,6 @@
 """Options of a recipe that contradict each other or the machine"""
 
-from dataclasses import dataclass
 from importlib.util import find_spec
-
-import torch
 
 from vit.data.core.samples import Source
 from vit.errors import UsageError, install
@@ -11,6 +8,7 @@ from vit.inference.devices import has_compiler
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
 from vit.own_code import load
+from vit.training.distributed.devices import Machine
 from vit.training.planning.schedule import AUTO
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import Recipe
@@ -35,28 +33,21 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
 COMPILED_STEPS, COMPILED_SECONDS = 3_000, 600.0
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where a recipe trains."""
+def compiles(recipe: Recipe, machine: Machine, network: str, total_steps: int) -> bool:
+    """Whether torch.compile compiles a network for its training: as the recipe says, or for "auto" where it repays.
 
-    device: torch.device  # device of this process
-    world_size: int  # number of processes over all machines
-    precision: str  # precision of the training
-
-    def compiles(self, recipe: Recipe, network: str, total_steps: int) -> bool:
-        """Whether torch.compile compiles a network for its training: as the recipe says, or for "auto" where it repays.
-
-        With "auto" several processes do not compile: all gradients of a compiled network are ready at once, so that no
-        process sends some of them while it computes the others.
-        """
-        model, optim, trainer = recipe.model, recipe.optim, recipe.trainer
-        if trainer.compile != AUTO:
-            return trainer.compile
-        is_timed = optim.time is not None and optim.steps is None
-        is_long = seconds(str(optim.time), "--time") >= COMPILED_SECONDS if is_timed else total_steps >= COMPILED_STEPS
-        is_plain = network in CATALOG and self.world_size == 1 and model.lora is None and model.freeze != "backbone"
-        is_whole = recipe.distill.teacher is None or model.network.get("pool") != "cls_dist"
-        return self.device.type == "cuda" and is_long and is_plain and is_whole and has_compiler()
+    With "auto" several processes do not compile: all gradients of a compiled network are ready at once, so that no
+    process sends some of them while it computes the others.
+    """
+    model, optim = recipe.model, recipe.optim
+    if recipe.trainer.compile != AUTO:
+        return recipe.trainer.compile
+    is_long = total_steps >= COMPILED_STEPS
+    if optim.is_timed:
+        is_long = seconds(str(optim.time), "--time") >= COMPILED_SECONDS
+    is_plain = network in CATALOG and machine.world_size == 1 and model.lora is None and model.freeze != "backbone"
+    is_whole = recipe.distill.teacher is None or model.network.get("pool") != "cls_dist"
+    return machine.device.type == "cuda" and is_long and is_plain and is_whole and has_compiler()
 
 
 def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:
@@ -66,7 +57,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     """
     model, optim, trainer, sampling = recipe.model, recipe.optim, recipe.trainer, recipe.data.sampling
     has_lora, has_probe, is_scratch = model.lora is not None, model.freeze == "backbone", model.init_from is None
-    is_taught, is_timed = recipe.distill.teacher is not None, optim.time is not None and optim.steps is None
+    is_taught = recipe.distill.teacher is not None
     is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
     is_weighted, is_adjusted = optim.class_weights != "none", optim.logit_adjustment > 0
     is_last, compiles = optim.best_metric == "last", trainer.compile is True
@@ -96,8 +87,8 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         refuse(has_probe, f"--patience {probe} tries all penalties", one)
         refuse(is_last, "--patience with --optim.best_metric last, for which each validation is better", by_loss)
     refuse(has_probe and several, f"--freeze backbone {processes}", "give --devices 1")
-    refuse(is_timed and has_probe, f"--time {probe} takes one pass over the images", one)
-    refuse(is_timed and several, f"--time {processes}", "give --epochs, or --devices 1")
+    refuse(optim.is_timed and has_probe, f"--time {probe} takes one pass over the images", one)
+    refuse(optim.is_timed and several, f"--time {processes}", "give --epochs, or --devices 1")
     refuse(optim.batch_size == AUTO and several, f"--batch_size auto {processes}", "give a number")
     refuse(is_sharded and not is_ours, f"{sharded} a network that is not one of our ViTs", ddp)
     refuse(

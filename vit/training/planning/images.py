@@ -38,9 +38,9 @@ def subset_text(kind: str, source: Source) -> str:
     return {"balanced": "class-balanced", "natural": "with the class shares of all training images"}[kind]
 
 
-def subset_seed(recipe: Recipe) -> int:
+def subset_seed(data: DataConfig, seed: int) -> int:
     """The seed that decides which training images are used."""
-    return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
+    return seed if data.subset_seed is None else data.subset_seed
 
 
 def opened_data(data: DataConfig) -> Source:
@@ -89,18 +89,17 @@ def divided(found: Source, data: DataConfig) -> Source:
     return replace(cut, notes=[*cut.notes, *absent_notes(cut, new)])
 
 
-def with_subset(source: Source, recipe: Recipe) -> Recipe:
-    """The recipe, with "auto" replaced by the kind of subset for these training images."""
-    kind = subset_kind(source.splits["train"].labels, recipe.data.subset)
-    return replace(recipe, data=replace(recipe.data, subset=kind))
+def with_subset(data: DataConfig, train: Samples) -> DataConfig:
+    """The data of a recipe, with "auto" replaced by the kind of subset for these training images."""
+    return replace(data, subset=subset_kind(train.labels, data.subset))
 
 
-def chosen_part(source: Source, recipe: Recipe) -> Source:
-    """The source, with only those training images that the recipe uses."""
-    wanted, train = recipe.data.train_images, source.splits["train"]
+def chosen_part(source: Source, data: DataConfig, seed: int) -> Source:
+    """The source, with only those training images that a training with this seed uses."""
+    wanted, train = data.train_images, source.splits["train"]
     if wanted is None:
         return source
-    kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
+    kind, seed = subset_kind(train.labels, data.subset), subset_seed(data, seed)
     note = f"{wanted:,} of {len(train):,} training images ({subset_text(kind, source)}, seed {seed})"
     chosen = replace(source, splits={**source.splits, "train": subset(train, wanted, seed, kind)})
     return replace(chosen, notes=[*source.notes, *absent_notes(chosen, ("train",)), note])

@@ -54,7 +54,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     CheckpointError: the weights to start from cannot be used.
     UsageError: the network or an option is unknown, a value is not of the option's type, or LoRA cannot adapt it.
     """
-    options = plain_options({name: value for name, value in model.network.items() if name != "name"})
+    options: Options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
     pretrained = None
     not_of_weights = ("window", "channels", "color_profiles")
@@ -63,30 +63,23 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
         pretrained = open_pretrained(model.init_from, network_of_weights(model))  # config.yaml has all values filled in
     if model.init_from is None:
         _check_lengths(model.preprocess, model.preprocess.channels or COLORS)
-    if name != AUTO:
-        return WantedNetwork(_checked(name, options, image_size, model.lora), image_size, options, pretrained)
-    if pretrained is None:
-        return WantedNetwork(None, image_size, options)
-    own = pretrained.own_network(options)
-    image_size = image_size or own.image_size
-    spec = _checked(own.name, own.options, image_size, model.lora)
-    return WantedNetwork(spec, image_size, own.options, pretrained)
+    if name == AUTO:
+        if pretrained is None:
+            return WantedNetwork(None, image_size, options)
+        own = pretrained.own_network(options)
+        name, image_size, options = own.name, image_size or own.image_size, own.options
+    spec = NetworkSpec.named(name, 1, options)
+    side = image_size or spec.default_image_size
+    spec.config(side)
+    if model.lora is not None:
+        layers_to_adapt(spec.build_empty(side), model.lora)
+    return WantedNetwork(spec, image_size, options, pretrained)
 
 
 def network_of_weights(model: ModelConfig) -> str | None:
     """The network of timm that a recipe names, for files of weights that name none. Our own ViTs show by shapes."""
     name = str(model.network.get("name", AUTO))
     return None if name == AUTO or name in CATALOG else name
-
-
-def _checked(name: str, options: Options, image_size: int | None, lora: int | None) -> NetworkSpec:
-    """A network for one class. Its options, and the rank of LoRA, are checked before any image is read."""
-    spec = NetworkSpec.named(name, 1, options)
-    image_size = image_size or spec.default_image_size
-    spec.config(image_size)
-    if lora is not None:
-        layers_to_adapt(spec.build_empty(image_size), lora)
-    return spec
 
 
 def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, num_classes: int) -> ChosenNetwork:

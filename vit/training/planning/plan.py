@@ -1,7 +1,7 @@
 """A recipe becomes a plan: everything that a training needs to know, decided and checked before the first step"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -11,15 +11,14 @@ from vit.data.loading.module import ImageDataModule, LoaderOptions, auto_cache_b
 from vit.data.pixels.augment import Augment, preset
 from vit.data.pixels.preprocess import COLORS, Preprocess
 from vit.errors import UsageError
-from vit.inference.devices import choose_precision
 from vit.models.memory_format import checkpoint_blocks
-from vit.models.network import Network
+from vit.models.network import Network, has_batch_norm
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.distillation import REMEMBERED_BYTES, Teacher, find_teacher, with_teacher
-from vit.training.distributed.devices import check_batch_norm, device_and_world_size
+from vit.training.distributed.devices import Machine, choose_machine
 from vit.training.losses import ClassBalance, class_balance
 from vit.training.optim import check_optimizer, warmup_steps
-from vit.training.planning.compatibility import Machine, check_compatibility, check_task_options
+from vit.training.planning.compatibility import check_compatibility, check_task_options, compiles
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import AUTO, Schedule, choose_schedule, end_of_decay, with_length
@@ -49,7 +48,7 @@ class Plan(Schedule, Machine):
 
     @property
     def class_balance(self) -> ClassBalance:
-        return class_balance(self.recipe, self.source)
+        return class_balance(self.recipe.optim, self.recipe.data.sampling, self.source)
 
     @property
     def warmup_steps(self) -> int:
@@ -63,13 +62,13 @@ class Plan(Schedule, Machine):
         return "epoch" if self.recipe.optim.steps is None else "validation"
 
     @property
-    def is_timed(self) -> bool:
-        """Whether the length is a time, and the number of steps is not measured yet."""
-        return self.recipe.optim.time is not None and self.recipe.optim.steps is None
-
-    @property
     def is_sharded(self) -> bool:
         return self.recipe.trainer.strategy == "fsdp" and self.world_size > 1
+
+    @property
+    def takes_batch_stats(self) -> bool:
+        """Whether the output for an image in training depends on the other images of the batch."""
+        return self.recipe.model.freeze == "none" and has_batch_norm(self.spec.build_empty(self.preprocess.image_size))
 
     @property
     def ema_decay(self) -> float:
@@ -130,50 +129,100 @@ class Plan(Schedule, Machine):
         return ImageDataModule(self.source, self.preprocess, augment, self.loader_options, self.recipe.seed)
 
 
-def make_plan(recipe: Recipe, found: Source | None = None, before_reading: Callable[[], None] = lambda: None) -> Plan:
-    """Decide everything that a recipe leaves open, and refuse contradictions.
+@dataclass(frozen=True)
+class TrainingInputs:
+    """What a recipe names beside its numbers, opened and checked: the images are listed, and none is read yet."""
+
+    machine: Machine
+    images: Source  # images of DATA, as DATA divides them
+    network: ChosenNetwork  # the network for the first weights and for the size of the images
+    teacher: Teacher | None = None
+
+
+def open_inputs(recipe: Recipe, listed: Source | None = None) -> TrainingInputs:
+    """Open what a recipe names, and refuse options that contradict each other, the machine, or the labels.
 
     Args:
-        found: images of the recipe's data, where they are listed already.
-        before_reading: called when the network fits the image size and the weights, before all images are read.
+        listed: images of the recipe's data, where they are listed already.
 
     Raises:
-        CheckpointError: the weights to start from cannot be used.
-        UsageError: options contradict each other, or the machine.
+        CheckpointError: the weights to start from, or the teacher, cannot be used.
+        UsageError: options contradict each other, the machine, or the labels.
         DataError: the data cannot be used.
     """
-    machine = choose_machine(recipe)
+    machine = choose_machine(recipe.trainer)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    if recipe.model.freeze == "backbone":
-        recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
-    found = found or opened_data(recipe.data)
-    network = choose_network(recipe.model, wanted, found, len(found.class_names))
-    before_reading()
-    source = divided(found, recipe.data)
-    if recipe.data.train_images is not None:
-        recipe = with_subset(source, recipe)
-        source = chosen_part(source, recipe)
-    check_task_options(recipe, source)
-    class_balance(recipe, source)  # its errors come before the first step
-    teacher = find_teacher(recipe.distill, source)
+    images = listed or opened_data(recipe.data)
+    network = choose_network(recipe.model, wanted, images, len(images.class_names))
+    check_task_options(recipe, images)
+    return TrainingInputs(machine, images, network, find_teacher(recipe.distill, images))
+
+
+def make_plan(recipe: Recipe, inputs: TrainingInputs) -> Plan:
+    """Decide everything that a recipe leaves open, for what `open_inputs` has opened.
+
+    Raises:
+        UsageError: options do not fit these images.
+        DataError: there are too few images, or they cannot be read.
+    """
+    data, network, teacher = recipe.data, inputs.network, inputs.teacher
+    source = divided(inputs.images, data)
+    if data.train_images is not None:
+        data = with_subset(data, source.splits["train"])
+        source = chosen_part(source, data, recipe.seed)
+    class_balance(recipe.optim, data.sampling, source)  # its errors come before the first step
     if teacher is not None:
         network = windowed(network, source.splits["train"], teacher.description.preprocess.window)
         teacher.check_input(network.preprocess, source.splits["train"])
-    return replace(decide(Plan, with_teacher(recipe, teacher), source, network, machine), teacher=teacher)
+    augment = recipe.augment
+    if recipe.model.freeze == "backbone":
+        augment = AugmentConfig(name="none")  # features are computed once
+    recipe = replace(recipe, data=data, augment=augment, distill=with_teacher(recipe.distill, teacher))
+    return replace(decide(Plan, recipe, source, network, inputs.machine), teacher=teacher)
+
+
+def plan_of(recipe: Recipe, listed: Source | None = None) -> Plan:
+    """`make_plan` with what the recipe names, which is opened here."""
+    return make_plan(recipe, open_inputs(recipe, listed))
 
 
 def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
     """The plan of a recipe whose images and network are chosen."""
+    data, model, optim, trainer = recipe.data, recipe.model, recipe.optim, recipe.trainer
     network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
-    check_optimizer(network.shapes.named_parameters(), recipe.optim)
-    check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
-    chosen = _with_choices(recipe, source, network, augment, schedule, machine)
-    every = recipe.trainer.checkpoint_every
+    check_optimizer(network.shapes.named_parameters(), optim)
+    if schedule.batch_size // optim.accumulate <= 1 and model.freeze == "none" and has_batch_norm(network.shapes):
+        raise UsageError(
+            f"{network.spec.name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
+            f"--batch_size {optim.batch_size or 'null'}",
+            f"give --batch_size {2 * optim.accumulate} or more, or more training images",
+        )
+    is_searched = optim.batch_size == AUTO and machine.device.type == "cuda"
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
+    compiled = compiles(recipe, machine, network.spec.name, schedule.total_steps)
+    chosen = replace(
+        recipe,
+        data=replace(
+            data,
+            source=source.origin or absolute(data.source),
+            root=data.root and absolute(data.root),
+            subset_seed=data.train_images and subset_seed(data, recipe.seed),
+        ),
+        model=replace(
+            model,
+            network={"name": network.spec.name, **options},
+            preprocess=PreprocessConfig(**vars(network.preprocess)),
+        ),
+        augment=replace(recipe.augment, **vars(augment)),
+        optim=replace(optim, batch_size=AUTO if is_searched else schedule.batch_size),
+        trainer=replace(trainer, precision=machine.precision, compile=compiled),  # type: ignore[arg-type]
+    )
+    every = trainer.checkpoint_every
     return kind(
-        recipe=chosen if chosen.optim.batch_size == AUTO else with_length(chosen, schedule),
+        recipe=chosen if is_searched else with_length(chosen, schedule),
         source=source,
         spec=network.spec,
         preprocess=network.preprocess,
@@ -185,13 +234,6 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         **vars(machine),
         **vars(schedule),
     )
-
-
-def choose_machine(recipe: Recipe) -> Machine:
-    """Where a recipe trains."""
-    device, world_size = device_and_world_size(recipe)
-    may_be_float16 = recipe.trainer.strategy != "fsdp"
-    return Machine(device, world_size, choose_precision(recipe.trainer.precision, device, may_be_float16))
 
 
 def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) -> Augment:
@@ -207,28 +249,6 @@ def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) ->
         base = replace(base, randaugment=0)
     given = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
     return replace(base, **given)
-
-
-def _with_choices(
-    recipe: Recipe, source: Source, network: ChosenNetwork, augment: Augment, schedule: Schedule, machine: Machine
-) -> Recipe:
-    """The recipe with every open choice filled in, but for what trial steps decide."""
-    data, optim, trainer = recipe.data, recipe.optim, recipe.trainer
-    is_searched = optim.batch_size == AUTO and machine.device.type == "cuda"
-    options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
-    data = replace(
-        data,
-        source=source.origin or absolute(data.source),
-        root=data.root and absolute(data.root),
-        subset_seed=data.train_images and subset_seed(recipe),
-    )
-    preprocess = PreprocessConfig(**vars(network.preprocess))
-    model = replace(recipe.model, network={"name": network.spec.name, **options}, preprocess=preprocess)
-    augmentation = replace(recipe.augment, **vars(augment))
-    optim = replace(optim, batch_size=AUTO if is_searched else schedule.batch_size)
-    compiles = machine.compiles(recipe, network.spec.name, schedule.total_steps)
-    trainer = replace(trainer, precision=machine.precision, compile=compiles)  # type: ignore[arg-type]
-    return replace(recipe, data=data, model=model, augment=augmentation, optim=optim, trainer=trainer)
 
 
 def absolute(name: str) -> str:

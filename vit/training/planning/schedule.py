@@ -25,14 +25,10 @@ def batch_multiple(recipe: Recipe, processes: int = 1) -> int:
     return processes * recipe.optim.accumulate * (2 if recipe.augment.mixes else 1)
 
 
-def given_batch_size(recipe: Recipe) -> int | None:
-    """The batch size that the recipe gives as a number."""
-    batch_size = recipe.optim.batch_size
-    return None if batch_size == AUTO else batch_size
-
-
-def automatic_batch_size(recipe: Recipe, num_images: int, processes: int = 1) -> int:
-    """The batch size for null, and for "auto" on a CPU: at least two images for each micro-batch, for batch norm."""
+def choose_batch_size(recipe: Recipe, num_images: int, processes: int = 1) -> int:
+    """The batch size of a recipe; for null, and for "auto" on a CPU, a micro-batch has two images: for batch norm."""
+    if isinstance(recipe.optim.batch_size, int):
+        return recipe.optim.batch_size
     multiple = batch_multiple(recipe, processes)
     largest = LARGEST_AUTO_BATCH if recipe.model.init_from is None else LARGEST_FINE_TUNING_BATCH
     wanted = min(largest, max(num_images // LEAST_STEPS, 2 * processes * recipe.optim.accumulate), num_images)
@@ -70,7 +66,7 @@ def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedul
     validations for `optim.patience`. DataError: there are fewer training images than a batch has.
     """
     optim, multiple = recipe.optim, batch_multiple(recipe, world_size)
-    batch_size = given_batch_size(recipe) or automatic_batch_size(recipe, num_images, world_size)
+    batch_size = choose_batch_size(recipe, num_images, world_size)
     if batch_size % multiple:
         pairs = " x 2 images (mixup and cutmix mix pairs)" if recipe.augment.mixes else ""
         raise UsageError(
@@ -86,7 +82,7 @@ def choose_schedule(recipe: Recipe, num_images: int, world_size: int) -> Schedul
         )
     steps_per_epoch = num_images // batch_size
     schedule = Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch, num_images, batch_size))
-    rounds = ROUNDS if optim.time is not None and optim.steps is None else schedule.rounds
+    rounds = ROUNDS if optim.is_timed else schedule.rounds
     if optim.patience is not None and optim.patience >= rounds:
         raise UsageError(
             f"--patience {optim.patience} cannot end a training that has {count_of(rounds, 'validation')}",

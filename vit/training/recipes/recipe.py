@@ -4,7 +4,7 @@ A recipe file is this tree in YAML, and a run folder keeps the tree with every c
 nothing heavy, so that a wrong option is refused in a fraction of a second.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from vit.own_code import is_path
@@ -131,6 +131,11 @@ class OptimConfig:
     layer_decay: ranges.Area | Literal["auto"] = 1.0
     ema_decay: ranges.Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the length is a time, and the number of steps is not measured yet."""
+        return self.time is not None and self.steps is None
 
     @property
     def scaled_lr(self) -> float:
@@ -271,26 +276,3 @@ def own_code(recipe: Recipe) -> list[str]:
     optim = recipe.optim
     names = (recipe.model.network.get("name"), recipe.augment.own, optim.optimizer, optim.loss, optim.metric)
     return [name for name in names if isinstance(name, str) and is_path(name)]
-
-
-_USED = frozenset({
-    "class_weights", "logit_adjustment", "multilabel_loss", "min_precision", "best_metric", "batch_size"
-})  # of optim  # fmt: skip
-_REFUSED_ELSEWHERE = "optim.time"
-
-
-def is_unused(name: str) -> bool:
-    """Whether an option, by its dotted name, changes nothing in a linear probe."""
-    section, _, key = name.partition(".")
-    if section == "optim":
-        return key not in _USED and name != _REFUSED_ELSEWHERE
-    return section == "augment" or name == "model.init_head"
-
-
-def as_trained(recipe: Recipe) -> Recipe:
-    """The recipe with the defaults of all options that change nothing: two equal ones are one training."""
-    if recipe.model.freeze != "backbone":
-        return recipe
-    used = {name: value for name, value in vars(recipe.optim).items() if name in _USED}
-    model = replace(recipe.model, init_head="random")
-    return replace(recipe, model=model, augment=AugmentConfig(), optim=OptimConfig(**used))

@@ -1,14 +1,20 @@
-"""A recipe as plain values and as YAML"""
+"""A recipe as plain values and as YAML, and the options that change a training"""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import yaml
 
-from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, Recipe
+from vit.training.recipes.image_options import AugmentConfig
+from vit.training.recipes.recipe import NOT_IN_HASH, NOT_IN_HASH_PARTS, OptimConfig, Recipe
+
+_USED = frozenset({
+    "class_weights", "logit_adjustment", "multilabel_loss", "min_precision", "best_metric", "batch_size"
+})  # of optim  # fmt: skip
+_REFUSED_ELSEWHERE = "optim.time"
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
@@ -26,6 +32,23 @@ def training_options(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(found.get(section), dict):
             found[section].pop(name, None)
     return found
+
+
+def is_unused(name: str) -> bool:
+    """Whether an option, by its dotted name, changes nothing in a linear probe."""
+    section, _, key = name.partition(".")
+    if section == "optim":
+        return key not in _USED and name != _REFUSED_ELSEWHERE
+    return section == "augment" or name == "model.init_head"
+
+
+def as_trained(recipe: Recipe) -> Recipe:
+    """The recipe with the defaults of all options that change nothing: two equal ones are one training."""
+    if recipe.model.freeze != "backbone":
+        return recipe
+    used = {name: value for name, value in vars(recipe.optim).items() if name in _USED}
+    model = replace(recipe.model, init_head="random")
+    return replace(recipe, model=model, augment=AugmentConfig(), optim=OptimConfig(**used))
 
 
 def dump(recipe: Recipe) -> str:

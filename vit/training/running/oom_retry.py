@@ -20,7 +20,6 @@ from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError, is_out_of_memory
 from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.plain_files import parse_yaml
-from vit.training.distributed.devices import takes_batch_stats
 from vit.training.observers import Listener
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import batch_multiple
@@ -114,7 +113,7 @@ def free_memory(device: torch.device) -> None:
 
 def with_more_parts(plan: P) -> P | None:
     """The plan with micro-batches of at most half the size; None where they cannot be divided."""
-    recipe, smallest = plan.recipe, 2 if _takes_batch_stats(plan) else 1
+    recipe, smallest = plan.recipe, 2 if plan.takes_batch_stats else 1
     for parts in range(2 * recipe.optim.accumulate, plan.batch_size // smallest + 1):
         divided = replace(recipe, optim=replace(recipe.optim, accumulate=parts))
         if plan.batch_size % batch_multiple(divided) == 0:
@@ -125,7 +124,7 @@ def with_more_parts(plan: P) -> P | None:
 def describe_parts(plan: Plan) -> str:
     """What follows from the number of micro-batches of a plan that memory has not allowed before."""
     parts = plan.recipe.optim.accumulate
-    norm = "; batch norm takes its statistics from each" if _takes_batch_stats(plan) else ""
+    norm = "; batch norm takes its statistics from each" if plan.takes_batch_stats else ""
     return (
         f"out of memory: starting again in {parts} micro-batches of {plan.batch_size // parts} images, with the same "
         f"optimizer steps{norm} (optim.accumulate {parts} in config.yaml)"
@@ -149,10 +148,6 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
     except (KeyError, TypeError):  # not a whole recipe
         return None
     return begun if both[0] == both[1] else None
-
-
-def _takes_batch_stats(plan: Plan) -> bool:
-    return takes_batch_stats(plan.spec.build_empty(plan.preprocess.image_size), plan.recipe)
 
 
 def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:

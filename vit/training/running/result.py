@@ -221,7 +221,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
     metrics = best.description.metrics
     counts = measured["test"].class_counts(plan.spec.num_classes) if "test" in measured else np.ones(1)
     return RunResult(
-        **_training_facts(plan, stats, measured),
+        **training_facts(plan, stats, measured),
         tested_classes=None if counts.all() else int((counts > 0).sum()),
         best_epoch=int(metrics["epoch"]),
         best_metric=plan.recipe.optim.best_metric,
@@ -236,22 +236,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
     )
 
 
-def pretrain_result(
-    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], license: str | None
-) -> RunResult:
-    """The result of a pretraining, which has no classes and no test. `metrics` are those of the last weights."""
-    facts = _training_facts(plan, stats, plan.source.splits)
-    return RunResult(
-        **{**facts, "spec": replace(plan.spec, num_classes=0)},
-        best_epoch=plan.rounds - 1,
-        validation={name: value for name, value in metrics.items() if name.startswith("val/")},
-        metrics={},
-        method=method,
-        license=license,
-    )
-
-
-def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Samples]) -> dict[str, Any]:
+def training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Samples]) -> dict[str, Any]:
     """The fields of a result that the plan and the statistics give, for these images of each split."""
     epochs, batch_size = stats.steps / plan.steps_per_epoch, plan.batch_size
     rounds = stats.steps // plan.steps_per_round
