@@ -10,10 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit"
 LIMITS = {
-    "lines of Python in vit/ outside vit/extras/": 45_270,
-    "lines of Python in vit/extras/": 6_980,
+    "lines of Python in vit/ outside vit/extras/": 43_200,
+    "lines of Python in vit/extras/": 6_700,
     "files of Python in the fullest folder of vit/": 15,
-    "lines of the longest file of Python in vit/": 304,
+    "lines of the longest file of Python in vit/": 300,
     "words in docs/": 60_000,
     "words on the longest page that is written by hand": 3_000,
     "lines of README.md": 100,
