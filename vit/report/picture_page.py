@@ -15,7 +15,6 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as TF
 
 from vit.checkpoints.run import unfinished_text
-from vit.data.checks.scan import ImageList
 from vit.data.core.dataset_names import is_far
 from vit.data.core.image_bytes import ImageError, ImageReader
 from vit.data.core.samples import Source
@@ -104,6 +103,8 @@ def write_label_page(
     `seen_before` has sentences about images that the networks have learned before, and `left_out` says how many images
     are not checked, and why, without a full stop.
     """
+    from vit.data.checks.scan import ImageList  # imports scipy, which a gallery does not need
+
     suspects, listed = [], ImageList(source)
     for place in errors.suspects[:MOST_SUSPECTS].tolist():
         split, index, row = images[place]
