@@ -70,10 +70,10 @@ if __name__ == "__main__":
     method, data, out = sys.argv[1:]
     import multiprocessing, os
     from vit.__main__ import main
-    from vit.data.loading import workers
+    from vit.data.loading import loader
     from vit.study.running import runner
     assert hasattr(os, "nice") == (method == "fork")
-    workers.START = method
+    loader.START = method
     if method == "spawn":
         runner.get_all_start_methods = lambda: ["spawn"]
     quick = ("--wandb", "off", "--out", out)

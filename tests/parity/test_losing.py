@@ -43,13 +43,13 @@ processes.PATIENCE = timedelta(seconds=40)
 """
 ORPHANED = """
 import os, signal, time
-from vit.data.loading import workers
-begin = workers.begin_worker
+from vit.data.loading import loader
+begin = loader.begin_worker
 def killed_before(worker):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(0.5)
     begin(worker)
-workers.begin_worker = killed_before
+loader.begin_worker = killed_before
 """
 
 
@@ -153,7 +153,7 @@ from vit.data.loading import module, workers
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.sources import open_source
-workers.START = sys.argv[2]
+loader.START = sys.argv[2]
 if __name__ == "__main__":
     options = module.LoaderOptions(14, num_workers=1, cache="none")
     data = module.ImageDataModule(open_source(sys.argv[1]), Preprocess(8), Augment(), options, seed=0)

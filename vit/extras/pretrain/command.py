@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from vit.data.checks.contents import Contents
     from vit.data.core.samples import Source
     from vit.extras.pretrain.pretrainer import PretrainPlan
+    from vit.models.network import Network
     from vit.training.distributed.processes import Rendezvous
+    from vit.training.running.result import FitResult
+    from vit.training.tracking.tracker import Tracker
 
 KNN = "val/knn_acc1"
 METHODS = {
@@ -176,16 +180,24 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
         progress.close()
     if not fitted.is_first_process:
         return
-
-    def draw() -> None:
-        from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
-
-        with noticed_failure(reporter, run):
-            draw_pretraining(run, plan, fitted, network, tracker)
-            write_pretrain_report(run, fitted.result)
-
+    draw = partial(_draw, reporter, run, plan, fitted, network, tracker)
     finish(run, fitted, tracker, draw, plan.recipe.trainer.keep_state)
     _show_result(reporter, run, fitted.result, plan)
+
+
+def _draw(
+    reporter: Reporter,
+    run: "RunDirectory",
+    plan: "PretrainPlan",
+    fitted: "FitResult",
+    network: "Network",
+    tracker: "Tracker",
+) -> None:
+    from vit.extras.pretrain.page import draw_pretraining, write_pretrain_report
+
+    with noticed_failure(reporter, run):
+        draw_pretraining(run, plan, fitted, network, tracker)
+        write_pretrain_report(run, fitted.result)
 
 
 def _show_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> None:
