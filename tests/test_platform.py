@@ -73,7 +73,7 @@ if __name__ == "__main__":
     from vit.data.loading import loader
     from vit.study.running import runner
     assert hasattr(os, "nice") == (method == "fork")
-    loader.START = method
+    loader._START = method
     if method == "spawn":
         runner.get_all_start_methods = lambda: ["spawn"]
     quick = ("--wandb", "off", "--out", out)

@@ -153,7 +153,7 @@ from vit.data.loading import module, workers
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.sources import open_source
-loader.START = sys.argv[2]
+loader._START = sys.argv[2]
 if __name__ == "__main__":
     options = module.LoaderOptions(14, num_workers=1, cache="none")
     data = module.ImageDataModule(open_source(sys.argv[1]), Preprocess(8), Augment(), options, seed=0)
