@@ -149,7 +149,7 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
 
 READING = """
 import sys, time
-from vit.data.loading import module, workers
+from vit.data.loading import loader, module
 from vit.data.pixels.augment import Augment
 from vit.data.pixels.preprocess import Preprocess
 from vit.data.sources.sources import open_source
