@@ -136,7 +136,7 @@ def test_rows_of_the_cutmix_of_before_say_so(evidence):
         for choices in series_of(read_words(["--config", evidence.rows[name].config, "--wandb=off"])).values()
         for recipe in choices.values()
         if (recipe.augment.name == "strong" if recipe.augment.cutmix is None else recipe.augment.cutmix)
-    }
+    } - {"fashion_mnist_kinds"}  # trained since, with the paper's boxes
     words = "Cutmix kept its boxes wholly inside the image in these runs."
     assert mixed <= {name for section in evidence.sections if words in section.text for name in section.rows}
     assert mixed == {"cifar10_gpu", "fashion_mnist_trials"}
