@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.forked import popen
 from tests.processes import ROOT
 from vit.atomic_files import ABANDONED_SECONDS, atomic_write, remove_partial, write_json
 
@@ -40,7 +41,7 @@ with atomic_write(Path(sys.argv[1])) as partial:
 def test_shards_that_start_together_write_one_description(tmp_path):
     command = [sys.executable, "-c", SHARD, str(tmp_path)]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    writers = [subprocess.Popen([*command, str(number), str(ROUNDS)], cwd=ROOT, **streams) for number in range(WRITERS)]
+    writers = [popen([*command, str(number), str(ROUNDS)], cwd=ROOT, **streams) for number in range(WRITERS)]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
     began = time.time() + 0.5

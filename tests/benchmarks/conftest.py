@@ -11,13 +11,21 @@ FOLDERS = (ROOT / "benchmarks", ROOT / "evidence" / "make")
 
 
 @pytest.fixture(autouse=True)
-def scripts(monkeypatch):
-    """Both folders are on the path of a test. Their modules, and the number of threads, are gone afterwards."""
-    for folder in FOLDERS:
-        monkeypatch.syspath_prepend(str(folder))
-    before, num_threads = set(sys.modules), torch.get_num_threads()
+def threads():
+    """The number of threads is as before after each test."""
+    before = torch.get_num_threads()
     yield
-    torch.set_num_threads(num_threads)
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scripts():
+    """Both folders are on the path of a file of tests, after which their modules are gone."""
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        for folder in FOLDERS:
+            patch.syspath_prepend(str(folder))
+        yield
     for name in set(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None)
         if file and Path(file).parent in FOLDERS:

@@ -19,33 +19,33 @@ STUDIES = sorted((ROOT / "evidence" / "make" / "studies").glob("*.yaml"))
 KEPT = sorted(path.parent.name for path in (ROOT / "evidence").glob("*/study.json"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pages():
     import pages
 
     return pages
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows():
     import definitions
 
     return definitions
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store():
     import kept
 
     return kept
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def evidence(rows):
     return rows.read_evidence()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kept(evidence, store):
     return {name: found for name, row in evidence.rows.items() if (found := store.Kept.of(row)) is not None}
 

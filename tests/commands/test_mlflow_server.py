@@ -11,11 +11,12 @@ import urllib.request
 
 import pytest
 
+from tests.installed import skip_without
 from tests.mlflow_store import client_of
 from vit.commands.training import train_progress
 from vit.csv_files import records
 
-pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
+skip_without("mlflow", "the extra 'mlflow' is not installed")
 pytest.importorskip("flask", reason="`mlflow server` needs the whole of MLflow: pip install mlflow")
 
 pytestmark = pytest.mark.slow

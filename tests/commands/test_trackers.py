@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.extras.test_tensorboard_tracker import read, text  # which skips where TensorBoard is not installed
+from tests.installed import skip_without
+from tests.mlflow_store import client_of
 from vit.csv_files import read_table, records
 
-pytest.importorskip("tensorboard", reason="the extra 'tensorboard' is not installed")
-pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
-pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")
-
-from tests.extras.test_tensorboard_tracker import read, text
-from tests.mlflow_store import client_of
+skip_without("mlflow", "the extra 'mlflow' is not installed")
+skip_without("sqlalchemy", "the extra 'mlflow' is not installed")
 
 SMALL = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--data.num_workers", 0)
 

@@ -175,7 +175,7 @@ def test_one_pass_finds_bursts_and_content_hashes(clips: Path, tmp_path: Path, m
     assert read_contents(source).unreadable == {"train": {}} and len(read) == len(source.splits["train"])
 
 
-@pytest.fixture(params=["shards", "table", "far shards", "far table", "far list"])
+@pytest.fixture(params=["shards", "table", "far shards", "far list"])
 def packed_clips(request, clips: Path, tmp_path: Path, monkeypatch) -> Iterator[str]:
     """DATA of the same images, which are not files of a folder."""
     monkeypatch.setenv("VIT_HASHES", str(tmp_path / "hashes"))
@@ -193,7 +193,6 @@ def packed_clips(request, clips: Path, tmp_path: Path, monkeypatch) -> Iterator[
             "shards": str(tmp_path / "far" / "shards"),
             "table": str(tmp_path / "far" / "table.parquet"),
             "far shards": f"{server.address}/shards",
-            "far table": f"{server.address}/table.parquet",
             "far list": str(tmp_path / "list.csv"),
         }[request.param]
 

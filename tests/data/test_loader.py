@@ -63,7 +63,7 @@ def test_too_few_descriptors_are_one_line_and_no_hang(colors, tmp_path, limit, w
                "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")  # fmt: skip
     done = run(
         [sys.executable, tmp_path / "few.py", limit, when, *command],
-        timeout=200, real=True, cwd=tmp_path, env=environment(tmp_path),
+        timeout=200, cwd=tmp_path, env=environment(tmp_path),
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error[" in line]
@@ -120,7 +120,7 @@ def test_workers_of_a_killed_training_remove_their_own_sockets_alone(tmp_path, p
         folder = Path(below, place)
         folder.mkdir()
         variables = {**environment(tmp_path), "TMPDIR": str(folder)}
-        done = run([sys.executable, tmp_path / "killed.py"], timeout=200, real=True, cwd=tmp_path, env=variables)
+        done = run([sys.executable, tmp_path / "killed.py"], timeout=200, cwd=tmp_path, env=variables)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "-9 [] True 1"
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from PIL import Image
 
+from tests.installed import skip_without
 from tests.mlflow_store import client_of
 from vit.csv_files import new_table, read_table
 from vit.extras.mlflow import tracker
@@ -15,8 +16,8 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.tracking.open import open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE, Sharing, Tracking
 
-pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
-pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")
+skip_without("mlflow", "the extra 'mlflow' is not installed")
+skip_without("sqlalchemy", "the extra 'mlflow' is not installed")
 
 EVERYTHING = Sharing(media=True, model=True)
 

@@ -5,6 +5,7 @@ import timm
 import torch
 from torch import nn
 
+from tests.installed import skip_without
 from tests.timm_networks import BATCH_NORM, SMALL, random_images, small_create, small_network
 from vit.errors import UsageError
 from vit.training.lora import add_adapters, layers_to_adapt, merged
@@ -12,7 +13,7 @@ from vit.training.optim import LEVELS, parameter_groups
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
-pytest.importorskip("peft")
+skip_without("peft", "the extra 'lora' is not installed")
 NO_LINEAR = ("convnext_atto",)  # its MLPs are convolutions
 
 

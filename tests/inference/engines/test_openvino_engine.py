@@ -11,6 +11,7 @@ import torch
 
 import vit as package
 from tests.export.conftest import make
+from tests.forked import run
 from tests.processes import environment
 from vit.checkpoints.format import checkpoint_content
 from vit.errors import CheckpointError, UsageError
@@ -204,6 +205,7 @@ socket.socket.connect = refuse
 socket.getaddrinfo = lambda *a, **k: (sent.append(a), (_ for _ in ()).throw(OSError("no network")))[1]
 os.environ.pop("CI", None)
 import vit
+assert "openvino" not in sys.modules
 vit.load(sys.argv[1], engine="openvino")
 print(sent, "CI" in os.environ, "openvino" in sys.modules)
 """
@@ -213,9 +215,7 @@ def test_nothing_is_sent_and_nothing_written_to_the_home(checkpoint, tmp_path):
     """The import of openvino alone would make ~/intel and send an event."""
     home = tmp_path / "home"
     home.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", QUIET, checkpoint],
-        env=environment(tmp_path) | {"HOME": str(home)}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    line, variables = [sys.executable, "-c", QUIET, checkpoint], environment(tmp_path) | {"HOME": str(home)}
+    done = run(line, env=variables, timeout=300)
     assert done.stdout.split("\n")[0] == "[] False True", done.stderr
     assert list(home.iterdir()) == []
