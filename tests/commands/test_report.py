@@ -27,8 +27,10 @@ def cell(series, images, seed, test_images=2000):
     run = f"cells/{series}/{images:07d}/seed{seed}"
     accuracy = float(correct.mean())
     return CellResult(
-        series, series, images, seed, accuracy, 0.5, 2000, 64, 3.0, 9, 10**6, 10**8, 60.0, 900.0, False, run, correct
-    )
+        series=series, network=series, num_images=images, seed=seed, accuracy=accuracy, validation_loss=0.5,
+        steps=2000, batch_size=64, epochs=3.0, best_round=9, parameters=10**6, flops=10**8, seconds=60.0,
+        images_per_second=900.0, run=run, correct=correct,
+    )  # fmt: skip
 
 
 def cells(sizes=(100, 300, 1000, 3000, 10000), seeds=(0, 1, 2)):

@@ -68,10 +68,10 @@ def read_folder(folder: Path) -> StatedFacts:
     except Exception as error:  # an untrusted file may hold anything
         problem = f"{folder} has preprocessing that cannot be used: {error!r}"
         raise CheckpointError(problem, "change its config to what is supported") from error
-    is_multilabel = config.get("problem_type") == "multi_label_classification"
+    has_several = config.get("problem_type") == "multi_label_classification"
     return StatedFacts(
         {**config, **open_clip}, _model(folder, config, open_clip), "config.json", preprocess=preprocess,
-        class_names=_labels(config), task=MULTI_LABEL if is_multilabel else SINGLE_LABEL,
+        class_names=_labels(config), task=MULTI_LABEL if has_several else SINGLE_LABEL,
         license=license_of_card(folder), has_size=bool(config.get("pretrained_cfg")),
     )  # fmt: skip
 
