@@ -62,11 +62,8 @@ def write_embeddings(path: Path, model: EmbeddingModel, width: int, rows: Iterab
     schema = pa.schema([*kinds, ("vector", pa.list_(pa.float32(), width))], metadata=about)
     with atomic_write(path, is_new=True) as partial, pq.ParquetWriter(partial, schema) as writer:
         for part in batched(rows, _ROWS):
-            rows_of_part = [
-                (parquet_text(row.path), row.status, parquet_text(row.error), row.content_hash, row.vector)
-                for row in part
-            ]
-            writer.write_table(pa.table(list(map(list, zip(*rows_of_part, strict=True))), schema=schema))
+            plain = [{**vars(row), "path": parquet_text(row.path), "error": parquet_text(row.error)} for row in part]
+            writer.write_table(pa.Table.from_pylist(plain, schema=schema))
 
 
 @dataclass(frozen=True)

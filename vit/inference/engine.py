@@ -45,7 +45,7 @@ def distributed() -> Iterator[int]:
 class Engine:
     """A network on a device: images (B, 3, S, S) uint8 -> probabilities (B, C) float32.
 
-    On a CPU it computes with a copy of the network (`prepared`), made here. `network` stays as it is.
+    It computes with what `prepared` makes of the network here. `network` stays as it is.
     """
 
     name = "torch"

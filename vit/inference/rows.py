@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -234,7 +234,7 @@ def _joined(cells: Iterable[Cell]) -> list[str | float | None]:
 
 
 def to_json(prediction: Prediction) -> dict[str, object]:
-    """A prediction as plain values, which `from_json` reads."""
+    """A prediction as plain values, which JSON can hold."""
     lacks_labels = prediction.status == "ok" and not prediction.label  # of a model that gives several, or none
     return {
         "path": prediction.path,
@@ -248,12 +248,6 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "error": prediction.error,
         "engine": prediction.engine,
     }
-
-
-def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row, as `to_json` wrote it."""
-    top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
-    return Prediction(**{**row, "top": top, "labels": tuple(row.get("labels", ()))})
 
 
 def parquet_text(text: str) -> str:

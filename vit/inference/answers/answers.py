@@ -59,7 +59,7 @@ class PredictionSets:
         return cls(method, coverage, limits)
 
     def members(self, probabilities: Probabilities, draws: Floats) -> npt.NDArray[np.bool_]:
-        """(n, C) which classes are in the set of each image; the most probable one always is. "aps" draws (n,)."""
+        """(n, C) which classes are in each set: always the most probable one. `draws` (n,), 0 to 1, are for "aps"."""
         if self.method == "aps":
             order = np.argsort(-probabilities, axis=1, kind="stable")
             falling = np.take_along_axis(probabilities, order, axis=1).astype(np.float64)

@@ -179,9 +179,11 @@ def fit_label_thresholds(
     for number in range(labels.shape[1]):
         known = labels[:, number] != NOT_KNOWN
         present = labels[known, number] == PRESENT
-        if not present.any():
+        if present.any():
+            values.append(_threshold(present, probabilities[known, number], min_precision))
+        else:
+            values.append(DEFAULT)
             without.append(number)
-        values.append(_threshold(present, probabilities[known, number], min_precision) if present.any() else DEFAULT)
     unreachable = tuple(number for number, value in enumerate(values) if value == NEVER)
     return LabelThresholds(tuple(values), tuple(without), unreachable, min_precision, len(labels))
 
