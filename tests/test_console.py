@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from vit import console
-from vit.console import ProgressReport, Reporter, duration, harmless, interval, p_value, percent
+from vit.console import ProgressReport, Reporter, duration, harmless, interval, p_value, percent, silenced
 
 
 @pytest.mark.faults("H3")
@@ -43,6 +43,17 @@ def test_a_quiet_reporter_says_nothing(capsys):
 
 
 @pytest.mark.faults("H3")
+def test_quiet_names_what_a_warning_is_about(capsys):
+    with silenced(True):
+        reporter = Reporter()
+    reporter.notice("read")
+    reporter.notice("WARNING: 3 images cannot be read")
+    reporter.some(["a.png: damaged", "b.png: empty", "c.png: empty"], most=2)
+    assert capsys.readouterr().err.splitlines() == [
+        "WARNING: 3 images cannot be read", "  a.png: damaged", "  b.png: empty", "  ..."
+    ]  # fmt: skip
+
+
 def test_a_table_escapes_and_aligns(capsys):
     Reporter().table(("class", "images"), [("[red]a\n", 5), ("bb", 123)])
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [

@@ -59,10 +59,10 @@ class Reporter:
         if text:
             _print(self._warnings if text.lstrip().startswith("WARNING") else self.err, text)
 
-    def some(self, notices: Sequence[str], most: int = 10) -> None:
-        """Print the first of some notices with a margin, and "..." where there are more."""
-        for text in [*notices[:most], *["..."] * (len(notices) > most)]:
-            self.notice(f"  {text}")
+    def some(self, lines: Sequence[str], most: int = 10) -> None:
+        """Print the first lines below a warning with a margin, and "..." where there are more."""
+        for text in [*lines[:most], *["..."] * (len(lines) > most)]:
+            _print(self._warnings, f"  {text}")
 
     def table(
         self,

@@ -15,7 +15,6 @@ from vit.data.splits.split import write_splits
 from vit.study.fold_table import FoldPredictions
 
 LABELS = ("blue", "<b>red</b>")
-NONE = np.zeros(0, dtype=np.int64)
 
 
 @pytest.fixture

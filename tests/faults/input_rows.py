@@ -102,7 +102,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D37", "groups in a table that differ only in spaces, case or Unicode form",
               "spaces at the ends do not count; other pairs are a warning of the plan and of `vit data check`"),
         Fault("D38", "test images that were replaced under their names between two runs that vit compare takes",
-              "refused with their number and the first name; `vit runs` does not propose it", 3),
+              "refused with their number and the first name", 3),
         Fault("D39", "training images that were added or replaced between two runs of one recipe",
               "`vit compare` does not take the runs together as seeds, and tells the training images as a difference"),
         Fault("D40", "images that were replaced after a training whose page is written again",

@@ -32,7 +32,6 @@ class RunSummary:
     seconds: float | None = None  # duration of the training; None without a result
     problem: str = ""  # why the run is damaged
     task: Task = SINGLE_LABEL  # whether an image has one class, or any number of labels
-    test_images: str = ""  # equal for runs with the same test images and as many groups; "" without test images
 
     @property
     def metric(self) -> str:
@@ -90,10 +89,9 @@ def summarized(run: RunDirectory) -> RunSummary:
     summary = RunSummary(run.path, state, started, data, network)
     if result is None:
         return summary
-    accuracy, test_images = result.metrics.get(result.accuracy_metric), result.fingerprints.get("test")
+    accuracy = result.metrics.get(result.accuracy_metric)
     return replace(
         summary, data=result.data, network=result.spec.name, images=result.num_images.get("train"),
         accuracy=None if accuracy is None else (accuracy["value"], accuracy["low"], accuracy["high"]),
         seconds=result.seconds, task=result.task,
-        test_images="" if test_images is None else f"{test_images} {result.test_groups}",
     )  # fmt: skip

@@ -19,16 +19,16 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
     Example:
         vit models 'convnext*'
     """
-    known = (*CATALOG, *timm_names())
-    no_match = UsageError(f"no network matches {pattern!r}", suggestion((pattern or "").strip("*")))
-    if pattern is not None and timm_names() and not any(fnmatch(name, pattern) for name in known):
-        raise no_match  # before torch is imported
+    matching = list(CATALOG)
+    if pattern is not None:
+        theirs = timm_names()  # read without torch, which a pattern that matches nothing does not need
+        may_match = not theirs or any(fnmatch(name, pattern) for name in (*CATALOG, *theirs))
+        matching = names(pattern) if may_match else []
+        if not matching:
+            raise UsageError(f"no network matches {pattern!r}", suggestion(pattern.strip("*")))
 
     from vit.models.spec import describe
 
-    matching = list(CATALOG) if pattern is None else names(pattern)
-    if pattern is not None and not matching:
-        raise no_match
     rows = []
     for name, size, cost, about in describe(matching[:limit]):
         rows.append((name, size, f"{cost.parameters:,}", f"{cost.flops / 1e9:.2f}", about))

@@ -107,8 +107,8 @@ def _row(run: "RunSummary") -> tuple[str, ...]:
 def _next(found: "Sequence[RunSummary]") -> str:
     from vit.checkpoints.run import RunDirectory
 
-    best = max(found, key=lambda run: run.accuracy or (), default=None)
-    if best is not None and best.accuracy:
+    best = max(found, key=lambda run: run.accuracy or ())
+    if best.accuracy:
         return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
     stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
     return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")

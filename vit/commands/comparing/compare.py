@@ -124,7 +124,7 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     reporter.line(f"\n{about}; another seed gives others, and 'vit study' trains them.")
     _show_correction(reporter, "The last column is", len(found.pairs))
     if any(pair.is_between for pair in found.pairs):
-        reporter.line("Where p is above 0.05 beside an interval without 0, nothing is told apart: the test is stricter")
+        reporter.line("If p is above 0.05 beside an interval without 0, nothing is told apart: the test is stricter.")
 
 
 def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:

@@ -158,8 +158,10 @@ def evaluate(
     run, name = RunDirectory.around(Path(model)), f"{slug(source.name)}-{shown}"
     folder = Path(f"evaluation-{name}") if others or run is None else run.evaluation_dir(name)
     folder = new_folder(wanted, folder) if rank == 0 else wanted or folder
-    counts, engine_name = (dict(scored.left_out), dict(seen.left_out)), predictor.engine.name
-    found = Evaluation(folder, measurement, *counts, engine_name, dict(seen.scored), predictor.lacks, ensemble=ensemble)
+    found = Evaluation(
+        folder, measurement, dict(scored.left_out), dict(seen.left_out), predictor.engine.name, dict(seen.scored),
+        predictor.lacks, ensemble=ensemble,
+    )  # fmt: skip
     if rank > 0:
         return found
     if latency:

@@ -53,7 +53,8 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     images, others, given = _compared(source, predictions, folder, changed)
     probabilities = predictions.probabilities[[place for place, _ in given]]
     labels = np.array([label for _, label in given], dtype=np.int64)
-    errors, accuracy = find_label_errors(labels, probabilities), (probabilities.argmax(axis=1) == labels).mean()
+    errors = find_label_errors(labels, probabilities)
+    accuracy = float((probabilities.argmax(axis=1) == labels).mean())
     predicted = set(predictions.paths)
     num_changed = sum(image.row.path in predicted for image in others)
     why = [f"{len(others) - num_changed:,} have no prediction"] * (num_changed < len(others))
@@ -78,7 +79,7 @@ def check_labels(source: Source, folder: Path, list_file: Path, reporter: Report
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
     suspicious = f"{num_suspects:,} of {len(images):,} labels are suspicious"
-    agree = f"the networks agree with {percent(float(accuracy), 1)} of the labels"
+    agree = f"the networks agree with {percent(accuracy, 1)} of the labels"
     reporter.line(f"\n{suspicious}; {agree}, and their own mistakes are among the suspicious ones")
     if unchecked:
         reporter.line(unchecked)

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ from vit.launch import is_launched
 
 if TYPE_CHECKING:
     from vit.inference.prediction import Prediction
-    from vit.inference.predictor import Predictor
     from vit.report.picture_page import Gallery
 
 
@@ -177,6 +176,8 @@ def predict(
             check_separator(predictor.class_names, ".jsonl or .parquet")
     rows = predictor.predict_files(listed.paths, setup.num_ranked(predictor), batch_size, listed.reader)
     tally = PredictionTally(writer.task, predictor.first_frames)
+    rules = predictor.multilabel
+    thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
     with ExitStack() as stack:
         outputs: list[Callable[[Prediction], None]] = [stack.enter_context(writer).write, tally.add]
         if to_sort is not None:
@@ -185,7 +186,7 @@ def predict(
             from vit.report.picture_page import Gallery  # imports jinja2
 
             pictures = Gallery(page, model, listed.reader, predictor.preprocess, predictor.lacks)
-            outputs.append(partial(_add_to, stack.enter_context(pictures), predictor))
+            outputs.append(partial(_add_to, stack.enter_context(pictures), thresholds))
         for row in tracked(rows, len(listed.paths), reporter, "file"):
             for add in outputs:
                 add(row)
@@ -213,11 +214,8 @@ def _check_where(where: ExecutorOptions, has_parts: bool) -> None:
         raise UsageError("--cluster.cells_per_task with vit predict", "give --jobs N, the number of tasks")
 
 
-def _add_to(gallery: "Gallery", predictor: "Predictor", row: "Prediction") -> None:
+def _add_to(gallery: "Gallery", thresholds: Mapping[str, float], row: "Prediction") -> None:
     """Add a row to the page, of several labels with the smallest distance of a probability to its threshold."""
-    labels, nearest = None, None
-    if (rules := predictor.multilabel) is not None:
-        thresholds = dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
-        labels = row.labels if row.status in DECIDED else None
-        nearest = min((abs(value - thresholds[name]) for name, value in row.top), default=None)
+    labels = row.labels if thresholds and row.status in DECIDED else None
+    nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
     gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)

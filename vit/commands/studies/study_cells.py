@@ -114,7 +114,6 @@ class _TimedProgress(StudyProgress):
         self._began: dict[str, float] = {}  # by the folder of a cell
         self._expected = self._taken = 0.0  # seconds of all cells that have ended
         self._decided: dict[tuple[int, int], bool] = {}  # all networks of a size and seed start, or none
-
         self._ranks: dict[tuple[int, int], int] = {}  # {(size, seed): place in the order of the design}
         for place, (size, count) in enumerate(() if plan.design is None else plan.design.order):
             for seed in plan.seeds[size][:count]:

@@ -30,13 +30,13 @@ _MACHINE = (("trainer", "accelerator"), *NOT_IN_HASH_PARTS)
 
 
 def recipe_for_all(
-    run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe] | None = None
+    run: Path, layers: RecipeLayers, find: Callable[[Path, RecipeLayers], Recipe]
 ) -> "tuple[Recipe, Rendezvous]":
     """A recipe that the first of several processes finds, because the others may not see the run folder."""
-    search, world_size = find or recipe_of, int(os.environ.get("WORLD_SIZE", "2"))
     recipe: Recipe | None = None
+    world_size = int(os.environ.get("WORLD_SIZE", "2"))
     if is_first() and not is_launched():
-        recipe = search(run, layers)  # before the imports below, which take seconds
+        recipe = find(run, layers)  # before the imports below, which take seconds
 
         from vit.training.distributed.devices import device_and_world_size
 
@@ -46,7 +46,7 @@ def recipe_for_all(
 
     # of a launcher, it is opened before the run is read, because the other processes wait for an answer or an error
     rendezvous = Rendezvous(world_size)
-    text = rendezvous.decided("recipe", lambda: dump(recipe or search(run, layers)))
+    text = rendezvous.decided("recipe", lambda: dump(recipe or find(run, layers)))
     return recipe or parse_recipe(text), rendezvous
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.cli.arguments import StrPath, shell_command, without_dry_run
 from vit.commands.cli.recipe_options import check_names
-from vit.commands.training.resuming import newest_for_all, recipe_for_all
+from vit.commands.training.resuming import newest_for_all, recipe_for_all, recipe_of
 from vit.commands.training.run_folder import noticed_failure, open_run, read_on_first, tracker_facts, tracker_of
 from vit.commands.training.train_options import TrainOptions, in_one_process, read_values, read_words
 from vit.commands.training.train_plan import (
@@ -102,7 +102,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     reporter = Reporter(quiet=not is_first())
     recipe, rendezvous = options.layers.recipe(), None
     if options.run is not None:
-        recipe, rendezvous = recipe_for_all(options.run, options.layers)
+        recipe, rendezvous = recipe_for_all(options.run, options.layers, recipe_of)
     assert isinstance(recipe, PretrainRecipe)
     check_names(recipe)
 
