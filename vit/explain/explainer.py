@@ -225,9 +225,9 @@ def score_method(method: str, found: Sequence[Faithfulness]) -> MethodScore:
     """The score of a method over one image or more."""
     falls = [one.random - one.deletion for one in found]
     rises = [one.insertion - one.random for one in found]
-    deletion, insertion, random = (
-        statistics.fmean(getattr(one, area) for one in found) for area in ("deletion", "insertion", "random")
-    )
+    deletion = statistics.fmean(one.deletion for one in found)
+    insertion = statistics.fmean(one.insertion for one in found)
+    random = statistics.fmean(one.random for one in found)
     return MethodScore(method, len(found), deletion, insertion, random, *_gain(falls), *_gain(rises))
 
 

@@ -206,7 +206,8 @@ def cost_by_size(config: ViTConfig, image_sizes: Sequence[int], device: torch.de
     costs = []
     for image_size in image_sizes:
         sized = replace(config, image_size=image_size)
-        N, flops = sized.num_patches, _counted(sized)[1]
+        N = sized.num_patches
+        _, flops = _counted(sized)
         total = sum(flops.values())
         mlp_ratio = sized.mlp_ratio * 0.75 if sized.activation == "swiglu" else sized.mlp_ratio  # its fc2 reads a half
         formula = quadratic_share(N, sized.embed_dim, mlp_ratio)

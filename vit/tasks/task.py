@@ -6,6 +6,7 @@ Everything else asks the task.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 
 AnyLabels = npt.NDArray[Any]  # (n,) class numbers, -1 unknown; or (n, K) 1 present, 0 absent, -1 unknown
 _Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    """What a training decides about its loss; each task reads what concerns it."""
+
+    name: "LossName"  # loss of several labels
+    label_smoothing: float  # fraction of a label that is smoothed
+    weights: _Floats | None  # (C,) class weights of one class for each image; None: equal weights
+    adjustment: _Floats | None  # (C,) logit adjustment of one class for each image; None: none
+    is_mixed: bool = False  # whether mixup or cutmix mixes the images
 
 
 class Task(ABC):
@@ -64,24 +76,8 @@ class Task(ABC):
         """The labels of some images as losses take them: class numbers (B,), or (B, K) float32."""
 
     @abstractmethod
-    def loss(
-        self,
-        labels: AnyLabels,
-        name: "LossName",
-        label_smoothing: float,
-        is_mixed: bool = False,
-        weights: _Floats | None = None,
-        adjustment: _Floats | None = None,
-    ) -> "Loss":
-        """The training loss.
-
-        Args:
-            labels: labels of all training images.
-            name: loss of several labels.
-            label_smoothing: fraction of a label that is smoothed.
-            is_mixed: whether mixup or cutmix mixes the images.
-            weights, adjustment: (C,) class weights and logit adjustment of one class for each image.
-        """
+    def loss(self, labels: AnyLabels, options: LossOptions) -> "Loss":
+        """The training loss for the labels of all training images."""
 
 
 class SingleLabel(Task):
@@ -118,18 +114,10 @@ class SingleLabel(Task):
 
         return torch.from_numpy(labels)
 
-    def loss(
-        self,
-        labels: AnyLabels,
-        name: "LossName",
-        label_smoothing: float,
-        is_mixed: bool = False,
-        weights: _Floats | None = None,
-        adjustment: _Floats | None = None,
-    ) -> "Loss":
+    def loss(self, labels: AnyLabels, options: LossOptions) -> "Loss":
         from vit.tasks.losses import TrainingLoss
 
-        return TrainingLoss(label_smoothing, weights, adjustment)
+        return TrainingLoss(options.label_smoothing, options.weights, options.adjustment)
 
 
 class MultiLabel(Task):
@@ -172,18 +160,11 @@ class MultiLabel(Task):
 
         return torch.from_numpy(labels).float()
 
-    def loss(
-        self,
-        labels: AnyLabels,
-        name: "LossName",
-        label_smoothing: float,
-        is_mixed: bool = False,
-        weights: _Floats | None = None,
-        adjustment: _Floats | None = None,
-    ) -> "Loss":
+    def loss(self, labels: AnyLabels, options: LossOptions) -> "Loss":
         from vit.tasks.losses import MultilabelLoss, frequencies_of, known_share
 
-        return MultilabelLoss(name, label_smoothing, frequencies_of(labels), known_share(labels, is_mixed))
+        known = known_share(labels, options.is_mixed)
+        return MultilabelLoss(options.name, options.label_smoothing, frequencies_of(labels), known)
 
 
 SINGLE_LABEL: Task = SingleLabel()

@@ -33,6 +33,7 @@ from vit.errors import DataError, UsageError
 from vit.models.memory_format import compile_in_place
 from vit.models.network import Network
 from vit.tasks.losses import Loss
+from vit.tasks.task import LossOptions
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.checkpoints import CheckpointContent, DurableCheckpointIO, LastCheckpoint
 from vit.training.callbacks.checks import ConsistencyCheck, NonFinite, facts_to_compare
@@ -127,10 +128,11 @@ class Classifier(TrainingModule):
     def of(cls, plan: Plan, network: Network, distillation: Distillation | None) -> "Classifier":
         """The module of a plan: its loss, its teacher and its optimizer around the network."""
         optim, train = plan.recipe.optim, plan.source.splits["train"]
-        smoothing, balance = optim.label_smoothing, plan.class_balance
-        loss = train.task.loss(
-            train.labels, optim.multilabel_loss, smoothing, plan.augment.mixes, balance.weights, balance.adjustment
+        balance = plan.class_balance
+        options = LossOptions(
+            optim.multilabel_loss, optim.label_smoothing, balance.weights, balance.adjustment, plan.augment.mixes
         )
+        loss = train.task.loss(train.labels, options)
         seed, lora = plan.recipe.seed, plan.recipe.model.lora
         own = own_loss(optim.loss), own_metric(optim.metric, network.num_classes)
         return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, *own)

@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.data.shards.server import serving
 from vit.data.checks.contents import read_contents
+from vit.data.core.dataset_names import TableColumns
 from vit.data.core.image_bytes import ImageError
 from vit.data.sources.sources import open_source
 from vit.errors import DataError, UsageError
@@ -248,11 +249,12 @@ def test_an_address_of_another_kind_is_refused():
 
 @pytest.mark.faults("S9")
 @pytest.mark.parametrize("name", ["t.parquet", "t.parquet/"])
-def test_a_far_table_must_be_downloaded(server, name):
+@pytest.mark.parametrize("columns", [None, TableColumns(label="kind")])
+def test_a_far_table_must_be_downloaded(server, name, columns):
     with pytest.raises(
         UsageError, match=r"t\.parquet/? is a parquet table on another machine.*download it first.*wget"
     ):
-        open_source(f"{server.address}/{name}")
+        open_source(f"{server.address}/{name}", columns=columns)
     assert not server.asked
 
 

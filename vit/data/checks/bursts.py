@@ -186,7 +186,8 @@ def _near_pairs(samples: Sequence[Samples], progress: "Progress | None") -> npt.
 
     def hashed(known: KnownHashes, part: range) -> tuple[list[int], npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
         """The places of images that have enough detail, their perceptual hashes and their thumbnails."""
-        one, squares = known.samples, dict[int, Squares]()
+        one = known.samples
+        squares: dict[int, Squares] = {}
         one.prepare(part)
         for place in part:
             with suppress(ImageError):  # it stands alone

@@ -166,7 +166,8 @@ class KnownHashes:
         self._saved_at = time.monotonic()
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            old, new = self._load(), np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
+            old = self._load()
+            new = np.frombuffer(b"".join(self._new), dtype="<u8").reshape(-1, 4)
             rows = np.concatenate([old if old.nbytes < _MAX_FOLDER else old[:0], new])
             with atomic_write(self._folder / self._name) as partial:
                 rows[np.unique(rows[:, 0], return_index=True)[1]].tofile(partial)

@@ -99,7 +99,7 @@ def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, ch
         return format_reader("DICOM").read(data, path, window, channels)
     if not is_tiff(data):
         return None
-    lost = _lost_by_pillow(data, path, window, channels)
+    lost = _lost_by_pillow(data, window, channels)
     if lost is None:
         return None
     if not has_extra("TIFF"):
@@ -107,7 +107,7 @@ def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, ch
     return format_reader("TIFF").read(data, path, window, channels)
 
 
-def _lost_by_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> str | None:
+def _lost_by_pillow(data: bytes, window: Window | None, channels: int) -> str | None:
     """What in a TIFF Pillow cannot keep, in words; None where Pillow keeps all."""
     if channels not in (1, COLORS):
         return f"a TIFF for {channels} channels"
@@ -194,7 +194,7 @@ def deep_values(
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
     with no_warnings:
-        if not is_tiff(data) or _lost_by_pillow(data, path, None, COLORS) is None:
+        if not is_tiff(data) or _lost_by_pillow(data, None, COLORS) is None:
             header_size(data, path)
 
 

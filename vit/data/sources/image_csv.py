@@ -141,7 +141,8 @@ def read_image_csv(
             notes.append(f"{chosen} (--data.label_column chooses)")
     known_names = {*beside.values(), *(("content", "name") if is_of_vit(header) else ())}
     names = [header[index] for index in unread if header[index] not in known_names]
-    more = [repr(name) for name in names if repr(name) not in " ".join(notes)]
+    mentioned = " ".join(notes)
+    more = [repr(name) for name in names if repr(name) not in mentioned]
     if more and optional:
         notes.append(f"columns that are not read: {some_of(more, 12)}" + " (rename one that is a label)" * others)
     note = [f"{path.name}: {'; '.join(notes)}"] if notes else []

@@ -164,7 +164,8 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
     found: dict[str, list[SplitRow]] = {}
     for split in (split for split in SPLITS if split in source.splits):
         samples = source.splits[split]
-        root, names = "" if samples.root is None else samples.root.resolve(), label_names(samples, source.class_names)
+        root = "" if samples.root is None else samples.root.resolve()
+        names = label_names(samples, source.class_names)
         contents = repeat("", len(samples)) if hashes is None else hashes[split]
         groups = repeat("", len(samples)) if samples.groups is None else samples.groups
         found[split] = [

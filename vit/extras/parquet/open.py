@@ -130,8 +130,9 @@ def has_columns(data: str) -> bool:
 
 
 def _shards(data: str, columns: TableColumns, needs_train: bool) -> Source:
-    columns.refuse(data)
-    return read_index_source(data, needs_train)
+    source = read_index_source(data, needs_train)
+    columns.refuse(data)  # not before: the address of a table has an error of its own
+    return source
 
 
 def _tables(data: str, needs_train: bool) -> ParquetFiles | None:

@@ -205,9 +205,8 @@ class TableReader(ImageReader):
         kept = self._kept
         rows = kept.get(group, part)
         if rows is None:
-            with kept.locks.setdefault(
-                group, threading.Lock()
-            ):  # threads that need the same row group wait for one of them
+            # threads that need the same row group wait for one of them
+            with kept.locks.setdefault(group, threading.Lock()):
                 rows = kept.get(group, part) or self._from_disk(group, part) or self._from_table(group, part)
         return rows
 

@@ -31,6 +31,7 @@ from vit.inference.engine import Engine
 from vit.layout import FeaturesLayout
 from vit.models.network import Network
 from vit.tasks.losses import Loss, LossName
+from vit.tasks.task import LossOptions
 from vit.training.losses import ClassBalance
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
@@ -176,7 +177,7 @@ def labeled(samples: Samples, features: tuple[Tensor, Labels]) -> Labeled:
 
 def probe_loss(train: Samples, balance: ClassBalance, name: LossName) -> Loss:
     """The loss of a linear probe: without label smoothing, because nothing is augmented."""
-    return train.task.loss(train.labels, name, 0.0, weights=balance.weights, adjustment=balance.adjustment)
+    return train.task.loss(train.labels, LossOptions(name, 0.0, balance.weights, balance.adjustment))
 
 
 class HeadFit:
