@@ -153,7 +153,7 @@ def test_a_file_that_is_not_there_or_too_large(model, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="there is no file"):
         package.load(tmp_path / "none.onnx")
     monkeypatch.setattr(exported_engines, "ONNX_MAX_BYTES", 100)
-    with pytest.raises(CheckpointError, match="is larger than"):
+    with pytest.raises(CheckpointError, match="is larger than 0 MiB"):
         OnnxEngine(saved(model, tmp_path))
 
 
