@@ -22,7 +22,7 @@ from scipy import stats
 
 from vit.inference.answers.nearest import choose_doubtful, doubts
 from vit.inference.embeddings import Embeddings
-from vit.tasks.task import SINGLE_LABEL
+from vit.tasks.task import SINGLE_LABEL, LossOptions
 from vit.training.network.features import HeadFit
 from vit.training.planning.schedule import PENALTIES
 
@@ -92,7 +92,9 @@ def accuracies(
 def probe(train: tuple[Floats, Labels], validation: tuple[Floats, Labels], num_classes: int) -> torch.nn.Linear:
     """A linear head with the penalty of the lowest validation loss, as in `vit train --freeze backbone`."""
     of_train, of_validation = ((torch.from_numpy(x), torch.from_numpy(y)) for x, y in (train, validation))
-    fit = HeadFit(of_train, of_validation, num_classes, SINGLE_LABEL.loss(train[1], "bce", 0.0))
+    fit = HeadFit(
+        of_train, of_validation, num_classes, SINGLE_LABEL.loss(train[1], LossOptions("bce", 0.0, None, None))
+    )
     lowest, head = float("inf"), torch.nn.Linear(train[0].shape[1], num_classes)
     for penalty in PENALTIES[::3]:
         fit.fit(penalty)
