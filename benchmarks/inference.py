@@ -11,7 +11,6 @@ OpenVINO gets timm's network by `convert_model` and the hint bf16. onnxruntime r
 """
 
 import argparse
-import importlib.util
 import os
 import signal
 import tempfile
@@ -119,7 +118,7 @@ def sides(
     pixels, normalized = torch.randint(0, 256, shape, dtype=torch.uint8), torch.randn(shape, device=DEVICE)
     found, absent = networks(size, wanted)
     calls: dict[str, Side] = {"vit": ours(size, pixels)}
-    if _has_openvino_engine() and DEVICE.type == "cpu":
+    if is_installed("openvino") and DEVICE.type == "cpu":
         try:
             calls["vit --engine openvino"] = our_openvino(size, pixels, folder)
         except VitError as error:
@@ -147,11 +146,6 @@ def sides(
     except TooSlow:
         absent["timm compiled"] = f"compiles for more than {COMPILE_SECONDS} s"
     return calls, absent
-
-
-def _has_openvino_engine() -> bool:
-    """Whether `vit` has this engine, and its library is installed."""
-    return is_installed("openvino") and importlib.util.find_spec("vit.inference.engines.exported_engines") is not None
 
 
 def options(description: str | None, seconds: float) -> argparse.Namespace:
