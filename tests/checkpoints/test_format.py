@@ -243,6 +243,23 @@ def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch
         write_checkpoint(content, path / "below" / "last.ckpt")
 
 
+@pytest.mark.faults("F2", simulated="os.fsync and os.link fail")
+def test_a_disk_that_is_full_at_the_sync_leaves_the_old_files_whole(content, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    path, previous = tmp_path / "last.ckpt", tmp_path / "previous.ckpt"
+    write_checkpoint(content, previous)
+    write_checkpoint(content, path)
+    before = [(file_hash(one), one.stat().st_ino) for one in (path, previous)]
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(ResourceError, match="No space left"):
+        write_checkpoint(content, path, previous)
+    assert [(file_hash(one), one.stat().st_ino) for one in (path, previous)] == before
+    assert sorted(os.listdir(tmp_path)) == ["last.ckpt", "previous.ckpt"]
+
+
 @pytest.mark.faults("R13", simulated="calls are recorded, no power is cut")
 def test_a_write_is_synced_before_it_is_renamed(content, tmp_path, monkeypatch):
     order = []

@@ -30,6 +30,8 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
             with open(partial, "wb") as file:
                 torch.save(content, file)
             if previous is not None and path.is_file():
+                with open(partial, "rb") as file:  # a full disk shows here, while the old file has its name
+                    os.fsync(file.fileno())
                 beside = partial_name(previous)
                 try:  # a second name, so that a whole file always exists
                     os.link(path, beside)

@@ -200,5 +200,5 @@ class CrossvalDirectory(CrossvalLayout):
             self.summary_path, {**description, **asdict(accuracy), **({"left_out": left_out} if left_out else {})}
         )
         num_early = sum(result.last_is_better for result in results)
-        runs_of = tuple(run.path for run in runs)
-        return CrossvalResult(description, found, accuracy, runs_of, num_early, left_out, self.seen_before)
+        paths = tuple(run.path for run in runs)
+        return CrossvalResult(description, found, accuracy, paths, num_early, left_out, self.seen_before)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.cli.arguments import StrPath, in_points, new_file, with_interval
@@ -133,8 +133,10 @@ def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:
 
 
 def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
+    from vit.study.answer.wording import complement
+
     reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
-    means = [(group.name, str(len(group.wrong)), with_interval(_opposite(group.error, 1))) for group in found.groups]
+    means = [(group.name, str(len(group.wrong)), with_interval(complement(group.error))) for group in found.groups]
     reporter.table(("network", "seeds", "mean accuracy"), means)
     if found.differences:
         reporter.line(f"\nAccuracy of {found.groups[0].name} minus that of the others, paired by seed and test image")
@@ -148,15 +150,11 @@ def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
 def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
     if one is None:
         return name, "none", "", "", "", "", ""
-    gap, seeds = in_points(_opposite(one.gap, 0), ""), str(len(one.seeds))
+
+    from vit.study.answer.wording import complement
+
+    gap, seeds = in_points(complement(one.gap, 0.0), ""), str(len(one.seeds))
     if one.margin_of_error is None:
         return name, seeds, gap, "", "", "", ""
     _, *larger = vars(one.margin_of_error).values()
     return name, seeds, gap, p_value(one.p), p_value(one.p_adjusted), *(f"±{100 * half:.2f}" for half in larger)
-
-
-def _opposite(error: "Interval", whole: int) -> "Interval":
-    """Of an error the accuracy, with `whole` 1; of a difference of errors that of accuracies, with 0."""
-    low = None if error.high is None else whole - error.high
-    high = None if error.low is None else whole - error.low
-    return replace(error, value=whole - error.value, low=low, high=high)

@@ -20,7 +20,8 @@ _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str) -> Figure:
     """Loss and accuracy of each validation in metrics.csv; mAP where an image may have several labels.
 
-    `best_epoch` is the validation of the best checkpoint, from 0, and an "epoch" or so precedes each validation.
+    `best_epoch` is the validation of the best checkpoint, counted from 0. `validation_name`, such as "epoch", is what
+    precedes a validation.
     """
     table = records(metrics)
     column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")

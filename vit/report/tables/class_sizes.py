@@ -99,7 +99,7 @@ def recall_by_size(
     class_names: Sequence[str],
     groups: Labels | None = None,
 ) -> Figure | None:
-    """Recall of every class with measured images; None where all have as many training images, which recall ignores.
+    """Recall of every class with measured images; None where all of them have the same number of training images.
 
     Args:
         training_images: (C,) number of training images of each class.

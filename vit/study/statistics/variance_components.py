@@ -225,10 +225,10 @@ def mean_error(
 def mean_errors(
     wrong: Mapping[str, Answers], groups: float | None = None, has_folds: bool = False
 ) -> dict[str, dict[int, Interval]]:
-    """{series: {size: mean error of the seeds}} from {series: which test images are wrong}; groups as in `mean_error`.
+    """{series: {size: mean error of the seeds}} from {series: which test images are wrong}.
 
     All sizes of all series share the scatter of their seeds, as steps do. Where all seeds agree on each image, nothing
-    is shared: heads on frozen features do, that learn the same images.
+    is shared: heads on frozen features do, that learn the same images. `groups` is `num_units` of `mean_error`.
     """
     tables = {
         (size, name): np.stack(list(by_seed.values())).astype(np.float64)
