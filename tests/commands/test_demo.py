@@ -81,7 +81,7 @@ from gradio_client import Client, handle_file
 page, address = launch(what, HERE, None, Path(uploads))
 html = urllib.request.urlopen(address).read().decode()
 client = Client(address, verbose=False, analytics_enabled=False)
-answers = [client.predict(handle_file(path), api_name="/predict")[0] for path in paths]
+answers = [client.predict(handle_file(path), api_name="/predict") for path in paths]
 page.close(verbose=False)
 print(json.dumps({"address": address, "html": html, "share": page.share_url, "answers": answers}))
 """
@@ -175,12 +175,16 @@ def test_its_server_answers_on_this_machine_alone(digits_run, mixed, tmp_path):
     """The bytes of a file are those that the network's decoder reads, and not a copy that gradio has made."""
     clear = np.random.default_rng(0).integers(0, 256, (12, 8, 4), dtype=np.uint8)
     Image.fromarray(clear).save(tmp_path / "clear.png")
-    paths = [str(mixed / "a b.png"), str(tmp_path / "clear.png")]
+    paths = [str(mixed / "a b.png"), str(tmp_path / "clear.png"), str(mixed / "notes.txt")]
     found = told(SERVED, digits_run, tmp_path, paths)
     assert found["address"].startswith("http://127.0.0.1:") and found["share"] is None
     loaded = re.findall(r"""(?:src|href)=["'](https?:[^"']+)""", found["html"])
     assert not loaded
-    for row, classes in zip(load(digits_run.best, "cpu").predict_files(paths, 3), found["answers"], strict=True):
+    *rows, bad = load(digits_run.best, "cpu").predict_files(paths, 3)
+    *answers, refused = found["answers"]
+    assert not refused[0] and refused[1:] == [None, bad.error] and bad.status == "not_image"
+    for row, (classes, _, words) in zip(rows, answers, strict=True):
+        assert row.label in words
         assert classes["label"] == row.label
         shares = [(one["label"], pytest.approx(one["confidence"])) for one in classes["confidences"]]
         assert list(row.top) == shares

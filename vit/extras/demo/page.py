@@ -91,12 +91,15 @@ def build(content: Page) -> Any:
 
     heading = f"<h1>{escape(harmless(content.title))}</h1>"
     heading += "".join(f"<p>{escape(harmless(line))}</p>" for line in content.lines)
+    dropped = gradio.Image(
+        label="Drop an image here", type="filepath", image_mode=None, sources=["upload"], buttons=[]
+    )  # with a mode of colors, gradio would hand over a copy
+    dropped.preprocess = lambda file: file and file.path  # gradio itself reads fewer formats
     with gradio.Blocks(title=f"vit demo: {harmless(content.title)}", analytics_enabled=False) as page:
         gradio.HTML(heading)
         gradio.Interface(
             predict,
-            # with a mode of colors, gradio would hand over a copy
-            gradio.Image(label="Drop an image here", type="filepath", image_mode=None, sources=["upload"], buttons=[]),
+            dropped,
             [
                 gradio.Label(
                     label=task.kinds.capitalize(),
