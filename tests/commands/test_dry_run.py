@@ -105,3 +105,9 @@ def test_copies_with_other_labels_are_said(vit, draw_classes, here):
     error = vit(*words).err
     assert "WARNING: 1 image is a copy of one with another label, such as " in error
     assert "dog/copy.png (dog)" in error and "cat/00.png (cat)" in error
+    paths = [f"pets/{folder}/0{number}.png" for folder in ("cat", "dog") for number in range(6)] + ["pets/dog/copy.png"]
+    for last, is_conflict in (("?cat|dog", False), ("dog", True)):  # cat is not known there
+        labels = ["cat"] * 6 + ["cat|dog"] * 5 + ["dog", last]
+        rows = "".join(f"{path},{label}\n" for path, label in zip(paths, labels, strict=True))
+        (here / "pets.csv").write_text(f"path,labels\n{rows.replace('pets/cat/00.png,cat', 'pets/cat/00.png,cat|dog')}")
+        assert ("another label" in vit("train", "pets.csv", *words[2:]).err) == is_conflict

@@ -60,7 +60,7 @@ def read_images(source: "Source", reporter: Reporter) -> "Contents":
     The reporter names copies with different labels.
     """
     from vit.data.checks.contents import read_contents
-    from vit.data.core.groups import conflicts_note
+    from vit.data.checks.duplicates import conflicts_note
     from vit.training.running.run_images import check_readable
 
     with ProgressReport(reporter, "image read") as progress:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vit.data.core.samples import Source, label_names
+from vit.data.core.samples import Source
 from vit.errors import DataError, UsageError
 from vit.tasks.label_text import alike_key
 
@@ -129,20 +129,6 @@ def copies_note(hashes: Mapping[str, Sequence[str]]) -> str:
             parts.append(f"{count:,} of {len(own):,} {split} images")
     fix = "so that results on them are too good; leave out the copies that 'vit data check' lists"
     return f"{' and '.join(parts)} {_COPIES}, {fix}" if parts else ""
-
-
-def conflicts_note(source: Source, hashes: Mapping[str, Sequence[str]]) -> str:
-    """How many images are copies of an image with another label, in words; "" where none is."""
-    first, found = dict[str, tuple[str, str]](), list[str]()
-    for split, samples in source.splits.items():
-        labels = label_names(samples, source.class_names)
-        for path, label, content in zip(samples.paths, labels, hashes[split], strict=True):
-            other, known = first.setdefault(content, (path, label))
-            if content and known != label:
-                found.append(f"{path} ({label}) and {other} ({known})")
-    count = f"{len(found):,} image{'s are copies' if len(found) > 1 else ' is a copy'} of one with another label"
-    fix = "correct the labels, or leave them out ('vit data check' lists all)"
-    return f"WARNING: {count}, such as {found[0]}: {fix}" if found else ""
 
 
 def with_most_copies(sentences: Iterable[str]) -> list[str]:
