@@ -74,3 +74,40 @@ def test_a_plan_warns_once_of_classes_with_few_images(vit, draw_classes, tmp_pat
     answer = vit("train", data, "--network", "vit_nano_patch2_8", "--dry_run", "--out", tmp_path / "runs")
     assert answer.code == 0 and answer.out.count("fewer than 10") == 1, answer.err
     assert "2 of 2 classes have fewer than 10 images in all (blue 8, red 8)" in answer.out
+
+
+def test_options_that_change_nothing_are_said(vit, draw_classes, here):
+    """DATA has splits of its own, or another option decides."""
+    for split in ("train", "val", "test"):
+        draw_classes(here / "split" / split, ("cat", "dog"), 3)
+    words = ("train", "split", "--network", "vit_nano_patch2_8", "--init", "random", "--image_size", 8, "--dry_run")
+    options = ("--data.validation", 0.3, "--data.test", 0.1, "--data.split_seed", 2, "--data.subset", "natural")
+    error = vit(*words, *options, "--optim.momentum", 0.8).err
+    for words_of_one in (
+        "--data.validation changes nothing because DATA has validation images",
+        "--data.test changes nothing because DATA has test images",
+        "--data.split_seed changes nothing because DATA has all splits",
+        "--data.subset changes nothing without --data.train_images",
+        "--optim.momentum changes nothing with adamw",
+    ):
+        assert words_of_one in error
+    used = ("--optim.optimizer", "sgd", "--optim.momentum", 0.8, "--data.train_images", 4, "--data.subset", "natural")
+    assert "changes nothing" not in vit(*words, *used).err
+    assert "--data.test changes nothing with --data.fold" in vit(*words, "--data.fold", "1/3", "--data.test", 0.1).err
+
+
+def test_copies_with_other_labels_are_said(vit, draw_classes, here):
+    """The network would learn that one picture is both."""
+    draw_classes(here / "pets", ("cat", "dog"), 6)
+    words = ("train", "pets", "--network", "vit_nano_patch2_8", "--init", "random", "--image_size", 8, "--dry_run")
+    assert "another label" not in vit(*words).err
+    (here / "pets" / "dog" / "copy.png").write_bytes((here / "pets" / "cat" / "00.png").read_bytes())
+    error = vit(*words).err
+    assert "WARNING: 1 image is a copy of one with another label, such as " in error
+    assert "dog/copy.png (dog)" in error and "cat/00.png (cat)" in error
+    paths = [f"pets/{folder}/0{number}.png" for folder in ("cat", "dog") for number in range(6)] + ["pets/dog/copy.png"]
+    for last, is_conflict in (("?cat|dog", False), ("dog", True)):  # cat is not known there
+        labels = ["cat"] * 6 + ["cat|dog"] * 5 + ["dog", last]
+        rows = "".join(f"{path},{label}\n" for path, label in zip(paths, labels, strict=True))
+        (here / "pets.csv").write_text(f"path,labels\n{rows.replace('pets/cat/00.png,cat', 'pets/cat/00.png,cat|dog')}")
+        assert ("another label" in vit("train", "pets.csv", *words[2:]).err) == is_conflict

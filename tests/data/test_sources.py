@@ -329,6 +329,16 @@ def test_a_folder_of_images_to_predict_lies_beside_splits(tmp_path: Path) -> Non
     assert f"give one folder, such as {mixed / 'v1'}, or" in refused(mixed)
 
 
+def test_a_class_that_is_a_link_to_another_one_is_refused(tmp_path: Path) -> None:
+    touch(tmp_path, "cat/1.jpg", "dog/1.jpg", "elsewhere/eel/1.jpg")
+    (tmp_path / "cat" / "kitten").symlink_to(tmp_path / "cat")
+    (tmp_path / "elsewhere").rename(tmp_path.parent / f"{tmp_path.name}-elsewhere")
+    (tmp_path / "eel").symlink_to(tmp_path.parent / f"{tmp_path.name}-elsewhere" / "eel")
+    assert open_source(str(tmp_path)).class_names == ("cat", "dog", "eel")
+    (tmp_path / "puppy").symlink_to("dog")
+    assert f"{tmp_path / 'dog'} and {tmp_path / 'puppy'} are one folder" in refused(tmp_path)
+
+
 @pytest.mark.faults("D10")
 def test_the_folder_that_holds_the_classes_is_advised(tmp_path: Path) -> None:
     """Food-101, CUB-200 and DTD: images/CLASS beside folders of lists. With empty classes there is one class alone."""

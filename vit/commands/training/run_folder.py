@@ -55,13 +55,18 @@ def find_bursts(
 
 
 def read_images(source: "Source", reporter: Reporter) -> "Contents":
-    """The content of the images, read with progress; DataError if validation or test files are not images."""
+    """The content of the images, read with progress; DataError if validation or test files are not images.
+
+    The reporter names copies with different labels.
+    """
     from vit.data.checks.contents import read_contents
+    from vit.data.checks.duplicates import conflicts_note
     from vit.training.running.run_images import check_readable
 
     with ProgressReport(reporter, "image read") as progress:
         contents = read_contents(source, progress.update)
     check_readable(source, contents)
+    reporter.notice(conflicts_note(source, contents.hashes))
     return contents
 
 

@@ -17,7 +17,14 @@ from vit.commands.training.run_folder import (
     read_on_first,
     tracker_of,
 )
-from vit.commands.training.train_options import TrainOptions, find_start, in_one_process, read_values, read_words
+from vit.commands.training.train_options import (
+    TrainOptions,
+    find_start,
+    in_one_process,
+    read_values,
+    read_words,
+    unused_options,
+)
 from vit.commands.training.train_plan import show_plan, warn_of_seen, warn_of_space
 from vit.commands.training.train_progress import TrainProgress, show_result
 from vit.console import Reporter, duration
@@ -113,6 +120,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     # kept until the end: the training itself meets in its store
     rendezvous = start.rendezvous or Rendezvous(device_and_world_size(start.recipe.trainer)[1])
     inputs = open_inputs(start.recipe, start.listed)
+    reporter.notice(unused_options(options.layers, start.recipe, inputs.images.splits))
     find_bursts(start.listed, start.recipe.data, reporter, rendezvous)
     plan = make_plan(start.recipe, inputs)
     if options.run is None and plan.device.type == "cpu":

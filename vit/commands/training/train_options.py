@@ -1,7 +1,7 @@
 """What a training is asked for, and the recipe that it carries out: given, of a run, or from published weights"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,6 +163,24 @@ def _check_used(layers: RecipeLayers, recipe: Recipe) -> None:
     for name in filter(is_unused, layers.options):  # a file, as of a run, may have them
         flag = next((short for short, long in SHORT.items() if long == f"--{name}"), f"--{name}")
         raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
+
+
+def unused_options(layers: RecipeLayers, recipe: Recipe, splits: Container[str]) -> str:
+    """A sentence on the options beside the files that change nothing, for images that have some splits; "" for none."""
+    optim, data = recipe.optim, recipe.data
+    given = [split for split in ("validation", "test") if data.fold is None and split in splits]
+    has_all, without = len(given) == 2 and data.calibration == 0, "without --data.train_images"
+    reasons = {
+        "optim.momentum": f"with {optim.optimizer}" * (optim.optimizer in ("adamw", "muon")),
+        "optim.label_smoothing": "with --optim.loss, which takes its place" * (optim.loss is not None),
+        "data.subset": without * (data.train_images is None),
+        "data.subset_seed": without * (data.train_images is None),
+        "data.test": "with --data.fold, which is the test part" * (data.fold is not None),
+        **{f"data.{split}": f"because DATA has {split} images" for split in given},
+        "data.split_seed": "because DATA has all splits" * has_all,
+    }
+    unused = [f"--{name} changes nothing {why}" for name, why in reasons.items() if why and name in layers.options]
+    return "; ".join(unused)
 
 
 def _published_weights(options: TrainOptions, recipe: Recipe, listed: "Source | None", reporter: Reporter) -> str:

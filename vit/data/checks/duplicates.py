@@ -5,15 +5,16 @@ fast, and if their 16x16 thumbnails correlate more closely than chance explains.
 `threshold`): white shirts on black ground resemble each other, and need a higher correlation than other photographs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.data.checks.scan import THUMBNAIL_SIDE, THUMBNAIL_SIZE, Bytes
-from vit.data.core.samples import Labels
+from vit.data.core.samples import Labels, Samples, Source, label_names
 
 Hashes = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float32]
@@ -71,6 +72,21 @@ def exact_matches(groups: Labels, splits: Labels, labels: npt.NDArray[Any]) -> I
         if disputed:
             yield Match(image, min(disputed), "conflict")
         seen.setdefault((split, int(numbers[image])), image)
+
+
+def conflicts_note(source: Source, hashes: Mapping[str, Sequence[str]]) -> str:
+    """How many images are copies of one with another label, by the content hashes of each split; "" where none is."""
+    images = reduce(Samples.followed_by, source.splits.values())
+    contents = np.array([content for split in source.splits for content in hashes[split]], dtype=np.str_)
+    groups = np.where(contents == "", -1, np.unique(contents, return_inverse=True)[1])
+    matches = exact_matches(groups, np.zeros_like(groups), images.labels)
+    found = [(match.image, match.other) for match in matches if match.relation == "conflict"]
+    if not found:
+        return ""
+    names = label_names(images.select(found[0]), source.class_names)
+    pair = " and ".join(f"{images.name(place)} ({name})" for place, name in zip(found[0], names, strict=True))
+    count = f"{len(found):,} image{'s are copies' if len(found) > 1 else ' is a copy'} of one with another label"
+    return f"WARNING: {count}, such as {pair}: correct or leave out what 'vit data check' lists"
 
 
 def near_matches(

@@ -5,10 +5,10 @@ All random draws for an image follow from its draw seed (see `Batch.draw_seed`),
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -81,28 +81,25 @@ def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
     return standard if name == "standard" else replace(standard, mixup=0.2, cutmix=1.0, erasing=0.25)
 
 
-class OwnAugment(Protocol):
-    """An augmentation of the user's: `augment.own` names it by its import path."""
-
-    def __call__(self, image: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint8]:
-        """A variant of an image (S, S, C) uint8 of the same shape, which `seed` (32 bits) alone decides."""
+# the user's: an image (S, S, C) uint8 and a seed of 32 bits, which alone decides the result -> a variant of its shape
+OwnAugment = Callable[[npt.NDArray[np.uint8], int], npt.NDArray[np.uint8]]
 
 
 @cache
 def own_augment(path: str) -> OwnAugment:
     """The augmentation at an import path: a function, or a class that is made without arguments."""
     augment: Any = load(path, "--augment.own")
-    return cast(OwnAugment, augment() if isinstance(augment, type) else augment)
+    own: OwnAugment = augment() if isinstance(augment, type) else augment
+    return own
 
 
 def _varied(image: Tensor, draw_seed: int, own: OwnAugment) -> Tensor:
     """The user's variant of an image (C, S, S) uint8."""
     pixels = own(np.ascontiguousarray(image.permute(1, 2, 0).numpy()), draw_seed % 2**32)
-    expected = (*image.shape[1:], len(image))
-    if not (isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape == expected):
-        shown = f"{pixels.shape} {pixels.dtype}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        problem = f"--augment.own gives {shown} for an image of {expected} uint8"
-        raise UsageError(problem, "return an array like the image")
+    expected = f"{(*image.shape[1:], len(image))} uint8"
+    shown = f"{pixels.shape} {pixels.dtype}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+    if shown != expected:
+        raise UsageError(f"--augment.own gives {shown} for an image of {expected}", "return an array like the image")
     return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1)
 
 

@@ -179,7 +179,11 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
         class_names[split] = list(dict.fromkeys(map(clean_label, folder_names)))
         first_of = {clean_label(name): name for name in reversed(folder_names)}
         siblings = [root / folder / name for name in folder_names]
-        outside = {folder_id(other) for other in (root / folder, *(root / folder).resolve().parents, *siblings)}
+        real = {folder_id(sibling): sibling for sibling in reversed(siblings)}
+        if linked := next((one for one in siblings if real[folder_id(one)] != one), None):
+            both = f"{real[folder_id(linked)]} and {linked} are one folder"
+            raise DataError(f"{both}, so that its images would have two classes", "leave the link out")
+        outside = {*real, *map(folder_id, (root / folder, *(root / folder).resolve().parents))}
         for name in folder_names:
             label = clean_label(name)
             if first_of[label] != name:
