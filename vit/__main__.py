@@ -119,9 +119,9 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name.partition("=")[0] == "--print_completion":
-        from vit.commands.completion import completion_script
+        from vit.registry import COMPLETION
 
-        print(completion_script(name.partition("=")[2] or "".join(rest[:1]), COMMANDS), end="")
+        print(COMPLETION.load()(name.partition("=")[2] or "".join(rest[:1]), COMMANDS), end="")
         return 0
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))

@@ -69,5 +69,6 @@ TRACKERS = {  # of `vit.training.tracking.tracker.TrackerKind`
     "tensorboard": Entry("tensorboard", "tracker", "TensorBoard"),
     "mlflow": Entry("mlflow", "tracker", "Mlflow"),
 }
+COMPLETION = Entry("completion", "script", "completion_script")  # of `vit --print_completion`
 PRETRAINING_PLAN = Entry("pretrain", "pretrainer", "make_pretrain_plan")
 PRETRAINING_PAGE = Entry("pretrain", "page", "write_pretrain_report")

@@ -10,7 +10,7 @@ import pytest
 from tests.terminal import Terminal
 from vit.__main__ import COMMANDS
 from vit.commands.cli.recipe_options import SHORT, shipped_configs
-from vit.commands.completion import SHELLS, completion_script
+from vit.extras.completion.script import SHELLS, completion_script
 
 LINES = (  # what is typed before the key TAB -> what is there then
     ("vit tra", "vit train"),
@@ -66,14 +66,14 @@ def test_an_unknown_shell_is_one_line(vit, words, says):
 
 @pytest.mark.faults("S11", simulated="the package is not found")
 def test_without_shtab_the_fix_is_its_extra(vit, monkeypatch):
-    monkeypatch.setattr("vit.commands.completion.find_spec", lambda name: None)
+    monkeypatch.setattr("vit.extras.completion.script.find_spec", lambda name: None)
     answer = vit("--print_completion", "zsh")
     assert answer.code == 2 and "completion]" in answer.err
 
 
 def test_names_that_a_shell_would_run_are_left_out(here, monkeypatch):
     named = {"good": here / "good.yaml", "$(touch made)": here, "`touch made`": here, "a b": here, "x;touch made": here}
-    monkeypatch.setattr("vit.commands.completion.shipped_configs", lambda: named)
+    monkeypatch.setattr("vit.extras.completion.script.shipped_configs", lambda: named)
     script = completion_script("bash", COMMANDS)
     assert "touch" not in script and "good" in script
     lines = f"{script}\n_vit_config go; _vit_config touch"

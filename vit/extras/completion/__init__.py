@@ -1,0 +1,1 @@
+"""Command lines completed by a shell"""
