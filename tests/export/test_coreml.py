@@ -34,7 +34,7 @@ def test_a_package_takes_a_picture_and_gives_a_label(trained, tmp_path, kind):
     assert (image.name, image.type.imageType.width) == ("image", made.network.image_size)
     assert spec.description.predictedFeatureName == "classLabel"
     said = spec.description.metadata.userDefined["input"]
-    assert said.startswith("picture of 8 x 8: sRGB (embedded ICC profiles converted), upright, 0 to 255; ")
+    assert said.startswith("picture of 8 x 8: sRGB (embedded ICC profiles converted), upright, on white, 0 to 255; ")
     assert os.listdir(tmp_path) == [path.name]
     content = b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
     assert os.fsencode(tmp_path) not in content and os.fsencode(Path.cwd()) not in content
