@@ -142,10 +142,8 @@ def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predicto
     return _show(reporter, {f"{engine.name} {engine.precision}": again}, shape)
 
 
-def show_size_and_speed(
-    reporter: Reporter, trained: LoadedModel, name: str, path: Path, exported: Classify | None
-) -> None:
-    """Show one table for all formats: the export beside its checkpoint, with the speed if it can be computed here.
+def show_size_and_speed(reporter: Reporter, trained: LoadedModel, name: str, path: Path, exported: Classify) -> None:
+    """Show one table for all formats: the export beside its checkpoint.
 
     Both compute random images in turns. Of `ROUNDS` passes after the first one, the fastest counts.
     """
@@ -153,9 +151,6 @@ def show_size_and_speed(
     weights = sum(value.nbytes for value in trained.network.state_dict().values())
     sizes = f"{weights / 1e6:.1f} MB of weights", f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
     reporter.line()
-    if exported is None:
-        reporter.table(("", "size", "images/s"), [("checkpoint", sizes[0], ""), (name, sizes[1], "not measured")])
-        return
     side = trained.network.image_size
     count = max(1, min(MOST_IMAGES, int(FLOPS_PER_PASS / trained.description.spec.cost(side).flops)))
     images = _noise(count, trained.description.preprocess.channels, side)
