@@ -76,7 +76,7 @@ def test_class_names_that_a_spreadsheet_would_compute_come_back(tmp_path, draw_c
     assert "CSV files of vit have \"'+1\" for '+1' and 1 more: a spreadsheet would compute" in capsys.readouterr().out
     vit.predict(run, photos / "+1", output=tmp_path / "rows.csv")
     assert "rows.csv has \"'+1\" for '+1' and 1 more" in capsys.readouterr().err
-    columns, rows = vit.read_table(tmp_path / "rows.csv")
+    columns, rows = vit.read_table(str(tmp_path / "rows.csv"))  # as the guide calls it
     labels = [row[columns.index("label")] for row in rows]
     assert len(labels) == 12 and set(labels) <= {"+1", "-1", "zero"}
     with open(tmp_path / "rows.csv", newline="") as file:

@@ -109,9 +109,9 @@ def new_output(path: Path, columns: Sequence[str], digits: int | None = None) ->
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
 
 
-def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
+def read_table(path: str | Path) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table, the last of which a kill may have cut short; ValueError: it is not a CSV."""
-    check_regular(path)
+    check_regular(Path(path))
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         try:
             rows = [[unescape(cell) for cell in row] for row in csv.reader(file) if row]

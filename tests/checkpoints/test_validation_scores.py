@@ -22,6 +22,12 @@ def test_numbers_of_each_image():
     assert scores.correct.tolist() == [True, False, False]
 
 
+def test_of_a_tie_the_class_that_is_predicted_alone_is_right():
+    """A network that gives all classes the same probability is right for one of them."""
+    scores = ValidationScores.of(np.array([0, 1, 2]), np.full((3, 3), 1 / 3, dtype=np.float32))
+    assert scores.correct.tolist() == [True, False, False] and scores.own == pytest.approx(1 / 3)
+
+
 def test_a_round_trip_changes_nothing():
     scores = ValidationScores.of(*made())
     again = ValidationScores.from_plain(scores.to_plain(), 3)

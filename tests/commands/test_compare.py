@@ -289,11 +289,13 @@ def test_an_interval_beside_a_corrected_p_is_called_uncorrected(run, here, capsy
         run(name, ["dog" if place in places else "cat" for place in range(100)], network=name)
     compare(["a", "b", "c", "d"], page="page.html")
     text = Page((here / "page.html").read_text()).text
+    out = capsys.readouterr().out
+    assert "p is McNemar's mid-p" in text and "McNemar's mid-p" in out
     assert "A and B cannot be told apart: +7.00 points (uncorrected 95 % interval +1." in text
     assert (
         "A and D cannot be told apart: +2.00 points (95 % interval -" in text and "; corrected p = 0.0" in text
     )  # 3 x 0.021
-    assert "corrected for 3 comparisons (Hochberg); the intervals are not" in capsys.readouterr().out
+    assert "corrected for 3 comparisons (Hochberg); the intervals are not" in out
     compare(["a", "b"], page="two.html")
     text = Page((here / "two.html").read_text()).text
     assert (

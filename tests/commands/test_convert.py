@@ -100,6 +100,23 @@ def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
     assert other.temperature == 1 and other.validation_scores is None
 
 
+def test_other_names_have_other_groups(vit, network, tmp_path):
+    """The scores of the groups "a" and "b" became those of whatever groups the new names had."""
+    names, chances = ("a/x", "a/y", "b/z"), np.full((3, 3), 1 / 3, np.float32)
+    scores = ValidationScores.of(np.arange(3), chances, class_names=names)
+    spec = NetworkSpec.named("vit_nano_patch2_8", 3, {"depth": 2, "num_heads": 1, "qk_norm": True})
+    description = Description(names, spec, Preprocess(8, 1.0), validation_scores=scores)
+    write_checkpoint(checkpoint_content(description, network.state_dict()), tmp_path / "own.ckpt")
+    assert len(scores.levels) == 1
+    for number, text in enumerate(("x\ny\nz", "c/x\nd/y\nd/z")):
+        (tmp_path / "names.txt").write_text(text)
+        path = tmp_path / f"{number}.ckpt"
+        answer = vit("convert", tmp_path / "own.ckpt", "--output", path, "--class_names", tmp_path / "names.txt")
+        assert answer.code == 0, answer.err
+        kept = load(path)[1].validation_scores
+        assert kept.levels == () and kept.own.tolist() == scores.own.tolist()
+
+
 def test_another_size_and_other_names(vit, folder):
     (folder / "names.txt").write_text("a\nb\nc\n")
     options = ("--image_size", 12, "--patch_size", 4, "--class_names", folder / "names.txt")
@@ -167,6 +184,19 @@ def test_spaces_around_a_name_in_a_list_do_not_count(vit, folder):
     answer = vit("convert", folder, *options)
     assert answer.code == 0, answer.err
     assert load(folder / "x.ckpt")[1].class_names == ("a", "sea lion", "c")
+
+
+@pytest.mark.parametrize(("prefix", "layer"), [("", "head.1"), ("", "fc"), ("net.", "fc")])
+def test_a_classifier_of_another_name_is_named(prefix, layer, vit, network, tmp_path):
+    """Once the answer was to train again, though the file has the classifier."""
+    names = {name: layer + name.removeprefix("head") if name.startswith("head.") else prefix + name
+             for name in network.state_dict()}  # fmt: skip
+    save_file({names[name]: value.clone() for name, value in network.state_dict().items()}, tmp_path / "x.safetensors")
+    answer = vit("convert", tmp_path / "x.safetensors", "--output", tmp_path / "x.ckpt")
+    refused(answer, 4, f"its classifier may be {layer}.weight", "call that head, below the prefix of the other names")
+    spoiled = {names[name]: value.clone() for name, value in network.state_dict().items() if "norm1" not in name}
+    save_file(spoiled, tmp_path / "y.safetensors")
+    refused(vit("convert", tmp_path / "y.safetensors", "--output", tmp_path / "y.ckpt"), 4, "norm1.bias is missing")
 
 
 def test_weights_without_a_classifier(vit, network, tmp_path):
@@ -290,7 +320,7 @@ def test_a_checkpoint_that_appears_meanwhile_is_kept(vit, folder, monkeypatch):
         write_checkpoint(content, path)
         (folder / "x.ckpt").write_text("of another program")
 
-    monkeypatch.setattr("vit.checkpoints.io.write_checkpoint", write)
+    monkeypatch.setattr("vit.checkpoints.load.write_checkpoint", write)
     refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "another program has made it")
     assert (folder / "x.ckpt").read_text() == "of another program"
     assert not list(folder.glob(".x.ckpt*"))

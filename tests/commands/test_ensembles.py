@@ -10,6 +10,10 @@ import pytest
 import vit as api
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.commands.measuring import scoring
+from vit.console import Reporter
+from vit.data.core.samples import Samples
+from vit.inference.scores.scored_images import ScoredImages
 
 pytestmark = pytest.mark.usefixtures("here")
 OPTIONS = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--wandb", "off")
@@ -70,6 +74,22 @@ def test_an_ensemble_is_measured_beside_its_models_on_the_same_images(vit, seeds
         and gain["low"] <= gain["value"] <= gain["high"]
     )
     assert "ensemble of 3 models" in (here / "found" / "report.html").read_text()
+
+
+def test_an_image_that_one_model_cannot_take_is_left_out(monkeypatch):
+    """A model with a window reads 16 bits for a color, and one without does not."""
+    names, labels = ("a", "b", "c"), np.array([0, 1, 0])
+    chances = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]], dtype=np.float32)
+    every = {"all": ScoredImages(names, labels, chances),
+             "some": ScoredImages(names[1:], labels[1:], chances[1:], {"a": "16 bits for a color"})}  # fmt: skip
+    monkeypatch.setattr(scoring, "score_images", lambda model, *_: every[model])
+    scored, found = scoring.score_together({name: name for name in every}, "images", Samples(names, labels), Reporter())
+    assert (
+        scored.paths == ("b", "c")
+        and scored.labels.tolist() == [1, 0]
+        and np.array_equal(scored.probabilities, chances[1:])
+    )
+    assert scored.left_out == {"a": "16 bits for a color"} and found.accuracies == {"all": 0.5, "some": 0.5}
 
 
 def test_images_that_any_model_has_learned_are_left_out(vit, seeds, colors, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.runs import run_folder
-from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.load import load
 
 OPTIONS = ("--epochs", 2, "--wandb", "off", "--image_size", 8)
@@ -44,6 +44,16 @@ def test_a_soup_is_the_mean_of_the_runs_that_it_names(vit, runs, colors, tmp_pat
     assert "paired 95 % interval" in answer.out and "of the average with it" in answer.out
     assert vit("predict", tmp_path / "soup.ckpt", colors / "red", "--output", tmp_path / "r.csv").code == 0
     assert vit("soup", *runs[1], "--output", tmp_path / "soup.ckpt").code == 2  # never overwritten
+
+
+def test_a_file_that_appears_meanwhile_is_kept(vit, runs, tmp_path, monkeypatch):
+    def write(content, path):
+        write_checkpoint(content, path)
+        (tmp_path / "soup.ckpt").write_text("of another program")
+
+    monkeypatch.setattr("vit.checkpoints.load.write_checkpoint", write)
+    answer = vit("soup", *runs[1][:2], "--output", tmp_path / "soup.ckpt")
+    assert answer.code == 2 and (tmp_path / "soup.ckpt").read_text() == "of another program", answer.err
 
 
 def test_a_run_that_lowers_the_accuracy_stays_out(vit, runs, tmp_path):

@@ -222,7 +222,9 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
 def test_code_for_other_libraries_says_what_becomes_of_color_profiles(trained, name):
     """Their transforms ignore embedded profiles."""
     made = trained("vit")
-    assert "# pictures in sRGB" in export_format(name).how_to_load(made, Path("m"))
+    assert "# pictures upright (PIL.ImageOps.exif_transpose), on white, in sRGB" in export_format(name).how_to_load(
+        made, Path("m")
+    )
     ignoring = replace(made.description.preprocess, color_profiles="ignore")
     made = replace(made, description=replace(made.description, preprocess=ignoring))
     assert "sRGB" not in export_format(name).how_to_load(made, Path("m"))

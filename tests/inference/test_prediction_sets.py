@@ -6,7 +6,8 @@ from crepes import ConformalClassifier
 from scipy.stats import binom
 
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.inference.answers.answers import SET_METHODS, PredictionSets, fewest_of_sets
+from vit.errors import UsageError
+from vit.inference.answers.answers import SET_METHODS, PredictionSets, answer_rule, fewest_of_sets
 
 NUM_CLASSES = 4
 FREQUENCIES = [0.7, 0.1, 0.1, 0.1]
@@ -38,6 +39,14 @@ def test_coverage_holds_over_many_fits(method, coverage):
     # fits vary: the coverage given one fit of n images has a standard deviation of sqrt(c (1 - c) / n)
     spread = 4 * np.sqrt(coverage * (1 - coverage) * (1 / total + 1 / (60 * 300 * min(FREQUENCIES))))
     assert coverage - spread < hits / total
+
+
+@pytest.mark.parametrize("asked", [{"target_accuracy": 1.0}, {"coverage": 1.0}, {"coverage": 0.0}, {"reject_below": 2}])
+def test_what_is_not_a_fraction_is_refused(asked):
+    """1 was a division by zero."""
+    scores = ValidationScores.of(*draw(np.random.default_rng(0), 50))
+    with pytest.raises(UsageError, match=r"is not between 0 and 1"):
+        answer_rule(scores, tuple("abcd"), **asked)
 
 
 LEVEL = 0.8931  # crepes differs where (n + 1) (1 - coverage) is whole: it keeps p-values that are equal to 1 - coverage

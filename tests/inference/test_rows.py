@@ -193,7 +193,6 @@ def test_two_processes_never_write_one_file(tmp_path, ending):
 
     with open_writer(path, 1) as writer:
         writer.write(ROWS[0])
-        writer.flush()
         refused = other()
         writer.write(ROWS[1])
     assert refused.returncode and "another vit predict writes" in refused.stderr and not refused.stdout

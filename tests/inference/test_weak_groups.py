@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from vit.data.core.batch import Batch
 from vit.data.core.samples import Samples
-from vit.inference.metrics.weak_groups import ALPHA, ImageTraits, holm, weak_groups
+from vit.inference.metrics.weak_groups import ALPHA, ImageTraits, _sizes, holm, weak_groups
 from vit.inference.scores.scored_images import ScoredImages
 
 
@@ -53,6 +54,16 @@ def traits_of(images, wrong, groups=None):
     samples = Samples(names, labels, arrays=[np.zeros((4, 4), dtype=np.uint8)] * count)
     scored = ScoredImages(names, labels, probabilities, groups=groups)
     return traits.find(scored, samples, {"site": dict.fromkeys(names, "a")}, ("a", "b"))
+
+
+def test_a_photograph_that_exif_turns_is_tall(tmp_path):
+    exif, photo = Image.Exif(), Image.new("RGB", (40, 30))
+    exif[274] = 6
+    photo.save(tmp_path / "tall.jpg", exif=exif)
+    photo.save(tmp_path / "wide.jpg")
+    names = ("tall.jpg", "wide.jpg")
+    sizes = _sizes(Samples(names, np.zeros(2, dtype=np.int64), root=tmp_path), names)
+    assert sizes is not None and sizes.tolist() == [[30, 40], [40, 30]]
 
 
 def test_of_images_that_belong_together_the_first_one_counts():

@@ -94,6 +94,33 @@ def test_prefixes_and_wrappers_are_found_by_their_shape(wrapper, prefix, cnn, tm
     assert computes(cnn, tmp_path / "mine.pth", network=CNN).num_classes == 7
 
 
+@pytest.mark.parametrize("wrapper", ["_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"])
+def test_parts_that_pytorch_wraps_are_found(wrapper, small_vit, tmp_path):
+    state = {name.replace("blocks.0.", f"blocks.0.{wrapper}."): v for name, v in small_vit.state_dict().items()}
+    torch.save(state, tmp_path / "mine.pth")
+    computes(small_vit, tmp_path / "mine.pth", 224)
+
+
+@pytest.mark.parametrize("name", [None, VIT])
+def test_adapters_beside_the_weights_are_refused(name, small_vit, tmp_path):
+    adapter = {"base_model.model.blocks.0.attn.qkv.lora_A.default.weight": torch.ones(4, 192)}
+    torch.save(adapter | {f"base_model.model.{k}": v for k, v in small_vit.state_dict().items()}, tmp_path / "mine.pth")
+    with pytest.raises(CheckpointError, match=r"has LoRA adapters .*merge_and_unload"):
+        open_pretrained(str(tmp_path / "mine.pth"), network=name)
+
+
+def test_a_classifier_of_several_layers_is_not_left_out(cnn, tmp_path):
+    torch.save({name.replace("fc.", "fc.1."): v for name, v in cnn.state_dict().items()}, tmp_path / "mine.pth")
+    with pytest.raises(CheckpointError, match=r"fc\.1\.\w+ is unexpected"):
+        open_pretrained(str(tmp_path / "mine.pth"), network=CNN)
+
+
+def test_a_named_vit_that_pools_as_its_tensors_show(tmp_path):
+    network = drawn(timm.create_model(VIT, depth=1, num_classes=5, global_pool="avg"))
+    torch.save(network.state_dict(), tmp_path / "mine.pth")
+    computes(network, tmp_path / "mine.pth", 224, network=VIT)
+
+
 @pytest.mark.faults("P7")
 def test_a_network_that_must_be_named_is_suggested(cnn, tmp_path):
     torch.save(
@@ -170,7 +197,10 @@ def test_heads_that_published_networks_differ_in(width, depth, is_refused, tmp_p
             found.own_network()
         assert found.own_network({"num_heads": 12}).options["num_heads"] == 12
     else:
-        assert "12 heads, usual for a width of 768" in found.guesses() and "heads" not in found.guesses({"num_heads"})
+        assert (
+            "12 heads, usual for a width of 768, activation gelu, pool cls" in found.guesses()
+            and "heads" not in found.guesses({"num_heads"})
+        )
     assert found.guesses({"num_heads"}) == ", ".join(PREPROCESSING)
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from torch import Tensor
 
+from vit.atomic_files import atomic_write
 from vit.checkpoints.format import KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
-from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.io import read_checkpoint, write_checkpoint
 from vit.checkpoints.model_path import FIX
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import has_no_classes
-from vit.errors import CheckpointError, first_line
+from vit.errors import CheckpointError, UsageError, first_line
 from vit.models.network import Network, misfits
 
 
@@ -33,6 +34,16 @@ def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]
         return network, description, Novelty.from_plain(content[NOVELTY_KEY])
     except Exception as error:  # an untrusted file may hold anything in place of a tensor
         raise CheckpointError(f"{path} has damaged training features: {first_line(error)}", FIX) from error
+
+
+def write_new_checkpoint(content: Content, path: Path) -> None:
+    """Write a new checkpoint that loads, or nothing. UsageError: another program has made the file meanwhile."""
+    try:
+        with atomic_write(path, is_new=True) as partial:
+            write_checkpoint(content, partial)
+            load(partial)
+    except FileExistsError as error:
+        raise UsageError(f"--output {path} exists: another program has made it", "give another name") from error
 
 
 def _load(content: Content, path: Path) -> tuple[Network, Description]:

@@ -69,10 +69,11 @@ class ValidationScores:
             chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
             labels, probabilities = labels[chosen], probabilities[chosen]
             groups = None if groups is None else groups[chosen]
-        own = probabilities[np.arange(len(labels)), labels]
+        own, best = probabilities[np.arange(len(labels)), labels], probabilities.max(axis=1)
+        own = np.where(probabilities.argmax(axis=1) == labels, own, np.minimum(own, np.nextafter(best, 0)))  # of a tie
         above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype=np.float32)
         levels = tuple(cls.of(one.group_of[labels], one.joined(probabilities)) for one in levels_of(class_names))
-        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1), groups, split, levels)
+        return cls(labels.astype(np.int32), own, above, best, groups, split, levels)
 
     def to_plain(self) -> dict[str, Any]:
         """The arrays as text: little-endian bytes in base64. And the split, and the same of each level."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from sklearn.decomposition import PCA
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -129,11 +130,10 @@ def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, T
     fewer components.
     """
     kernels = network.patch_embed.pixel_kernels.detach().double().cpu()  # (D, 3, P, P)
-    flat = kernels.flatten(1)
-    _, values, components = torch.linalg.svd(flat - flat.mean(dim=0), full_matrices=False)
-    components, shares = components[:count], values.square() / values.square().sum()
-    largest = components.gather(1, components.abs().argmax(dim=1, keepdim=True))
-    return (components * largest.sign()).view(-1, *kernels.shape[1:]).float(), shares[:count].float()
+    flat = kernels.flatten(1).numpy()
+    found = PCA(min(count, *flat.shape), svd_solver="full").fit(flat)
+    components, shares = map(torch.from_numpy, (found.components_, found.explained_variance_ratio_))
+    return components.view(-1, *kernels.shape[1:]).float(), shares.float()
 
 
 def position_similarity(network: VisionTransformer) -> Tensor | None:
@@ -261,17 +261,12 @@ def _timed(config: ViTConfig, device: torch.device) -> tuple[float, float]:
     block = Block(config, drop_path_rate=0.0).to(device).eval()
     tokens = torch.randn(1, T, D, device=device)
     q, k, v = (torch.randn(1, H, T, D // H, device=device) for _ in range(3))
-    block_seconds, product_seconds = [], []
-    for _ in range(NUM_TIMINGS):
-        block_seconds.append(_seconds(lambda: block(tokens), device))
-        product_seconds.append(_seconds(lambda: attend(q, k, v), device))
-    share = min(product_seconds) / min(block_seconds)
-    return min(block_seconds), share if share <= 1 else math.nan
+    both = (lambda: block(tokens)), (lambda: attend(q, k, v))
+    whole, products = map(min, zip(*([_seconds(one, device) for one in both] for _ in range(NUM_TIMINGS)), strict=True))
+    return whole, products / whole if products <= whole else math.nan
 
 
 def _seconds(compute: Callable[[], Tensor], device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
     started = time.perf_counter()
     compute()
     if device.type == "cuda":

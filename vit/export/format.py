@@ -129,13 +129,13 @@ def check_packages(what: str, packages: Sequence[str], extra: str) -> None:
 
 def closing_code(trained: LoadedModel, logits: str) -> str:
     """Lines of Python that turn an expression for logits (B, K) into labels, and what pictures are expected."""
-    rules, colors = trained.description.multilabel, ""
+    rules, pictures = trained.description.multilabel, "\n# pictures upright (PIL.ImageOps.exif_transpose), on white"
     if trained.description.preprocess.color_profiles == "convert":  # other libraries ignore the profiles
-        colors = "\n# pictures in sRGB: convert the colors of an embedded ICC profile first (PIL.ImageCms)"
+        pictures += ", in sRGB: convert the colors of an embedded ICC profile first (PIL.ImageCms)"
     if rules is None:
-        return colors
+        return pictures
     thresholds = rules.thresholds.tolist()  # unrounded, because a rare label may have 2e-7
-    return f"{colors}\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
+    return f"{pictures}\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
 
 
 def check_pictures(trained: LoadedModel, library: str) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vit.checkpoints.load import load
 from vit.checkpoints.run import checkpoint_of
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.errors import UsageError
 from vit.export.exporting import export_format
 from vit.export.format import Classify
@@ -142,33 +142,29 @@ def show_latencies_of_model(reporter: Reporter, model: Path, predictor: Predicto
     return _show(reporter, {f"{engine.name} {engine.precision}": again}, shape)
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Images per second of a checkpoint and of its export, measured in turns on the same CPU."""
+def show_size_and_speed(reporter: Reporter, trained: LoadedModel, name: str, path: Path, exported: Classify) -> None:
+    """Show one table for all formats: the export beside its checkpoint.
 
-    batch_size: int  # images of a pass
-    threads: int  # threads of both
-    reference: float  # images per second of the checkpoint in PyTorch, float32
-    exported: float  # images per second of the export
-
-
-def measured_speed(trained: LoadedModel, exported: Classify) -> Speed:
-    """Time both on random images; of `ROUNDS` passes after the first one, the fastest counts."""
-    reference = _by_torch(trained, torch.device("cpu"), "32-true")
+    Both compute random images in turns. Of `ROUNDS` passes after the first one, the fastest counts.
+    """
+    files = [item for item in path.rglob("*") if item.is_file()] if path.is_dir() else [path]
+    weights = sum(value.nbytes for value in trained.network.state_dict().values())
+    sizes = f"{weights / 1e6:.1f} MB of weights", f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
+    reporter.line()
     side = trained.network.image_size
     count = max(1, min(MOST_IMAGES, int(FLOPS_PER_PASS / trained.description.spec.cost(side).flops)))
     images = _noise(count, trained.description.preprocess.channels, side)
+    both = _by_torch(trained, torch.device("cpu"), "32-true"), exported
     seconds = [float("inf"), float("inf")]
     with torch.inference_mode():
         for _ in range(1 + ROUNDS):  # the first pass allocates and compiles, and is never the fastest
-            for place, classify in enumerate((reference, exported)):
+            for place, classify in enumerate(both):
                 start = time.perf_counter()
                 classify(images)
                 seconds[place] = min(seconds[place], time.perf_counter() - start)
-    return Speed(count, torch.get_num_threads(), count / seconds[0], count / seconds[1])
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files of a folder."""
-    files = [item for item in path.rglob("*") if item.is_file()] if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files)
+    checkpoint, own = seconds
+    times = [(f"{count / checkpoint:,.1f}", "1.0"), (f"{count / own:,.1f}", f"{checkpoint / own:.1f}")]
+    rows = zip(("checkpoint", name), sizes, times, strict=True)
+    reporter.table(("", "size", "images/s", "times as fast"), [(word, size, *fast) for word, size, fast in rows])
+    threads = count_of(torch.get_num_threads(), "thread")
+    reporter.line(f"CPU, {threads}, batches of {count}; of this machine, as busy as it is")

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,9 @@ from vit.weights.formats.timm import to_timm
 
 _OTHERS = "give --format onnx, pt2 or safetensors"
 _VIT_BASE = "vit_base_patch16_224"
-_OF_VIT_BASE = {  # defaults of timm's ViT-B/16, which a call can leave out; fc_norm depends on global_pool there
-    "img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
-    "qkv_bias": True, "qk_norm": False, "init_values": None, "reg_tokens": 0, "global_pool": "token",
-    "class_token": True, "no_embed_class": False, "pre_norm": False, "pos_embed": "learn",
-    "act_layer": "gelu",
-}  # fmt: skip
+# defaults of timm's ViT-B/16, which a call can leave out; fc_norm depends on global_pool there
+_DEFAULTS = {name: one.default for name, one in signature(timm.models.VisionTransformer).parameters.items()}
+_OF_VIT_BASE = {**_DEFAULTS, "act_layer": "gelu"}
 _CROP_MODES = {"shortest": "center", "squash": "squash", "pad": "border"}
 
 
@@ -190,7 +188,7 @@ def _crop_pct(plain: Preprocess) -> float:
 def _is_default(key: str, value: object) -> bool:
     """Whether timm's ViT-B/16 has this value by default."""
     is_usual_norm = key == "norm_layer" and isinstance(value, partial) and value.keywords == {"eps": 1e-6}
-    return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
+    return is_usual_norm or bool(value == _OF_VIT_BASE.get(key, math.nan))
 
 
 def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:

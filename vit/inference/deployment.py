@@ -106,10 +106,11 @@ def describe_input(trained: LoadedModel) -> str:
     colors = {1: "gray", 3: "RGB"}.get(plain.channels, f"{plain.channels} channels")
     if plain.color_profiles == "convert" and plain.channels == COLORS:
         colors = "sRGB (embedded ICC profiles converted)"
+    side = plain.image_size
     return (
-        f"uint8 (batch, {plain.channels}, {plain.image_size}, {plain.image_size}): {colors}, upright, 0 to 255; "
-        f"{resized} resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square{filled}"
-        f"; normalization is inside{window}"
+        f"uint8 (batch, {plain.channels}, {side}, {side}): {colors}, upright, on white, 0 to 255; {resized} "
+        f"resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square"
+        f"{filled}; normalization is inside{window}"
     )
 
 

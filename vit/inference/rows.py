@@ -75,10 +75,6 @@ class RowWriter(ABC):
         """Add one row."""
 
     @abstractmethod
-    def flush(self) -> None:
-        """Write buffered rows to the file."""
-
-    @abstractmethod
     def _open(self) -> None: ...
 
     @abstractmethod
@@ -127,9 +123,6 @@ class _TextWriter(RowWriter):
     def _open(self) -> None:
         self.file = create(self.partial)
 
-    def flush(self) -> None:
-        self.file.flush()
-
     def _close(self) -> None:
         self.file.close()
 
@@ -169,16 +162,16 @@ class ParquetWriter(RowWriter):
     def write(self, prediction: Prediction) -> None:
         self.waiting.append(self.cells(prediction))
         if len(self.waiting) >= _FLUSH_ROWS:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         if self.waiting:
             columns = [[_encodable(cell) for cell in column] for column in zip(*self.waiting, strict=True)]
             self.writer.write_table(pa.table(columns, schema=self.schema))
             self.waiting.clear()
 
     def _close(self) -> None:
-        self.flush()
+        self._flush()
         self.writer.close()
 
 

@@ -38,6 +38,7 @@ MAX_TENSORS = 50_000  # a ViT of 100 blocks has 2,000
 _MAX_EXPANSION = 2  # numbers of trained weights do not compress
 _FIX = "give a .safetensors, .pth or .npz file of a network, or a folder with config.json and model.safetensors"
 _RUNS_CODE = "in the program that wrote it, save the numbers alone: torch.save(model.state_dict(), 'weights.pth')"
+_WRAPPERS = re.compile(r"\b(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)\.")  # PyTorch's, around any part
 # Plain settings and numbers beside the weights. Their constructors keep values and do nothing else.
 _PLAIN = [
     argparse.Namespace,
@@ -86,7 +87,8 @@ def read_weights_file(path: Path, state: State | None = None) -> WeightsFile:
         raise CheckpointError(f"{path} ({size}) is not a whole {what}: {why}", fix) from error
     if not found.weights:
         raise CheckpointError(f"{path} holds no tensors", _FIX)
-    weights = {name: value.float() if value.is_floating_point() else value for name, value in found.weights.items()}
+    named = {_WRAPPERS.sub("", name): value for name, value in found.weights.items()}
+    weights = {name: value.float() if value.is_floating_point() else value for name, value in named.items()}
     broken = next((name for name, value in weights.items() if _is_broken(name, value)), None)
     if broken is not None:
         raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", "take another file")

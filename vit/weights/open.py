@@ -144,6 +144,9 @@ def _described(
 def _foreign(source: str, file: WeightsFile, facts: StatedFacts, state: State | None = None) -> PretrainedWeights:
     """Foreign weights with what a library or a config says of them, else with the defaults of their format."""
     model = facts.model
+    if adapter := next((name for name in file.weights if ".lora_" in name), ""):
+        fix = "merge them into the weights (merge_and_unload() of peft), and save the state_dict of the merged network"
+        raise CheckpointError(f"{source} has LoRA adapters beside its weights, such as {adapter}", fix)
     if model is not None and model.options is None:
         return _of_timm(source, file, model, facts, state)
     try:
@@ -204,7 +207,8 @@ def _options_of_model(model: TimmModel | None, converted: Converted) -> dict[str
     kernel = converted.weights.get("patch_embed.proj.weight")
     if model is None or model.options is None or kernel is None or model.options["embed_dim"] != kernel.shape[0]:
         return None
-    left_out = {"embed_dim"} if "head.weight" in converted.weights else {"embed_dim", "pool"}
+    is_shown = "fc_norm.weight" in converted.weights  # a mean of patches, where timm's model may read the class token
+    left_out = {"embed_dim"} if "head.weight" in converted.weights and not is_shown else {"embed_dim", "pool"}
     named = {name: value for name, value in model.options.items() if name not in left_out}
     return {**named, "activation": named.get("activation", converted.options.get("activation", "gelu"))}
 

@@ -100,8 +100,7 @@ def compare(
             reporter.notice(describe_changed(num_changed))
         reporter.line(f"\npage in {page_file}")
     if page_file is None and in_order:
-        every = shlex.join(str(run.path) for run in finished)
-        reporter.next_command(f"vit compare {every} --page compared.html")
+        reporter.next_command(f"vit compare {shlex.join(str(run.path) for run in finished)} --page compared.html")
     else:
         best = max(finished, key=lambda run: int(run.correct.sum()))
         reporter.next_command(f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES")
@@ -113,7 +112,7 @@ def compare(
 
 def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     reporter.line(f"\nAccuracy of {found.runs[0].name} minus that of each other run, on the same images")
-    p_name = "McNemar's p" if found.runs[0].groups is None else "p of groups"
+    p_name = "McNemar's mid-p" if found.runs[0].groups is None else "p of groups"
     columns = ("against", "difference in points", "only first right", "only other right", p_name, "p corrected")
     rows = []
     for pair in found.pairs:

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.atomic_files import atomic_write
 from vit.checkpoints.model_path import check_weights
 from vit.commands.cli.arguments import PositiveInt, StrPath, new_file
 from vit.commands.cli.command_line import Metavar
 from vit.commands.exporting.model_card import write_converted_card
 from vit.console import Reporter
-from vit.errors import CheckpointError, DataError, UsageError, some_of
+from vit.errors import CheckpointError, DataError, some_of
 from vit.models.catalog import check_network
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
 Three = tuple[float, float, float]
 _MAX_CLASSES_FILE = 16 << 20  # bytes
+_TRAIN = "train one on your images: vit train DATA --init_from "
 
 
 def convert(
@@ -79,21 +79,16 @@ def convert(
     card_file = None if card is None else new_file(card, "--card")
     check_weights(source)
 
-    from vit.weights.formats.weight_format import PREDICTS_NUMBERS, READS_PRE_LOGITS
     from vit.weights.open import open_pretrained
 
     if network is not None:
         check_network(network)
     pretrained = open_pretrained(source, network, weights)
-    if pretrained.num_classes < 2 and pretrained.multilabel is None:
-        reasons = [why for why in (READS_PRE_LOGITS, PREDICTS_NUMBERS) if why in pretrained.dropped.values()]
-        reasons += ["it has one output, of which a softmax makes 1 for all images"] * pretrained.num_classes
-        lack = "has no classifier" + "".join(f" that can be used: {why}" for why in reasons[:1])
-        problem = f"{source} {lack} ({pretrained.format} names), so there is nothing to predict with"
-        raise CheckpointError(problem, _how_to_train(source))
     options: dict[str, int | str | bool] = _given(
         num_heads=num_heads, activation=activation, patch_size=patch_size, prefix_positions=prefix_positions
     )
+    if pretrained.num_classes < 2 and pretrained.multilabel is None:
+        raise _no_classifier(pretrained, options)
     if replaced := _given(mean=mean, std=std, crop_fraction=crop_fraction, interpolation=interpolation):
         pretrained = pretrained.with_preprocess(replaced)
     source_names, whose = _class_names(pretrained, class_names)
@@ -109,9 +104,8 @@ def convert(
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), *of_classes, *facts])
     if guesses := pretrained.guesses({*options, *_given(class_names=class_names, image_size=image_size)}):
-        options_text = "--num_heads, --image_size, --mean, --std, --crop_fraction, --interpolation or --class_names"
         guessed = f"nothing states these values, so they are guesses: {guesses}"
-        reporter.notice(f"WARNING: {guessed}; where one is wrong, replace it by {options_text}")
+        reporter.notice(f"WARNING: {guessed}; where one is wrong, the option of its name, such as --mean, replaces it")
     if pretrained.outside:
         others = f"{source} has other weights beside this network: {some_of(pretrained.outside, 5)}"
         reporter.notice(f"WARNING: {others}; if it ends in one of them, its classifier is not the one that was taken")
@@ -125,12 +119,28 @@ def convert(
     return path
 
 
+def _no_classifier(pretrained: "PretrainedWeights", options: Mapping[str, int | str | bool]) -> CheckpointError:
+    """The error of weights without a classifier. It names layers that may be one, if the others are a whole network."""
+    from vit.weights.formats.weight_format import PREDICTS_NUMBERS, READS_PRE_LOGITS
+
+    reasons = [why for why in (READS_PRE_LOGITS, PREDICTS_NUMBERS) if why in pretrained.dropped.values()]
+    reasons += ["it has one output, of which a softmax makes 1 for all images"] * pretrained.num_classes
+    lack = "has no classifier" + "".join(f" that can be used: {why}" for why in reasons[:1])
+    problem = f"{pretrained.source} {lack} ({pretrained.format} names), so there is nothing to predict with"
+    fix, weights = _TRAIN + shlex.quote(pretrained.source), pretrained.weights
+    matrices = [name for name, value in weights.items() if value.ndim == 2 and pretrained.network is None]
+    beside = pretrained.outside + [name for name in matrices if not name.startswith(("blocks.", "attn_pool."))]
+    if beside and not reasons:
+        layers = tuple(name.removesuffix("weight") for name in beside)
+        rest = {name: value for name, value in weights.items() if not name.startswith(layers)}
+        replace(pretrained, weights=rest).build(1, given=options)
+        problem += f"; its classifier may be {some_of(beside, 3)}"
+        fix = f"if it ends in one linear layer, call that head, below the prefix of the other names; else {fix}"
+    return CheckpointError(problem, fix)
+
+
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _how_to_train(source: str) -> str:
-    return f"train one on your images: vit train DATA --init_from {shlex.quote(source)}"
 
 
 def _class_names(pretrained: "PretrainedWeights", file: StrPath | None) -> tuple[tuple[str, ...], str]:
@@ -172,9 +182,8 @@ def _write(
 ) -> list[tuple[str, str]]:
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
-    from vit.checkpoints.io import write_checkpoint
     from vit.checkpoints.label_rules import LabelRules, range_text
-    from vit.checkpoints.load import load
+    from vit.checkpoints.load import write_new_checkpoint
     from vit.checkpoints.result import versions
     from vit.weights.adapt import head_names
     from vit.weights.hubs import UNKNOWN
@@ -183,12 +192,11 @@ def _write(
     heads, tensors = head_names(filled.network), filled.network.state_dict().items()
     if heads and not any(bool(value.any()) for name, value in tensors if name in heads and value.ndim > 1):
         problem = f"{pretrained.source}: the weights of its classifier are 0, so that all images get one answer"
-        raise CheckpointError(problem, _how_to_train(pretrained.source))
+        raise CheckpointError(problem, _TRAIN + shlex.quote(pretrained.source))
     if filled.report.initialized:
         problem = f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}"
         raise CheckpointError(problem, "give other weights")
-    is_same_size = image_size in (None, pretrained.own_network(options).image_size)
-    is_same = not options and not has_own_pixels and is_same_size  # the model that was calibrated
+    is_same = not (options or has_own_pixels) and image_size in (None, pretrained.own_network(options).image_size)
     rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
     license_name = None if pretrained.license == UNKNOWN else pretrained.license
     description = Description(
@@ -197,13 +205,10 @@ def _write(
     )  # fmt: skip
     if is_same:
         scores = pretrained.validation_scores
+        if scores is not None and class_names != pretrained.class_names:
+            scores = replace(scores, levels=())  # of groups by the names before
         description = replace(description, temperature=pretrained.temperature, validation_scores=scores)
-    try:
-        with atomic_write(output, is_new=True) as partial:
-            write_checkpoint(checkpoint_content(description, filled.network.state_dict()), partial)
-            load(partial)
-    except FileExistsError as error:
-        raise UsageError(f"--output {output} exists: another program has made it", "give another name") from error
+    write_new_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
     facts = [("network", f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels")]
     if rules is not None:

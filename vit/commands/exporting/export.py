@@ -20,9 +20,8 @@ from vit.layout import RunLayout
 from vit.weights.hubs import CARD
 
 if TYPE_CHECKING:
-    from vit.export.format import Classify, Quantizer
+    from vit.export.format import Quantizer
     from vit.export.verify import ExportDifference
-    from vit.inference.deployment import LoadedModel
 
 Precision = Literal["32-true", "int8"]
 
@@ -84,6 +83,7 @@ def export(
 
     from vit.export.exporting import check_output, export_format
     from vit.export.exporting import export as write
+    from vit.export.latency import show_latencies_of, show_size_and_speed
 
     export_kind = export_format(format)
     quantizer: Quantizer | None = registry.INT8.load()() if is_int8 else None
@@ -118,14 +118,11 @@ def export(
     show_license(reporter, trained)
     if (written := write_card(Path(model), exported, format, path, card_file, cost)) is not None:
         reporter.line(f"model card: {written}")
-    _show_size_and_speed(reporter, trained, kind, path, classify)
+    show_size_and_speed(reporter, trained, kind, path, classify)
     if latency:
-        from vit.export.latency import show_latencies_of
-
         own = {f"{format} {precision}": partial(export_kind.read, exported, path)}
         show_latencies_of(reporter, trained, "cpu", "32-true", own)
-    for line in ["", *export_kind.how_to_load(exported, path).splitlines()]:
-        reporter.line(line)
+    reporter.line("\n" + export_kind.how_to_load(exported, path))
     if export_kind.next_command:
         following = export_kind.next_command.format(path=shlex.quote(str(path)))
     else:
@@ -152,20 +149,3 @@ def _show_difference(reporter: Reporter, difference: "ExportDifference", where: 
     if peer.num_shifted:
         shifted = f"the middle square of {peer.num_shifted:,} files lies one pixel higher or farther left than here"
         reporter.line(f"{peer.library} rounds half a pixel down: {shifted}, which changes their probabilities a little")
-
-
-def _show_size_and_speed(
-    reporter: Reporter, trained: "LoadedModel", name: str, path: Path, exported: "Classify"
-) -> None:
-    """Show one table for all formats: the export beside its checkpoint."""
-    from vit.export.latency import measured_speed, size_of
-
-    weights = sum(value.nbytes for value in trained.network.state_dict().values())
-    sizes = f"{weights / 1e6:.1f} MB of weights", f"{size_of(path) / 1e6:.1f} MB"
-    reporter.line()
-    speed = measured_speed(trained, exported)
-    checkpoint = ("checkpoint", sizes[0], f"{speed.reference:,.1f}", "1.0")
-    own = (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}")
-    reporter.table(("", "size", "images/s", "times as fast"), [checkpoint, own])
-    threads = f"{speed.threads} thread{'s' * (speed.threads != 1)}"
-    reporter.line(f"CPU, {threads}, batches of {speed.batch_size}; of this machine, as busy as it is")

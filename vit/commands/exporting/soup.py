@@ -8,6 +8,7 @@ stays in the average if the accuracy does not fall.
 import os
 import shlex
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,8 +50,7 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
         check_model(run, unfinished=False)
 
     from vit.checkpoints.format import checkpoint_content
-    from vit.checkpoints.io import write_checkpoint
-    from vit.checkpoints.load import load
+    from vit.checkpoints.load import load, write_new_checkpoint
     from vit.checkpoints.run import checkpoint_of
     from vit.checkpoints.validation_scores import ValidationScores, fitted_split
     from vit.data.loading.loader import labeled_images
@@ -82,8 +82,7 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     def accuracy_of(weights: Weights) -> float:
         return float(scored(weights, source.splits["validation"]).correct.mean())
 
-    tensors = {run: trained.state_dict().items() for run, (trained, _) in loaded.items()}
-    weights = {run: {name: value.clone() for name, value in own} for run, own in tensors.items()}
+    weights: dict[str, Weights] = {run: deepcopy(trained.state_dict()) for run, (trained, _) in loaded.items()}
     alone = {run: accuracy_of(own) for run, own in weights.items()}
     best, *others = sorted(paths, key=lambda run: -alone[run])
     used, mixed, accuracy = [best], weights[best], alone[best]
@@ -110,8 +109,7 @@ def soup(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath,
     metrics = {"val/acc1": accuracy}
     description = replace(first, temperature=fitted.value, metrics=metrics, validation_scores=scores, made_of=made_of)
     network.load_state_dict(mixed)
-    write_checkpoint(checkpoint_content(description, network.cpu().state_dict()), path)
-    load(path)
+    write_new_checkpoint(checkpoint_content(description, network.cpu().state_dict()), path)
     reporter.line(f"\n{path}: {description.made_of}; temperature {fitted.describe()}")
     if "test" in source.splits:
         single, whole = (scored(one, source.splits["test"]) for one in (weights[best], mixed))

@@ -92,8 +92,7 @@ def check(
             for finding in checked.findings:
                 table.row(astuple(finding))
         reporter.notice(describe_escapes(source.class_names, f"{list_file} has"))
-    num_warnings = len(checked.findings) - checked.errors
-    found = f"{count_of(checked.errors, 'error')} and {count_of(num_warnings, 'warning')}"
+    found = f"{count_of(checked.errors, 'error')} and {count_of(len(checked.findings) - checked.errors, 'warning')}"
     reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
     failed = checked.errors > 0 or (strict and bool(checked.findings))
     if page_file is not None:

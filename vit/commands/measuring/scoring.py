@@ -70,7 +70,7 @@ class EnsembleFinding:
 def score_together(
     predictors: Mapping[str, Predictor], words: str, samples: Samples, reporter: Reporter
 ) -> tuple[ScoredImages, EnsembleFinding]:
-    """The scores of an ensemble on some images, and its gain over the best of its models, in a table."""
+    """The scores of an ensemble on images that all models read, and its gain over the best of these, in a table."""
     every: dict[str, ScoredImages] = {}
     seconds = {}
     for name, predictor in predictors.items():
@@ -78,9 +78,11 @@ def score_together(
         scored = score_images(predictor, words, samples, reporter)
         assert isinstance(scored, ScoredImages)
         every[name], seconds[name] = scored, time.perf_counter() - began
+    bad = {path: reason for one in every.values() for path, reason in one.left_out.items()}
+    every = {name: in_groups(one.without(bad), samples) for name, one in every.items()}
     first = next(iter(every.values()))
     mean = np.mean([one.probabilities for one in every.values()], axis=0)
-    ensemble = replace(first, probabilities=mean, novelty=None, temperature=1.0)
+    ensemble = replace(first, probabilities=mean, temperature=1.0)
     accuracies = {name: float(one.correct.mean()) for name, one in every.items()}
     best = max(accuracies, key=lambda name: accuracies[name])
     gain = paired_gap(ensemble.correct, every[best].correct, ensemble.groups)
@@ -90,7 +92,7 @@ def score_together(
     rows = [(name, percent(accuracy), f"{len(first.labels) / taken:,.1f}") for name, accuracy, taken in measured]
     reporter.table(("model", "accuracy", "images/s"), rows)
     gained = f"all minus the best one on these images, {best}: {in_points(gain)}"
-    reporter.line(f"{gained}, paired 95 % interval over images")
+    reporter.line(f"{gained}, paired 95 % interval over {'images' if ensemble.groups is None else 'groups'}")
     reporter.line()
     return ensemble, EnsembleFinding(accuracies, seconds, best, gain)
 

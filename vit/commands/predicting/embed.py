@@ -39,7 +39,7 @@ def embed(
     batch_size: PositiveInt = 64,
     device: str = "auto",
 ) -> EmbeddingSummary:
-    """Write an embedding of each image: the vector that the last layer of a network reads.
+    """Write an embedding of each image: the vector that the last layer of a network reads, computed in float32.
 
     The file has one row per image, in a stable order: path, status, error, content_hash, vector. It states the hash of
     the model and the preprocessing.

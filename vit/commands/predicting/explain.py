@@ -135,8 +135,6 @@ def explain(
         raise DataError(f"none of {len(listed.paths)} files is an image that can be read", f"see {page_file}")
     reporter.line(f"\n{count_of(len(page.cards), 'image')} explained in {folder}, page in {page_file}")
     is_vit = isinstance(explainer.network, VisionTransformer)
-    options = {
-        "recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(predictor.lacks)
-    }  # fmt: skip
+    options = {"recursive": recursive, "gallery": not is_vit, "unfinished": not is_vit and bool(predictor.lacks)}
     reporter.next_command(shell_command("vit", "inspect" if is_vit else "predict", model, *given, options=options))
     return ExplanationSummary(folder, page_file, len(page.cards), unreadable, scores)

@@ -156,7 +156,7 @@ def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> T
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
                 pixels = decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB)
-                return _upright(pixels_in_srgb(pixels, image) if decoding.converts else pixels, image)
+                return _turned(pixels_in_srgb(pixels, image) if decoding.converts else pixels, orientation_of(image))
         except Exception as error:
             raise _damaged(image, path, error) from error
         transparent = image.info.get("transparency")
@@ -167,7 +167,7 @@ def _decoded(data: bytes, path: str | os.PathLike[str], decoding: Decoding) -> T
         is_transparent = torch.from_numpy((deep_colors(data) == transparent).all(axis=2))
         if is_transparent.all():
             raise ImageError(path, "unreadable", _INVISIBLE)
-        return pixels.masked_fill(_upright(is_transparent[None], image), BACKGROUND)
+        return pixels.masked_fill(_turned(is_transparent[None], orientation_of(image)), BACKGROUND)
 
 
 def deep_values(
@@ -198,13 +198,11 @@ def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
             header_size(data, path)
 
 
-def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
-    """Apply the EXIF orientation of an image to its pixels. Damaged metadata are ignored."""
-    try:
-        orientation = image.getexif().get(ORIENTATION_TAG, 1)
-    except Exception:  # noqa: BLE001  as above
-        return pixels
-    return _turned(pixels, orientation)
+def orientation_of(image: Image.Image) -> int:
+    """The EXIF orientation of an image, from 1 to 8; other values mean 1, as damaged metadata do."""
+    with suppress(Exception):
+        return int(image.getexif().get(ORIENTATION_TAG, 1))
+    return 1
 
 
 def _turned(pixels: Tensor, orientation: int) -> Tensor:
@@ -238,7 +236,7 @@ def from_pillow(
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
             if is_cut:
                 check_high_bytes(image, data)
-            return _upright(_pixels(image, decoding), image)
+            return _turned(_pixels(image, decoding), orientation_of(image))
     except ImageError:
         raise
     except ValuesError as error:

@@ -157,6 +157,9 @@ def answer_rule(
         target_accuracy: accuracy of the labels, and of the answers of each level, instead of `reject_below`.
         coverage: probability that a set has the true class; None: no sets.
     """
+    for name, value in (("reject_below", reject_below), ("target_accuracy", target_accuracy), ("coverage", coverage)):
+        if value is not None and not 0 < value < 1:
+            raise UsageError(f"{name} {value:g} is not between 0 and 1", "give a fraction such as 0.95")
     levels = () if reject_below is None else tuple((one, reject_below) for one in levels_of(class_names))
     if target_accuracy is None and coverage is None:
         return AnswerRule(reject_below or 0.0, levels=levels)

@@ -21,6 +21,7 @@ from vit.data.core.image_bytes import ImageError
 from vit.data.core.image_header import no_warnings, opened
 from vit.data.core.samples import Labels, Samples
 from vit.data.loading.threads import decode_threads
+from vit.data.pixels.decode import orientation_of
 from vit.inference.scores.scored_images import Bools, Floats, ScoredImages
 
 ALPHA = 0.05
@@ -193,7 +194,9 @@ def _sizes(samples: Samples, paths: Sequence[str]) -> npt.NDArray[np.float64] | 
 
     def size(path: str) -> tuple[int, int]:
         with no_warnings:
-            return opened(samples.encoded(place_of[path]), path).size
+            image = opened(samples.encoded(place_of[path]), path)
+        is_turned = image.format in ("JPEG", "MPO") and orientation_of(image) in (5, 6, 7, 8)  # others would be decoded
+        return image.size[::-1] if is_turned else image.size
 
     try:
         with decode_threads() as parallel:

@@ -103,6 +103,15 @@ class ScoredImages(Scored):
         changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
         return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
 
+    def without(self, left_out: Mapping[str, str]) -> "ScoredImages":
+        """Without images {path: reason}, and without novelty; DataError where none is left."""
+        kept = np.array([path not in left_out for path in self.paths])
+        if not kept.any():
+            raise DataError("no image can be read by every model", "give models of the same channels and window")
+        paths = tuple(path for path in self.paths if path not in left_out)
+        rows = {"labels": self.labels[kept], "probabilities": self.probabilities[kept]}
+        return replace(self, paths=paths, left_out=left_out, novelty=None, groups=None, **rows)
+
     def rows(self, class_names: Sequence[str]) -> list[ScoredRow]:
         """A row for every image, as `write` writes them."""
         columns = (self.labels, self.predictions, self.confidences, self.losses, self.uncalibrated)

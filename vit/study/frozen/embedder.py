@@ -34,7 +34,7 @@ class Embedder:
         pretrained = open_pretrained(source)
         filled = pretrained.build(pretrained.num_classes or 1)
         self.warning = pretrained.warning
-        self.engine = Engine(filled.network, filled.preprocess, choose_device(device), "auto")
+        self.engine = Engine(filled.network, filled.preprocess, choose_device(device), "32-true")
         if not self.engine.keep_features():
             raise UsageError(f"the last layer of {filled.spec.name} is not known", "choose another network")
         side, channels = filled.preprocess.image_size, filled.preprocess.channels

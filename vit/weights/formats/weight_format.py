@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,11 +55,9 @@ class WeightFormat:
     convert: Callable[[Weights, Config], Converted]  # of weights and the config.json beside them, or {}
 
 
-def weight_format(
-    name: str, matches: Callable[[Set[str]], bool]
-) -> Callable[[Callable[[Weights, Config], Converted]], WeightFormat]:
+def weight_format(name: str, matches: Callable[[Set[str]], bool]) -> "partial[WeightFormat]":
     """Decorator: the format that a function converts."""
-    return lambda convert: WeightFormat(name, matches, convert)
+    return partial(WeightFormat, name, matches)
 
 
 def having(*marks: Set[str], lacking: str = "") -> Callable[[Set[str]], bool]:
@@ -180,9 +179,11 @@ class TimmModel:
         counters = (name for name in self.shapes if name.endswith(".num_batches_tracked"))
         own = {name: torch.tensor(0) for name in counters} | own  # old files lack them: 0, as in BatchNorm2d
         parts = tuple(f"{head}." for head in self.heads)
+        heads = {name for name in self.shapes if name.startswith(parts)}  # of any number of classes, or not there
+        heads |= {f"{part}{kind}" for part in parts for kind in ("weight", "bias")}
         wrong = misfits(
-            {name: tuple(value.shape) for name, value in own.items() if not name.startswith(parts)},
-            {name: tuple(shape) for name, shape in self.shapes.items() if not name.startswith(parts)},
+            {name: tuple(value.shape) for name, value in own.items() if name not in heads},
+            {name: tuple(shape) for name, shape in self.shapes.items() if name not in heads},
         )
         if wrong:
             more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
@@ -205,7 +206,7 @@ class ShownNetwork:
 
     image_size: int  # side of its images, in pixels
     options: Options  # its options, without those that are as the constructor has them
-    guess: str = ""  # how the number of heads was guessed; "": it is known
+    guess: str = ""  # what was guessed with the number of heads; "": that is known
 
 
 def shown_network(weights: Weights, known: Options) -> ShownNetwork:
@@ -224,12 +225,10 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         raise ValueError(f"blocks are numbered {sorted(blocks)[:3]} to {max(blocks)}, with gaps")
     sizes: dict[str, Value] = {"patch_size": P, "embed_dim": D, "depth": len(blocks)}
     sizes["mlp_ratio"] = hidden / D if int(D * (hidden / D)) == hidden else (hidden + 0.5) / D
-    guess = ""
     if not known.get("num_heads") and "blocks.0.attn.q_norm.weight" in weights:  # each head normalizes its queries
         sizes["num_heads"] = D // len(weights["blocks.0.attn.q_norm.weight"])
     elif not known.get("num_heads"):
         sizes["num_heads"] = _usual_heads(D, len(blocks), "blocks.0.ls1.gamma" in weights)
-        guess = f"{sizes['num_heads']} heads, usual for a width of {D}"
     shown: dict[str, Value] = {
         "qkv_bias": "blocks.0.attn.qkv.bias" in weights,
         "qk_norm": "blocks.0.attn.q_norm.weight" in weights,
@@ -242,6 +241,10 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         "mlp_norm": "blocks.0.mlp.norm.weight" in weights,
         "pos_embed": "learned" if "pos_embed" in weights else "none",
     }
+    guess = ""
+    if "num_heads" in sizes and not shown["qk_norm"]:  # then nothing states these two, either
+        more = "".join(f", {name} {shown[name]}" for name in ("activation", "pool") if name not in known)
+        guess = f"{sizes['num_heads']} heads, usual for a width of {D}{more}"
     image_size = _DEFAULT_SIZE
     if "pos_embed" in weights:
         num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
