@@ -17,6 +17,7 @@ from vit.atomic_files import write_json
 from vit.errors import DataError
 from vit.report.studies import study_page as module
 from vit.report.studies.study_page import write_study_report
+from vit.study.answer.summary import to_json
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
@@ -245,7 +246,8 @@ def test_the_preliminary_answer_of_frozen_networks_is_shown_and_linked(study, tm
     assert "Frozen networks" not in page_of(findings, tmp_path).text
     folder.mkdir()
     write_study_report(findings, folder)
-    write_json(folder / "summary.json", {"answer": ["Use <b>a</b> first.", "Yes."], "trend": ""})
+    summary = {**to_json(findings), "answer": ["Use <b>a</b> first.", "Yes."], "trend": ""}
+    write_json(folder / "summary.json", summary)
     page = page_of(findings, tmp_path)
     assert "Use <b>a</b> first." in page.text
     assert {"href": "frozen/report.html"} in page.of("a")

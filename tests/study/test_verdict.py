@@ -162,6 +162,14 @@ def test_a_claim_of_more_images_has_an_interval_without_zero():
     assert found.answer[1].startswith("Yes: from 100 to 200 images a makes 0.63 to 12.7 points fewer errors")
 
 
+def test_a_gain_of_a_later_look_counts_more():
+    """Seeds that were added until "Yes" stood there made false claims, as those until two networks differ."""
+    cells = study({"a": [0.3, 0.26]}, sizes=(100, 200), seeds=5)
+    few = [replace(one, correct=one.correct[:: T // 500]) for one in cells]
+    first, later = (summarize(few, {**PROTOCOL, "looks": looks}, [], None).series[0].gains[-1].p for looks in (1, 3))
+    assert later == pytest.approx(min(24 * first, 1.0)) and first < 0.05
+
+
 def test_few_test_images_show_no_gain():
     few = [
         replace(one, correct=one.correct[:: T // 40]) for one in study({"a": [0.2, 0.19]}, sizes=(100, 200), seeds=3)

@@ -33,8 +33,7 @@ _QUICK = 1e9, 1e-3  # FLOPs a second and seconds an image that any machine has: 
 
 def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
-    from vit.study.answer.answer_warnings import unequal_start
-    from vit.study.design import HALF
+    from vit.study.answer.answer_warnings import short_trainings, unequal_start
 
     cells, source, design = plan.own_cells, plan.source, plan.design
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
@@ -64,9 +63,8 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     if design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
         few = f"the time allows trainings with {plan.sizes[-1]:,} of your {plan.pool:,} training images at most"
         reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
-    if design is not None and design.part < HALF:
-        few = f"the time allows {100 * design.part:.0f} % of the usual length of a training"
-        reporter.notice(f"WARNING: {few}, and longer ones can rank otherwise. Give a longer --time")
+    if short := short_trainings(plan.protocol):
+        reporter.notice(f"WARNING: {short}")
     if mixed := unequal_start(plan.protocol):
         reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
@@ -83,8 +81,10 @@ def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:
 
 
 def _time_text(plan: StudyPlan, design: "Design") -> str:
-    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
-    words += f", at {100 * design.part:.0f} % of the usual length" * (design.part < 1)
+    pace = plan.pace
+    assert pace is not None
+    left = sum(CELL_SECONDS + pace.seconds(cell.series, cell.recipe) for cell in plan.cells_left) / pace.slots
+    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(left)}"
     words += f"; without {', '.join(f'{size:,}' for size in design.left)} images" * bool(design.left)
     if more := design.more():
         minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
@@ -103,7 +103,7 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     options, machine = study.options, study.machine
     on_cpu = next(seconds for most, seconds in ON_CPU if study.sizes[-1] <= most)
     seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
-    held, length, before = study.folder.designed()
+    held, length, before = study.folder.designed(study.inputs.image_hashes)
     budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
     largest = {name: _of_size(recipe, study.sizes[-1], budget) for name, recipe in study.firsts.items()}
     reporter.notice("Timing a step of each network")
@@ -132,7 +132,9 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     design = choose_design(study.sizes, cost, left, num_seeds, kept, parts, num_first, keeps_first=has_sizes)
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
     seconds = max(seconds, before)
-    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
+    chosen, usual = budget.part(design.part), study.budget
+    share = min((chosen.steps or chosen.epochs or 1) / (usual.steps or usual.epochs or 1), 1.0)
+    found = replace(study, budget=chosen, seeds=seeds, pace=pace, design=design, seconds=seconds, part=share)
     found.folder.check_extends(found.cells)
     return found
 

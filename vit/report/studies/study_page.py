@@ -1,6 +1,7 @@
 """A study as one self-contained HTML page"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -10,7 +11,6 @@ from vit.checkpoints.model_path import weights_name
 from vit.console import count_of, p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
-from vit.plain_files import read_json
 from vit.report.page.page import inline, link_to, scripts, with_next_steps, write_page
 from vit.report.page.style import drawn, rendered
 from vit.report.studies.study_figures import gaps, learning_curves, price, variants
@@ -36,6 +36,8 @@ def report_study(folder: Path, target: float | None, margin: float | None = None
         why = f"{len(failed)} failed, the first one with: {failed[0].error}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
     findings = summarize(results, protocol, failed, target, MARGIN if margin is None else margin)
+    if (frozen := study.preliminary()) is not None:
+        findings = replace(findings, notes=[*findings.notes, *frozen.beside(findings.series)])
     write_results(results, protocol, study.results_path)
     write_json(study.summary_path, to_json(findings))
     write_study_report(findings, folder)
@@ -100,18 +102,11 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
 
 def _frozen(study: StudyDirectory) -> dict[str, object] | None:
     """The preliminary answer of frozen networks: its sentences, figure and page; None without one."""
-    frozen = StudyDirectory(study.frozen_dir)
-    if not frozen.summary_path.is_file():
+    frozen, found = StudyDirectory(study.frozen_dir), study.preliminary()
+    if found is None or not frozen.curve_path.is_file():
         return None
-    try:
-        summary = read_json(frozen.summary_path)
-        answer = [*summary["answer"], summary["trend"]]
-        curve = inline(frozen.curve_path.read_bytes(), "image/png")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{frozen.path} is damaged: {error!r}", "move this folder elsewhere, and run the study again"
-        ) from error
-    return {"answer": answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
+    curve = inline(frozen.curve_path.read_bytes(), "image/png")
+    return {"answer": found.answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
 
 
 def _networks(series: Sequence[Series]) -> str:

@@ -187,7 +187,8 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
         "only heads were trained, on features of frozen backbones" if is_probe else wording.describe_budget(protocol)
     )
     if (pool := wording.pool_size(protocol)) is not None:
-        draws = f"other draws from your {pool:,} training images{' (not with all of them)' * (pool == largest)}"
+        is_all = wording.all_images(protocol, [largest]) is not None
+        draws = f"other draws from your {pool:,} training images{' (where not all are used)' * is_all}"
     validation = ""
     if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:
         validation = "The last weights are tested, so validation images chose nothing. "
