@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests share the cores, and some use more threads
@@ -21,7 +21,6 @@ os.environ["VIT_HASHES"] = "off"  # tests of it have a folder of their own
 import numpy as np
 import pytest
 from filelock import FileLock
-from hypothesis import settings
 from PIL import Image
 
 from tests.faults.recording import (  # noqa: F401  hooks of pytest
@@ -29,21 +28,23 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
     pytest_configure,
     pytest_itemcollected,
 )
-from tests.forked import pytest_configure_node, pytest_sessionstart  # noqa: F401  hooks of pytest
+from tests.forked import (  # noqa: F401  hooks of pytest
+    pytest_configure_node,
+    pytest_sessionstart,
+    pytest_xdist_setupnodes,
+)
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
 from tests.slurm import write_answer
-from vit.memory import collect_seldom
-from vit.models import spec
-from vit.models.spec import Cost
 
-collect_seldom()  # 6 % of the time of all tests
+if TYPE_CHECKING:
+    from vit.models.spec import Cost
 
 
-def remembered(count: Callable[[Any], Cost]) -> Callable[[Any], Cost]:
+def remembered(count: "Callable[[Any], Cost]") -> "Callable[[Any], Cost]":
     """`count`, computed once for all networks of one class and config: it is half of the time of a plan."""
     known: dict[tuple[type, str, int], Cost] = {}
 
-    def counted(network: Any) -> Cost:
+    def counted(network: Any) -> "Cost":
         if not hasattr(network, "config"):
             return count(network)
         key = type(network), repr(network.config), sum(value.numel() for value in network.parameters())
@@ -54,10 +55,22 @@ def remembered(count: Callable[[Any], Cost]) -> Callable[[Any], Cost]:
     return counted
 
 
-spec.count = remembered(spec.count)
 os.fsync = lambda descriptor: None  # no test cuts the power, and a training waits for the disk 16 times
-settings.register_profile("vit", derandomize=True, deadline=None, database=None, max_examples=50)
-settings.load_profile("vit")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Prepare the libraries in a process that runs tests; the one that leads xdist's workers imports none of them."""
+    if session.config.pluginmanager.hasplugin("dsession"):
+        return
+    from hypothesis import settings
+
+    from vit.memory import collect_seldom
+    from vit.models import spec
+
+    collect_seldom()  # 6 % of the time of all tests
+    spec.count = remembered(spec.count)
+    settings.register_profile("vit", derandomize=True, deadline=None, database=None, max_examples=50)
+    settings.load_profile("vit")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -1,4 +1,4 @@
-"""Programs in real processes without their imports: forked off a server that has imported torch, Lightning and vit."""
+"""Programs and workers of xdist without imports: forked off a server that has imported torch, Lightning and vit."""
 
 import atexit
 import contextlib
@@ -46,12 +46,15 @@ _SERVER = forkserver._forkserver  # of the tests; a forked program inherits it, 
 class Forked(subprocess.Popen):
     """A process of `python -m MODULE`, `python FILE` or `python -c CODE` that the server forks."""
 
+    def _become(self):
+        return _run
+
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags,
                        shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid,
                        umask, start_new_session, *rest):  # fmt: skip
         ends = [_End(own if number == -1 else number) for own, number in enumerate((p2cread, c2pwrite, errwrite))]
         about = (list(map(os.fspath, args[1:])), os.fspath(cwd or Path.cwd()), dict(env or os.environ), ends)
-        self._process = server().Process(target=_run, args=(*about, start_new_session))
+        self._process = server().Process(target=self._become(), args=(*about, start_new_session))
         with _asking(_SERVER):
             self._process.start()
         self.pid, self._child_created = self._process.pid, True
@@ -70,6 +73,13 @@ class Forked(subprocess.Popen):
         return self.returncode
 
 
+class ForkedWorker(Forked):
+    """A process in which xdist runs tests."""
+
+    def _become(self):
+        return _work
+
+
 def server():
     """The context of the server, which starts it. A study that runs in this process has its cells from it, too."""
     context = multiprocessing.get_context("forkserver")
@@ -80,6 +90,16 @@ def server():
             context.set_forkserver_preload(["tests.forked_imports"])
             forkserver.ensure_running()
     return context
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    """Fork xdist's workers, too: each would import for ten seconds."""
+    if not REAL:
+        from execnet.gateway_base import MainThreadOnlyExecModel
+
+        server()
+        MainThreadOnlyExecModel.subprocess = types.SimpleNamespace(PIPE=subprocess.PIPE, Popen=ForkedWorker)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -127,15 +147,25 @@ def _run(words, folder, variables, ends, start_new_session):
     if start_new_session:
         os.setsid()
     _move_in(folder, variables, ends)
-    sys.stdin = os.fdopen(0, closefd=False)
-    process.ORIGINAL_DIR = folder
-    process._parent_process, process.current_process().name = None, "MainProcess"
+    _lead(folder)
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
         from vit.registry import command_module
 
         for command in ("train", "pretrain"):
             command_module(command)._draw = lambda *_: None
+    try:
+        _interpret(words)
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _work(words, folder, variables, ends, _):
+    """Become a worker of xdist."""
+    _move_in(folder, variables, ends)
+    _lead(folder)
+    for plugin in {"anyio", "hypothesis", "platformdirs"} & set(sys.modules):
+        sys.modules[plugin].__doc__ = "PYTEST_DONT_REWRITE"  # no warning that it is imported already
     try:
         _interpret(words)
     finally:
@@ -156,6 +186,13 @@ def _move_in(folder, variables, ends):
         note.write_text("\0".join(f"{name}={value}" for name, value in variables.items()))
         faulthandler.register(signal.SIGUSR2, stacks_of(variables["VIT_TEST"], os.getpid()).open("w"))
     process.current_process()._config.pop("tempdir", None)  # the folder of the tests, and of their server's socket
+
+
+def _lead(folder):
+    """Be no child of a process of Python."""
+    sys.stdin = os.fdopen(0, closefd=False)
+    process.ORIGINAL_DIR = folder
+    process._parent_process, process.current_process().name = None, "MainProcess"
 
 
 @contextlib.contextmanager

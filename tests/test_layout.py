@@ -6,15 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import vit
 from vit.layout import CELLS, EvaluationLayout, File, RunLayout, StudyLayout
 
 PACKAGE = Path(vit.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "layout.py")
-# files of the same name outside a run folder: the default output of `vit predict`, a part of an exported program
-OF_OTHERS = {"commands/predicting/predict.py": {"predictions.csv"}, "export/exporting.py": {"classes.json"}}
+OF_OTHERS = {"commands/predicting/predict.py": {"predictions.csv"}}  # its default output, outside a run
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
@@ -61,21 +58,18 @@ def test_the_layout_knows_the_files_that_a_user_sees() -> None:
     } == FOLDER_NAMES
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_other_module_names_a_file_of_a_run(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def test_no_other_module_names_a_file_or_a_folder_of_a_run() -> None:
+    """A folder is an operand of `/` or a part of `Path(...)`; the words alone are also keys and titles."""
     ends = re.compile(rf"(^|/)({'|'.join(map(re.escape, sorted(FILE_NAMES)))})$")
-    others = OF_OTHERS.get(path.relative_to(PACKAGE).as_posix(), set())
-    assert {text for text in strings(tree) if ends.search(text)} <= others
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_other_module_names_a_folder_of_a_run(path: Path) -> None:
-    """As an operand of `/` or a part of `Path(...)`; the words alone are also keys and titles."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        parts = [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else []
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Path":
-            parts += node.args
-        found += [part.value for part in parts if isinstance(part, ast.Constant) and part.value in FOLDER_NAMES]
-    assert found == []
+    found: dict[str, set[str]] = {}
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {text for text in strings(tree) if ends.search(text)}
+        for node in ast.walk(tree):
+            parts = [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Path":
+                parts += node.args
+            texts |= {str(part.value) for part in parts if isinstance(part, ast.Constant)} & FOLDER_NAMES
+        if texts:
+            found[path.relative_to(PACKAGE).as_posix()] = texts
+    assert found == OF_OTHERS
