@@ -13,7 +13,7 @@ from vit.errors import DataError
 from vit.layout import RunLayout
 from vit.report.page.page import inline, link_to, scripts, with_next_steps, write_page
 from vit.report.page.style import drawn, rendered
-from vit.report.studies.study_figures import gaps, learning_curves, price, variants
+from vit.report.studies.study_figures import gaps, learning_curves, variants
 from vit.study.answer import wording
 from vit.study.answer.summary import summarize, to_json, write_results
 from vit.study.answer.verdict import MARGIN
@@ -23,6 +23,7 @@ from vit.study.frozen.backbones import TITLES, Backbone, conditions, read_backbo
 from vit.study.statistics.forecast import TIMES
 
 _MOST_WEIGHTS = 3  # files that are named
+Rows = list[tuple[str, list[wording.Cell]]]
 
 
 def report_study(folder: Path, target: float | None, margin: float | None = None) -> Findings:
@@ -57,6 +58,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
     protocol, sizes, series = findings.protocol, findings.sizes, findings.series
     points = {one.name: {point.num_images: point for point in one.points} for one in series}
+    errors = [(f"{size:,}", [_error(own.get(size)) for own in points.values()]) for size in sizes]
     all_points = [point for one in series for point in one.points]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
@@ -75,14 +77,13 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "weights": _weights(protocol.get("weights")),
         "curves": drawn(curves),
         "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
-        "price": drawn(price(findings)),
         "sizes": sizes,
         "shares_training": wording.SHARED in wording.value_text(protocol.get("subsets", wording.SHARED)),
-        "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
+        "errors": errors,
         "variants": variants if len(sizes) == 1 else [],
         "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
         "has_crossing": any(pair.crossing for pair in several),
-        "table": _table(findings),
+        "table": _table(findings, errors),
         "forecasts": [
             (one.name, [wording.percents(row.interval) for row in one.forecast.expected], one.forecast.why)
             for one in series
@@ -122,10 +123,9 @@ def _weights(hashes: JsonValue) -> str:
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
-def _table(findings: Findings) -> list[tuple[str, list[wording.Cell]]]:
+def _table(findings: Findings, errors: Rows) -> Rows:
     """The errors at the two largest sizes, and what is expected with twice the largest."""
-    points = [{point.num_images: point for point in series.points} for series in findings.series]
-    rows = [(f"{size:,}", [_error(own.get(size)) for own in points]) for size in findings.sizes[-2:]]
+    rows = errors[-2:]
     largest = 2 * findings.sizes[-1]
     found = {row.series: wording.percents(row.interval) for row in findings.forecasts if row.num_images == largest}
     if found and len(findings.sizes) > 1:

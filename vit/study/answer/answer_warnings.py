@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from vit.csv_files import records
 from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
 from vit.study.findings import CellResult, FailedCell, JsonValue, Point, Protocol, Series
 
+if TYPE_CHECKING:
+    from vit.models.spec import Cost
+
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
 COMMONEST = "share of the most common class"  # in a protocol, of the test images
 PART = "part of the usual length"  # in a protocol, of every training
 HALF = 0.5  # of the usual length: a time shortens trainings so far for a third seed at the largest size
+UNEQUAL = 2.0  # times the parameters or FLOPs of another network
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
 LAST_WEIGHTS = "last weights"  # as `rule_text` says
 FEW_PASSES = 3.0  # over the images of the largest size
@@ -82,6 +87,17 @@ def unequal_start(protocol: Protocol) -> str:
         f"{' and '.join(trained)} began with pretrained weights and {' and '.join(random)} with random ones: "
         "the answer is about the weights, not about the networks."
     )
+
+
+def unequal_networks(networks: "Mapping[str, Series] | Mapping[str, Cost]") -> str:
+    """A sentence where networks differ by more than two times in parameters or FLOPs; else an empty text."""
+    found = []
+    for what in ("parameters", "FLOPs"):
+        of = {name: max(getattr(one, what.lower()), 1) for name, one in networks.items()}
+        small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
+        if of[large] > UNEQUAL * of[small]:
+            found.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
+    return f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs" if found else ""
 
 
 def short_trainings(protocol: Protocol) -> str:
