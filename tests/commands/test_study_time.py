@@ -1,6 +1,7 @@
 """A study in a given time: its design, its promise, and how it goes on."""
 
 import json
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -67,7 +68,27 @@ def test_trainings_that_a_time_shortens_to_less_than_half_are_a_warning(vit, col
     for given, is_short in (("2min", True), ("1h", False)):
         answer = vit("study", colors, *words, "--time", given, "--out", tmp_path)
         assert answer.code == 0, answer.err
-        assert ("of the usual length of a training, and longer ones can rank" in answer.err) == is_short, answer.out
+        assert ("% of the usual length, and longer ones can rank" in answer.err) == is_short, answer.out
+    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)  # it is killed before the first training ends
+    begun = ("study", colors, *words[:-1], "--wandb", "off", "--time", "2min", "--out", tmp_path)
+    assert "no finished cell" in vit(*begun).err
+    again = vit(*begun, "--dry_run")  # which goes on with the short length
+    assert "% of the usual length, and longer ones can rank" in again.err and "about 0 s" not in again.out, again.out
+
+
+def test_a_design_for_other_images_is_none_for_these(vit, colors, tmp_path, monkeypatch):
+    """A study that was killed before its first result, and whose images changed then, kept sizes above their number."""
+    monkeypatch.setattr(runner, "time_network", lambda recipe, machine: (0.1, 0.0))
+    monkeypatch.setattr(cluster, "run_cells_on", lambda *_: None)
+    shutil.copytree(colors, tmp_path / "images")
+    words = ("study", tmp_path / "images", *LINE, "--time", "10min", "--out", tmp_path)
+    assert "no finished cell" in vit(*words).err
+    for number, path in enumerate(sorted((tmp_path / "images").rglob("*.png"))):
+        if number % 2:
+            path.unlink()
+    answer = vit(*words, "--dry_run")
+    (sizes,) = (line for line in answer.out.splitlines() if line.strip().startswith("sizes"))
+    assert answer.code == 0 and "30" not in sizes, answer.out
 
 
 @pytest.mark.parametrize(("images", "minutes"), [(500, 20), (501, 30), (1500, 30), (1501, 60)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vit.report.page.style import plain, rendered
-from vit.report.studies.study_figures import gaps, learning_curves, price
+from vit.report.studies.study_figures import gaps, learning_curves
 from vit.study.findings import Interval
 
 HOSTILE = (
@@ -21,7 +21,7 @@ HOSTILE = (
     "-->]]><!--",
     "<b>&amp;",
 )
-FIGURES = (learning_curves, gaps, price)
+FIGURES = (learning_curves, gaps)
 
 
 def legends(figure):
@@ -117,10 +117,9 @@ def test_without_a_forecast_nothing_is_estimated(study):
     assert not any("forecast" in text.get_text() for text in legends(figure)[0].texts)
 
 
-@pytest.mark.parametrize("draw", [learning_curves, price])
 @pytest.mark.parametrize("count", [1, 4])
-def test_the_legend_hides_no_mark_and_no_error_bar(study, draw, count):
-    figure = draw(study(names=("a", "b_with_a_long_name", "c_with_a_long_name_too", "d")[:count]))
+def test_the_legend_hides_no_mark_and_no_error_bar(study, count):
+    figure = learning_curves(study(names=("a", "b_with_a_long_name", "c_with_a_long_name_too", "d")[:count]))
     figure.get_layout_engine().execute(figure)
     (axes,), (legend,) = figure.axes, legends(figure)
     assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
@@ -135,7 +134,7 @@ def test_an_error_of_nothing_is_drawn_at_half_an_image(study):
     (axes,) = learning_curves(findings).axes
     assert min(float(y) for line in axes.lines if line.get_marker() == "." for y in line.get_ydata()) == 0.005
     assert axes.get_ylim()[0] < 0.005
-    assert rendered(gaps(findings), "svg") and rendered(price(findings), "svg")
+    assert rendered(gaps(findings), "svg")
 
 
 def test_a_crossing_is_marked_with_its_size(study):
@@ -144,12 +143,6 @@ def test_a_crossing_is_marked_with_its_size(study):
     assert "1,200" in words
     (axes,) = learning_curves(replace(study(), comparisons=[])).axes
     assert not axes.texts
-
-
-def test_prices_name_their_sizes(study):
-    (axes,) = price(study()).axes
-    assert axes.get_xscale() == "log" and "1 min" in labels(axes.xaxis)
-    assert [text.get_text() for text in axes.texts][:3] == ["100", "300", "1,000"]
 
 
 def test_gaps_say_who_is_ahead_where(study):

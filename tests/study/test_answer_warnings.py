@@ -9,6 +9,7 @@ from vit.study.answer.answer_warnings import (
     late_gain,
     more_steps,
     num_choosing,
+    study_notes,
     unequal_start,
 )
 
@@ -18,8 +19,10 @@ def with_steps(steps):
 
 
 def test_a_smooth_growth_is_a_rule_and_the_longer_of_two_lengths_is_a_second_cause():
-    assert more_steps(with_steps({140: 295, 560: 420, 2240: 590})) == ""
-    assert "100 at 140 images, 190 at 1,500 images" in more_steps(with_steps({140: 100, 560: 100, 1500: 190}))
+    cells = with_steps({140: 100, 560: 190})
+    for budget in ("steps:190@560^0.46", "epochs:20"):
+        assert study_notes(cells, {"budget": budget}) == []
+    assert "100 at 140 images, 190 at 560 images" in study_notes(cells, {"budget": "steps:100,epochs:9"})[0]
     assert more_steps(with_steps({140: 300, 560: 300})) == ""
 
 

@@ -1,15 +1,21 @@
 """Which candidate tuning chooses: by the metric that also chooses the checkpoints"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.study.results import study as cells
+from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult
+from vit.errors import DataError
 from vit.models.spec import NetworkSpec
+from vit.study.answer.summary import summarize, to_json
 from vit.study.findings import ListedCell
 from vit.study.folder import StudyDirectory, chosen, collect, tuned
 
+TWO = (0.34, 75), (0.23, 144)  # errors with so many images: trained, and frozen
 CONFIDENT = {"val/loss": 2.9, "val/acc1": 0.28}  # overfitted: many right answers with far too much confidence
 UNTRAINED = {"val/loss": 2.3, "val/acc1": 0.11}
 
@@ -44,6 +50,26 @@ def test_tuning_follows_the_metric_of_the_checkpoints(tmp_path, metric, expected
     found, protocol, _ = collect(tmp_path)
     assert [cell.run for cell in found] == [f"cells/ViT/{expected}"]
     assert protocol["checkpoints"] == f"{'highest' if metric == 'acc1' else 'lowest'} val/{metric}"
+
+
+def test_one_training_in_two_places_is_refused(tmp_path):
+    """A folder that was copied over that of another seed was a second seed that agrees with the first one."""
+    study, cells = study_of(tmp_path, {"": CONFIDENT}, "acc1")
+    wrong = {"protocol": {"data": "digits"}, "cells": [replace(one, seed=1).to_json() for one in cells]}
+    study.description_path.write_text(json.dumps(wrong), encoding="utf-8")
+    with pytest.raises(DataError, match="holds a training with seed 0, and not that of ViT, 100 images, seed 1"):
+        collect(tmp_path)
+
+
+def test_a_head_on_a_frozen_network_with_fewer_errors_is_named(tmp_path):
+    """After 10 % of the steps fine-tuning had an error of 34 %, and nothing said that frozen networks had 23 %."""
+    trained, frozen = (summarize(cells({"ViT": [error]}, sizes=(size,)), {}, [], None) for error, size in TWO)
+    (tmp_path / "frozen").mkdir()
+    write_json(tmp_path / "frozen" / "summary.json", to_json(frozen))
+    found = StudyDirectory(tmp_path).preliminary()
+    (note,) = found.beside(trained.series)
+    assert note.startswith("A linear head on frozen ViT has an error of 2") and "with 144 images, below the 3" in note
+    assert found.beside(frozen.series) == [] and StudyDirectory(tmp_path / "none").preliminary() is None
 
 
 def test_equal_accuracies_are_ordered_by_the_loss(tmp_path):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vit.study.answer.answer_warnings import HALF
 from vit.study.findings import JsonValue
 from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.recipe import Recipe
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from vit.study.running.runner import MachineShare
 
 LEAST_SEEDS, MOST_SEEDS = 2, 5
-HALF = 0.5  # of the usual length: it is shortened so far for a third seed at the largest size
 PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)  # of the usual length
 SEED_LIKE_SIZES = 1.5  # one more seed at a size is worth as much as a size that is so many places smaller
 Rung = tuple[int, int]  # size, and its number of seeds

@@ -6,27 +6,64 @@ any time.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
+from typing import Self
 
 from vit.atomic_files import write_json
 from vit.checkpoints.result import rule_text
 from vit.checkpoints.run import RunDirectory
 from vit.console import count_of
 from vit.data.core.groups import with_most_copies
-from vit.errors import UsageError
+from vit.errors import DataError, UsageError
 from vit.inference.scores.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.plain_files import read_json
 from vit.study.answer.answer_warnings import at_the_end, late_gain
-from vit.study.answer.wording import LINEAR_PROBE
+from vit.study.answer.wording import LINEAR_PROBE, short_percents
 from vit.study.common_images import CommonAnswers
 from vit.study.design import seeds_of_protocol
-from vit.study.findings import CellResult, FailedCell, Group, JsonValue, ListedCell, Protocol
+from vit.study.findings import CellResult, FailedCell, Group, Interval, JsonValue, ListedCell, Protocol, Series
 
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
 
 _LOWEST: Rank = (float("-inf"), float("-inf"))
+
+
+@dataclass(frozen=True)
+class Preliminary:
+    """What a study has said of frozen networks, before it trains any."""
+
+    answer: list[str]
+    protocol: Protocol
+    errors: dict[str, tuple[int, Interval]]  # {network: its largest number of images, error there}
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Of a summary.json; None without one, DataError where it is damaged."""
+        try:
+            content = read_json(path)
+            lasts = {one["name"]: one["points"][-1] for one in content["series"]}
+            errors = {name: (int(last["images"]), Interval(**last["mean"])) for name, last in lasts.items()}
+            return cls([*content["answer"], content["trend"]], content["protocol"], errors)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            fix = "move this folder elsewhere, and run the study again"
+            raise DataError(f"{path.parent} is damaged: {error!r}", fix) from error
+
+    def beside(self, series: Sequence[Series]) -> list[str]:
+        """A note where a head on a frozen network makes fewer errors than every network that was trained."""
+        name, (size, error) = min(self.errors.items(), key=lambda item: item[1][1].value)
+        best = min(series, key=lambda one: one.points[-1].mean.value)
+        if error.value >= (ours := best.points[-1]).mean.value:
+            return []
+        return [
+            f"A linear head on frozen {name} has an error of {short_percents(error)} with {size:,} images, below the "
+            f"{short_percents(ours.mean)} of {best.name}, trained on {ours.num_images:,}: such a head may do "
+            "('vit train --freeze backbone'), or trainings were too short."
+        ]
 
 
 class StudyDirectory(StudyLayout):
@@ -40,6 +77,10 @@ class StudyDirectory(StudyLayout):
             problem = f"{path} is not a study folder: it has no {study.description_path.name}"
             raise UsageError(problem, "give a folder that 'vit study' made")
         return study
+
+    def preliminary(self) -> Preliminary | None:
+        """The answer of frozen networks; None without one, DataError where it is damaged."""
+        return Preliminary.read(StudyLayout(self.frozen_dir).summary_path)
 
     def run(self, cell: ListedCell) -> RunDirectory:
         return RunDirectory(self.path / cell.folder)
@@ -69,10 +110,10 @@ class StudyDirectory(StudyLayout):
                 "give --name for a new folder, or repeat all options of that study and add to them",
             )
 
-    def designed(self) -> tuple[dict[int, list[int]], str, float]:
-        """What a time has designed here: seeds of each size, the length of a training, seconds; else {}, "" and 0."""
+    def designed(self, fingerprints: Mapping[str, str]) -> tuple[dict[int, list[int]], str, float]:
+        """What a time has designed here for these images: seeds of each size, the length, seconds; else {}, "", 0."""
         protocol = self.protocol() if self.description_path.is_file() else {}
-        if "seconds" not in protocol:
+        if "seconds" not in protocol or protocol["fingerprints"] != fingerprints:
             return {}, "", 0.0
         return _seeds_of(self.listed()), str(protocol["budget"]), float(str(protocol["seconds"]))
 
@@ -131,6 +172,12 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
+    for cell, result in finished:  # one training in two places would be two that agree
+        if (result.seed, result.num_images.get("train", cell.num_images)) != (cell.seed, cell.num_images):
+            raise DataError(
+                f"{study.run(cell).path} holds a training with seed {result.seed}, and not that of {cell.describe()}",
+                "move this folder elsewhere, and give the 'vit study' command again",
+            )
     runs = [(study.run(cell), result) for cell, result in finished]
     seeds = [cell.seed for cell, _ in finished]
     described = study.protocol()

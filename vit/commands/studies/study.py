@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vit.study.findings import CellResult, JsonValue
 
 FAILED_CELLS = 5  # exit code
-OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs")
+OF_TRAININGS = ("time", "seconds", "numbers of seeds", "jobs", "part of the usual length")
 _ABOUT = (
     "Preliminary answer, of frozen networks: linear heads on features of the published weights. Fine-tuned networks, "
     "which are trained next, usually make fewer errors and can rank otherwise:"
@@ -45,12 +45,24 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
     is_tuned = any(len(choices) > 1 for choices in plan.series.values())
     are_equal = len({(model.init_from, str(model.network)) for model in models}) < len(models)
     is_open = plan.design is not None and plan.source.task.is_exclusive and has_weights
-    if not is_open or is_tuned or are_equal or study.summary_path.is_file():
+    if not is_open or is_tuned or are_equal:
         return
     began = time.monotonic()
     sizes = frozen_sizes(plan.pool, len(plan.source.class_names))
     data = next(iter(plan.firsts.values())).data
     sources = fold_sources(data, None, FROZEN_SEEDS) if plan.folds else [plan.source] * FROZEN_SEEDS
+    about = f"{_ABOUT} {AGREEMENT}."
+    data_text, seeds = f"{plan.source.name} by frozen networks: a preliminary answer", list(range(FROZEN_SEEDS))
+    own: dict[str, JsonValue] = {
+        "sizes": sizes, "seeds": seeds, "note": about, "data": data_text, "budget": LINEAR_PROBE,
+        "budget_words": PROBE_WORDS,
+    }  # fmt: skip
+    if plan.folds:
+        images = {split: len(samples) for split, samples in sources[0].splits.items()} | {"train": plan.pool}
+        own |= {"images": images, **of_folds(FROZEN_SEEDS)}
+    protocol = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS} | own
+    if (before := plan.folder.preliminary()) is not None and before.protocol == protocol:
+        return  # of the same images and weights
     all_images = count_of(sum(plan.num_images.values()), "image")
     reporter.notice(f"\nFrozen networks first: features of {all_images} by each network, then heads")
     results: list[CellResult] = []
@@ -63,17 +75,7 @@ def frozen_first(plan: StudyPlan, reporter: Reporter) -> None:
             return
         heads = count_of(len(sizes) * FROZEN_SEEDS, "head")
         reporter.notice(f"  {name}: {heads}, {duration(time.monotonic() - began)}")
-    about = f"{_ABOUT} {AGREEMENT}."
-    data_text, seeds = f"{plan.source.name} by frozen networks: a preliminary answer", list(range(FROZEN_SEEDS))
-    own: dict[str, JsonValue] = {
-        "sizes": sizes, "seeds": seeds, "note": about, "data": data_text, "budget": LINEAR_PROBE,
-        "budget_words": PROBE_WORDS,
-    }  # fmt: skip
-    if plan.folds:
-        images = {split: len(samples) for split, samples in sources[0].splits.items()} | {"train": plan.pool}
-        own |= {"images": images, **of_folds(FROZEN_SEEDS)}
-    kept = {key: value for key, value in plan.protocol.items() if key not in OF_TRAININGS}
-    findings = summarize(results, {**kept, **own}, [], None)
+    findings = summarize(results, protocol, [], None)
     study.path.mkdir(parents=True, exist_ok=True)
     write_results(results, findings.protocol, study.results_path)
     write_study_report(findings, study.path)

@@ -3,7 +3,7 @@
 import heapq
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,7 @@ from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.models.spec import Cost
-    from vit.study.design import Design
+    from vit.study.design import Design, StudyPace
     from vit.study.grid import Budget, Cell
 
 ASKS_ABOVE = 3600.0  # seconds: such a study needs --yes
@@ -27,14 +26,12 @@ ON_GPU, ON_CPU = 900.0, ((500, 1200.0), (1500, 1800.0), (math.inf, 3600.0))
 CELL_SECONDS = 4.0  # of a cell beside its steps: its process, its images and its files
 PLANNED = 0.85  # of the time is given to cells, because other programs share the machine
 PROBES_SECONDS = 100.0  # of all heads on frozen networks, on one core
-UNEQUAL = 2.0  # times the parameters or FLOPs
 _QUICK = 1e9, 1e-3  # FLOPs a second and seconds an image that any machine has: a bound that needs no timing
 
 
 def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
-    from vit.study.answer.answer_warnings import unequal_start
-    from vit.study.design import HALF
+    from vit.study.answer.answer_warnings import short_trainings, unequal_networks, unequal_start
 
     cells, source, design = plan.own_cells, plan.source, plan.design
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
@@ -48,7 +45,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("compare", "; ".join(plan.series)),
             *(("start", f"{name}: {start}") for name, start in starts_of(plan.firsts)),
             *([("why", plan.why)] if plan.why else []),
-            *(("note", note) for note in unequal_networks(plan.costs)),
+            *([("note", unequal)] if (unequal := unequal_networks(plan.costs)) else []),
             *([("test", f"{plan.protocol['test']}, so that every image is tested")] if plan.folds else []),
             ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
             ("subsets", str(plan.protocol["subsets"])),
@@ -56,7 +53,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("budget", str(plan.protocol["budget_words"])),
             ("tuning", str(plan.protocol["tuning"])),
             ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
-            *([("time", _time_text(plan, design))] if design is not None else []),
+            *([("time", _time_text(plan, design, plan.pace))] if design and plan.pace else []),
             *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
             ("folder", str(plan.folder.path)),
         ]
@@ -64,27 +61,15 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     if design is not None and plan.sizes[-1] < plan.pool and plan.options.sizes == AUTO:
         few = f"the time allows trainings with {plan.sizes[-1]:,} of your {plan.pool:,} training images at most"
         reporter.notice(f"WARNING: {few}, so fine-tuning says nothing of all of them. Give a longer --time")
-    if design is not None and design.part < HALF:
-        few = f"the time allows {100 * design.part:.0f} % of the usual length of a training"
-        reporter.notice(f"WARNING: {few}, and longer ones can rank otherwise. Give a longer --time")
+    if short := short_trainings(plan.protocol):
+        reporter.notice(f"WARNING: {short}")
     if mixed := unequal_start(plan.protocol):
         reporter.notice(f"WARNING: {mixed} Give --init_from FILE for each network")
 
 
-def unequal_networks(costs: Mapping[str, "Cost"]) -> list[str]:
-    """A sentence where networks differ by more than two times in parameters or FLOPs; none where they are matched."""
-    found = []
-    for what in ("parameters", "FLOPs"):
-        of = {name: getattr(cost, what.lower()) for name, cost in costs.items()}
-        small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
-        if of[large] > UNEQUAL * of[small]:
-            found.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
-    return [f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs"] if found else []
-
-
-def _time_text(plan: StudyPlan, design: "Design") -> str:
-    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(design.seconds)}"
-    words += f", at {100 * design.part:.0f} % of the usual length" * (design.part < 1)
+def _time_text(plan: StudyPlan, design: "Design", pace: "StudyPace") -> str:
+    left = sum(CELL_SECONDS + pace.seconds(cell.series, cell.recipe) for cell in plan.cells_left) / pace.slots
+    words = f"{duration(plan.seconds or 0.0)} for everything; the trainings take about {duration(left)}"
     words += f"; without {', '.join(f'{size:,}' for size in design.left)} images" * bool(design.left)
     if more := design.more():
         minutes = math.ceil(((plan.seconds or 0.0) + design.gain_seconds - design.seconds) * 1.1 / 60)
@@ -103,7 +88,7 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     options, machine = study.options, study.machine
     on_cpu = next(seconds for most, seconds in ON_CPU if study.sizes[-1] <= most)
     seconds = options.seconds or (ON_GPU if machine.gpus else on_cpu)
-    held, length, before = study.folder.designed()
+    held, length, before = study.folder.designed(study.inputs.image_hashes)
     budget = Budget.parse(length) if length and options.budget == AUTO else study.budget
     largest = {name: _of_size(recipe, study.sizes[-1], budget) for name, recipe in study.firsts.items()}
     reporter.notice("Timing a step of each network")
@@ -132,7 +117,9 @@ def with_design(study: StudyPlan, reporter: Reporter) -> StudyPlan:
     design = choose_design(study.sizes, cost, left, num_seeds, kept, parts, num_first, keeps_first=has_sizes)
     seeds = {size: options.seed_list()[:count] for size, count in sorted(design.seeds.items())}
     seconds = max(seconds, before)
-    found = replace(study, budget=budget.part(design.part), seeds=seeds, pace=pace, design=design, seconds=seconds)
+    chosen, usual = budget.part(design.part), study.budget
+    share = min((chosen.steps or chosen.epochs or 1) / (usual.steps or usual.epochs or 1), 1.0)
+    found = replace(study, budget=chosen, seeds=seeds, pace=pace, design=design, seconds=seconds, part=share)
     found.folder.check_extends(found.cells)
     return found
 

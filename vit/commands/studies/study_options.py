@@ -47,8 +47,8 @@ class StudyOptions(ExecutorOptions):
         budget: length of each training: steps:N, epochs:E, both with a comma for the longer, steps:N@M^G for
             N (images / M)^G steps, or recipe for that of each recipe. auto: a length that suits the start of the
             networks, or a part of it where the time allows no more.
-        time: time of the whole study (30min, 2h), which sizes, seeds and budget follow where they are auto. auto: 30min
-            on a CPU, 20min with at most 500 training images, 15min with a GPU. On a cluster there is none.
+        time: time of the whole study (30min, 2h), which sizes, seeds and budget follow where they are auto. auto: 15min
+            with a GPU; else 20min with at most 500 training images, 30min to 1,500, 1h with more. A cluster: none.
         yes: whether a study may start that takes more than an hour by its estimate.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.

@@ -66,6 +66,7 @@ class StudyPlan:
     design: "Design | None" = None  # what the time allows; None: the options decide all
     seconds: float | None = None  # time of the study; None: as long as it takes
     began: float = 0.0  # `time.monotonic()` at its beginning
+    part: float = 1.0  # of the usual length of a training, which a time allows
 
     @property
     def sizes(self) -> list[int]:
@@ -119,7 +120,7 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
-        from vit.study.answer.answer_warnings import COMMONEST
+        from vit.study.answer.answer_warnings import COMMONEST, PART
         from vit.study.answer.wording import LINEAR_PROBE, PROBE_WORDS, SHARED
         from vit.study.design import seeds_of_protocol
         from vit.study.running.cluster import describe_share
@@ -130,6 +131,8 @@ class StudyPlan:
         recipes = _recipes(self.series)
         right: dict[str, JsonValue] = {"right": RIGHT}
         length = PROBE_WORDS if self.is_probe else self.budget.describe()
+        if self.part < 1:
+            length += f", {100 * self.part:.0f} % of the usual length"
         if not self.is_probe and any(recipe.optim.patience is not None for recipe in recipes):
             length += "; fewer where patience ends them"
         if not self.is_probe and any(recipe.optim.best_metric != "last" for recipe in recipes):
@@ -156,6 +159,7 @@ class StudyPlan:
             **right,
             "series": list(self.series),
             **({} if self.seconds is None else {"time": duration(self.seconds), "seconds": self.seconds}),
+            **({PART: self.part} if self.part < 1 else {}),
             "start": {name: weights_name(start) for name, start in starts_of(self.firsts)},
             "parameters": {name: cost.parameters for name, cost in self.costs.items()},
             **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),

@@ -82,10 +82,12 @@ def _error(point: "Point | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """The next useful command: a target where there is a forecast, else the use of the best run."""
+    """The next useful command: a target where there is a forecast, else the use of a run of the best network."""
     if findings.target is None and findings.forecasts:
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
-    best = max(records(study.results_path), key=lambda row: (int(row["images"]), float(row["accuracy"])))
+    first = min(findings.series, key=lambda one: (-one.points[-1].num_images, one.points[-1].mean.value)).name
+    own = [row for row in records(study.results_path) if row["series"] == first]
+    best = max(own, key=lambda row: (int(row["images"]), float(row["accuracy"])))
     path = shlex.quote(str(study.path / best["run"]))
     return f"vit evaluate {path}" if "right" in findings.protocol else f"vit predict {path} FOLDER_OF_IMAGES"
 

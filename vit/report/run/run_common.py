@@ -16,6 +16,7 @@ from vit.inference.scores.intervals import Metric
 from vit.plain_files import parse_yaml
 from vit.report.run.run_pictures import CellImages, RunImages
 from vit.report.tables.run_tables import ClassRow
+from vit.study.answer.wording import percent_text
 from vit.tasks.task import Task, task_with
 from vit.training.running.run_images import SeenImages
 
@@ -106,8 +107,7 @@ def first_weights(config: str) -> str:
 
 def result_lines(title: str, found: Metric, num_right: int, images: str, cells: Sequence[CellImages]) -> list[str]:
     """Title, accuracy with its interval, and the most frequent mistake among the cells of the confusion matrix."""
-    around = f"95 % interval {100 * found.low:.2f} to {100 * found.high:.2f}"
-    lines = [title, f"Accuracy: {100 * found.value:.2f} % ({around}), {num_right:,} of {images}"]
+    lines = [title, f"Accuracy: {percent_text(found)}, {num_right:,} of {images}"]
     for worst in [cell for cell in cells if cell.is_open][:1]:
         where = f"{worst.label_name} taken for {worst.predicted_name}"
         lines.append(f"Most frequent mistake: {where}, {worst.count:,} of {worst.total:,} images")

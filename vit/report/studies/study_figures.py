@@ -1,11 +1,10 @@
-"""Figures of a study: learning curves, all series at one size, paired gaps, and accuracy against training time"""
+"""Figures of a study: learning curves, all series at one size, and paired gaps"""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,10 +19,6 @@ NAME = 40  # letters of a series' name on a figure
 _STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 PERCENTS = tuple([step * 10.0**power for power in range(-3, 3) for step in steps] for steps in _STEPS)
 _LONG_NAME = 60  # beside its row
-_SECONDS: dict[float, str] = {
-    **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
-    **{3600: "1 h", 3 * 3600: "3 h", 10 * 3600: "10 h", 30 * 3600: "30 h", 100 * 3600: "100 h"},
-}
 
 
 def learning_curves(findings: Findings) -> Figure:
@@ -46,7 +41,7 @@ def learning_curves(findings: Findings) -> Figure:
         width = end / sizes[0]
         shift = width ** (0.007 * (index - (len(findings.series) - 1) / 2))
         shown += _curve(axes, series, look(index), (shift, shift * width**0.011), least)
-    _log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    _log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25)
     for index, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
         _crossing(axes, comparison, index, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
@@ -54,7 +49,9 @@ def learning_curves(findings: Findings) -> Figure:
         axes.axvline(sizes[-1], color="gray", linewidth=0.7, linestyle=":")
         handles.append(Line2D([], [], color="gray", linestyle="--"))
         labels.append("forecast, with its 95 % band")
-    _legend(figure, handles, labels)
+    widest = max((len(text) for text in labels), default=0)
+    columns = max(1, min(len(labels), 120 // (widest + 8)))
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)  # it hides no mark
     count = num_choosing(findings.protocol)
     choosing = f", and {count:,} validation images that choose the weights" if count else ""
     axes.set(ylabel="test error (%)", xlabel=f"training images (log scale){choosing}")
@@ -80,7 +77,7 @@ def variants(findings: Findings) -> Figure:
         axes.plot(errors, [row + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
         axes.errorbar([mean.value], [row], xerr=bars(mean), fmt=marker, color=color, capsize=2.5)
         shown += [*errors, mean.value, max(ends(mean))]
-    _log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    _log_axis(axes, "x", min(shown) / 1.5, max(shown) * 1.25)
     axes.set_yticks(range(count), [plain(series.name, _LONG_NAME) for series in findings.series])
     axes.set_ylim(count - 0.5, -0.5)
     axes.grid(axis="x", color="0.92")
@@ -124,61 +121,15 @@ def gaps(findings: Findings) -> Figure:
     return figure
 
 
-def price(findings: Findings) -> Figure:
-    """Test accuracy (%) against training seconds, logarithmic: a line for each series, sizes beside its points."""
-    figure, axes = plot(9, 4.2)
-    spent = [max(point.seconds, 0.1) for series in findings.series for point in series.points]
-    for index, series in enumerate(findings.series):
-        color, marker = look(index)
-        points = sorted(series.points, key=lambda point: point.num_images)
-        seconds = [max(point.seconds, 0.1) for point in points]
-        accuracy = [100 - 100 * point.mean.value for point in points]
-        axes.plot(seconds, accuracy, color=color, marker=marker, label=label(series.name), linewidth=1.2)
-        above = index % 2 == 0
-        for point, x, y in zip(points, seconds, accuracy, strict=True):
-            axes.annotate(
-                f"{point.num_images:,}",
-                (x, y),
-                xytext=(-2, 5) if above else (2, -5),  # the curves rise, which leaves room above to the left
-                textcoords="offset points",
-                ha="right" if above else "left",
-                va="bottom" if above else "top",
-                color=color,
-                fontsize=7.5,
-            )
-    _log_axis(
-        axes,
-        "x",
-        min(spent) / 1.4,
-        max(spent) * 1.4,
-        [list(_SECONDS)],
-        lambda value: _SECONDS.get(value, f"{value:g} s"),
-    )
-    axes.margins(y=0.12)
-    axes.grid(axis="y", color="0.92")
-    axes.set(xlabel="training time (log scale); the number at a point: training images", ylabel="test accuracy (%)")
-    _legend(figure, *axes.get_legend_handles_labels())
-    return figure
-
-
-def _log_axis(
-    axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
-) -> None:
-    """A logarithmic axis from low to high. Its labels come from the first ladder with three values in this range."""
-    for ladder in [*ladders, list(MaxNLocator(4).tick_values(low, high))]:
+def _log_axis(axes: Axes, which: str, low: float, high: float) -> None:
+    """A logarithmic axis of percentages from low to high, with labels of the first steps that three values fit."""
+    for ladder in [*PERCENTS, list(MaxNLocator(4).tick_values(low, high))]:
         ticks = [value for value in ladder if low <= value <= high]
         if len(ticks) >= 3:
             break
     axes.set(**{f"{which}scale": "log"})
-    axes.set(**{f"{which}lim": (low, high), f"{which}ticks": ticks, f"{which}ticklabels": [label(t) for t in ticks]})
+    axes.set(**{f"{which}lim": (low, high), f"{which}ticks": ticks, f"{which}ticklabels": [f"{t:g}" for t in ticks]})
     axes.minorticks_off()
-
-
-def _legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """A legend below the axes, where it hides neither marks nor error bars."""
-    widest = max((len(text) for text in labels), default=0)
-    columns = max(1, min(len(labels), 120 // (widest + 8)))
-    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
 
 
 def _curve(

@@ -1,6 +1,7 @@
 """A study as one self-contained HTML page"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -10,10 +11,9 @@ from vit.checkpoints.model_path import weights_name
 from vit.console import count_of, p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
-from vit.plain_files import read_json
 from vit.report.page.page import inline, link_to, scripts, with_next_steps, write_page
 from vit.report.page.style import drawn, rendered
-from vit.report.studies.study_figures import gaps, learning_curves, price, variants
+from vit.report.studies.study_figures import gaps, learning_curves, variants
 from vit.study.answer import wording
 from vit.study.answer.summary import summarize, to_json, write_results
 from vit.study.answer.verdict import MARGIN
@@ -23,6 +23,7 @@ from vit.study.frozen.backbones import TITLES, Backbone, conditions, read_backbo
 from vit.study.statistics.forecast import TIMES
 
 _MOST_WEIGHTS = 3  # files that are named
+Rows = list[tuple[str, list[wording.Cell]]]
 
 
 def report_study(folder: Path, target: float | None, margin: float | None = None) -> Findings:
@@ -36,6 +37,8 @@ def report_study(folder: Path, target: float | None, margin: float | None = None
         why = f"{len(failed)} failed, the first one with: {failed[0].error}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
     findings = summarize(results, protocol, failed, target, MARGIN if margin is None else margin)
+    if (frozen := study.preliminary()) is not None:
+        findings = replace(findings, notes=[*findings.notes, *frozen.beside(findings.series)])
     write_results(results, protocol, study.results_path)
     write_json(study.summary_path, to_json(findings))
     write_study_report(findings, folder)
@@ -55,6 +58,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> dict[str, object]:
     protocol, sizes, series = findings.protocol, findings.sizes, findings.series
     points = {one.name: {point.num_images: point for point in one.points} for one in series}
+    errors = [(f"{size:,}", [_error(own.get(size)) for own in points.values()]) for size in sizes]
     all_points = [point for one in series for point in one.points]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
@@ -73,14 +77,13 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         "weights": _weights(protocol.get("weights")),
         "curves": drawn(curves),
         "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
-        "price": drawn(price(findings)),
         "sizes": sizes,
         "shares_training": wording.SHARED in wording.value_text(protocol.get("subsets", wording.SHARED)),
-        "errors": [(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
+        "errors": errors,
         "variants": variants if len(sizes) == 1 else [],
         "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
         "has_crossing": any(pair.crossing for pair in several),
-        "table": _table(findings),
+        "table": _table(findings, errors),
         "forecasts": [
             (one.name, [wording.percents(row.interval) for row in one.forecast.expected], one.forecast.why)
             for one in series
@@ -100,18 +103,11 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
 
 def _frozen(study: StudyDirectory) -> dict[str, object] | None:
     """The preliminary answer of frozen networks: its sentences, figure and page; None without one."""
-    frozen = StudyDirectory(study.frozen_dir)
-    if not frozen.summary_path.is_file():
+    frozen, found = StudyDirectory(study.frozen_dir), study.preliminary()
+    if found is None or not frozen.curve_path.is_file():
         return None
-    try:
-        summary = read_json(frozen.summary_path)
-        answer = [*summary["answer"], summary["trend"]]
-        curve = inline(frozen.curve_path.read_bytes(), "image/png")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{frozen.path} is damaged: {error!r}", "move this folder elsewhere, and run the study again"
-        ) from error
-    return {"answer": answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
+    curve = inline(frozen.curve_path.read_bytes(), "image/png")
+    return {"answer": found.answer, "curve": curve, "page": link_to(frozen.report_path, study.report_path)}
 
 
 def _networks(series: Sequence[Series]) -> str:
@@ -127,10 +123,9 @@ def _weights(hashes: JsonValue) -> str:
     return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
-def _table(findings: Findings) -> list[tuple[str, list[wording.Cell]]]:
+def _table(findings: Findings, errors: Rows) -> Rows:
     """The errors at the two largest sizes, and what is expected with twice the largest."""
-    points = [{point.num_images: point for point in series.points} for series in findings.series]
-    rows = [(f"{size:,}", [_error(own.get(size)) for own in points]) for size in findings.sizes[-2:]]
+    rows = errors[-2:]
     largest = 2 * findings.sizes[-1]
     found = {row.series: wording.percents(row.interval) for row in findings.forecasts if row.num_images == largest}
     if found and len(findings.sizes) > 1:

@@ -19,7 +19,7 @@ from vit.inference.metrics.metrics import f1_order, per_class
 from vit.inference.scores.intervals import Metric, recalls
 from vit.inference.scores.scored_images import Floats, ScoredRow
 from vit.report.page.style import drawn, plot
-from vit.study.answer.wording import Cell
+from vit.study.answer.wording import Cell, percent_text, percents
 from vit.weights.hubs import license_text
 
 Metrics = Mapping[str, Mapping[str, float]]
@@ -89,9 +89,7 @@ class ClassRow:
 
 def cell_of(found: Metric | None) -> Cell:
     """A metric in percent, and its 95 % interval."""
-    if found is None:
-        return "", ""
-    return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
+    return ("", "") if found is None else percents(found)
 
 
 def metric_rows(titles: Mapping[str, str], after: Metrics, before: Metrics) -> list[tuple[str, Cell, Cell]]:
@@ -182,7 +180,7 @@ def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequen
     novelty = answers.novelty
     return {
         "num_validation": answers.num_validation,
-        "area": _percents(answers.area),
+        "area": percent_text(answers.area),
         "curve": drawn(risk_figure(curve)),
         "thresholds": [
             {
@@ -196,7 +194,7 @@ def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequen
         "sets": [_set_row(row, class_names) for row in answers.sets],
         "set_classes": [(name, [f"{100 * one:.1f}" for one in values]) for name, values in by_class[:MOST_SET_CLASSES]],
         "set_columns": [METHODS[row.method] for row in shown],
-        "unlike": "" if novelty is None else _percents(novelty.unlike),
+        "unlike": "" if novelty is None else percent_text(novelty.unlike),
         "novelty": None if novelty is None else drawn(novelty_figure(novelty)),
     }
 
@@ -234,8 +232,3 @@ def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> dict[str, Any]:
         "mean_size": f"{row.mean_size:.2f}" + f" ({row.unlimited} classes in every set)" * bool(row.unlimited),
         "lowest": f"{100 * lowest:.1f} ({name})",
     }
-
-
-def _percents(found: Metric) -> str:
-    value, around = cell_of(found)
-    return f"{value} % (95 % interval {around})"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,11 +11,16 @@ from vit.csv_files import records
 from vit.study.answer.wording import LINEAR_PROBE, percent_text, value_text
 from vit.study.findings import CellResult, FailedCell, JsonValue, Point, Protocol, Series
 
+if TYPE_CHECKING:
+    from vit.models.spec import Cost
+
 RANDOM_WEIGHTS = "random weights"  # in a protocol's `start`
 COMMONEST = "share of the most common class"  # in a protocol, of the test images
+PART = "part of the usual length"  # in a protocol, of every training
+HALF = 0.5  # of the usual length: a time shortens trainings so far for a third seed at the largest size
+UNEQUAL = 2.0  # times the parameters or FLOPs of another network
 STILL_FALLING = 0.02  # of the validation loss, over the last fifth of the steps
 LAST_WEIGHTS = "last weights"  # as `rule_text` says
-POWER_TOLERANCE = 0.15  # of the logarithm of a number of steps
 FEW_PASSES = 3.0  # over the images of the largest size
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
 _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[,;] |$)")  # "lr=0.001, depth=4"
@@ -25,6 +31,7 @@ def study_warnings(series: Sequence[Series], protocol: Protocol, failed: Sequenc
     found = [
         *at_chance(series, protocol),
         unequal_start(protocol),
+        short_trainings(protocol),
         *(f"{sentence}." for sentence in items(protocol.get("seen_before"))),
         missing_runs(series, protocol, failed),
     ]
@@ -38,7 +45,9 @@ def study_notes(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
     found = [other_aim_warning(protocol) if "right" not in protocol else "", end_of_tuning_warning(protocol)]
     if protocol.get("budget") != LINEAR_PROBE:
         too_early = last_weights_warning(num_early, len(results), "runs", remedy)
-        found = [few_passes(results), more_steps(results), too_early, *found]
+        budget = value_text(protocol.get("budget"))
+        longer = "" if "^" in budget or re.fullmatch(r"epochs:\d+", budget) else more_steps(results)
+        found = [few_passes(results), longer, too_early, *found]
     return [note for note in found if note]
 
 
@@ -80,6 +89,28 @@ def unequal_start(protocol: Protocol) -> str:
     )
 
 
+def unequal_networks(networks: "Mapping[str, Series] | Mapping[str, Cost]") -> str:
+    """A sentence where networks differ by more than two times in parameters or FLOPs; else an empty text."""
+    found = []
+    for what in ("parameters", "FLOPs"):
+        of = {name: max(getattr(one, what.lower()), 1) for name, one in networks.items()}
+        small, large = min(of, key=lambda name: of[name]), max(of, key=lambda name: of[name])
+        if of[large] > UNEQUAL * of[small]:
+            found.append(f"{large} has {of[large] / of[small]:.1f} times the {what} of {small}")
+    return f"{' and '.join(found)}: the answer is about these networks, not about ViTs and CNNs" if found else ""
+
+
+def short_trainings(protocol: Protocol) -> str:
+    """A warning where a time has shortened the trainings by more than half; else an empty text."""
+    part = protocol.get(PART)
+    if not isinstance(part, float) or part >= HALF:
+        return ""
+    return (
+        f"The trainings have {100 * part:.0f} % of the usual length, and longer ones can rank otherwise: "
+        "give a longer --time, and another --name."
+    )
+
+
 def missing_runs(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
     """A warning where planned runs are missing, with their number in each series; else an empty text."""
     cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
@@ -101,7 +132,7 @@ def items(value: JsonValue) -> list[str]:
 def more_steps(results: Sequence[CellResult]) -> str:
     """A warning for each series whose larger sizes also trained for longer, so that two causes are mixed.
 
-    Steps that grow by one power of the images are a rule that the budget states, and not a second cause.
+    Steps that grow by one power of the images are a rule that the budget states (`study_notes`), and no second cause.
     """
     steps: dict[str, dict[int, list[int]]] = {}
     for one in results:
@@ -110,21 +141,12 @@ def more_steps(results: Sequence[CellResult]) -> str:
     for name, by_size in steps.items():
         small, large = min(by_size), max(by_size)
         least, most = max(by_size[small]), min(by_size[large])
-        if least < most and not _is_power(by_size):
+        if least < most:
             longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
     words = [at if own == [*steps] else f"{' and '.join(own)}: {at}" for at, own in longer.items()]
     if not words:
         return ""
     return f"Larger sizes also trained for more steps ({'; '.join(words)}), so images alone do not explain their gain."
-
-
-def _is_power(by_size: Mapping[int, Sequence[int]]) -> bool:
-    """Whether steps grow by one power of the number of images, but for the rounding to equal rounds."""
-    sizes = sorted(by_size)
-    logs, steps = np.log(sizes), np.log([float(np.median(by_size[size])) for size in sizes])
-    line = np.interp(logs, [logs[0], logs[-1]], [steps[0], steps[-1]])
-    grows = len(sizes) > 2 and steps[-2] > steps[0]  # the longer of two lengths is flat first, and then grows
-    return grows and bool(np.abs(steps - line).max() < POWER_TOLERANCE)
 
 
 def few_passes(results: Sequence[CellResult]) -> str:

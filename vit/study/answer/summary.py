@@ -42,7 +42,8 @@ def summarize(
     answers = {name: _answers(own) for name, own in cells.items()}
     is_probe, has_folds = protocol.get("budget") == LINEAR_PROBE, "folds" in protocol
     groups = effective_number(results[0].groups) if results else None
-    steps, means = gains(answers, groups, has_folds), mean_errors(answers, groups, has_folds)
+    looks = int(str(protocol.get("looks", 1)))
+    steps, means = gains(answers, groups, has_folds, looks), mean_errors(answers, groups, has_folds)
     series = []
     for name, (first, *_) in cells.items():
         points = [
@@ -51,8 +52,7 @@ def summarize(
         ]
         expected = forecast(name, answers[name], points, {} if is_probe else steps_of(cells[name]), target)
         series.append(Series(name, first.network, first.parameters, first.flops, points, steps[name], expected))
-    looks = protocol.get("looks", 1)
-    compared = compare_with_first(answers, groups, int(str(looks)), has_folds) if answers else []
+    compared = compare_with_first(answers, groups, looks, has_folds) if answers else []
     comparisons = [replace(one, words=describe_comparison(one)) for one in compared]
     text = verdict(series, comparisons, protocol, failed, results, target, margin)
     return Findings(

@@ -12,6 +12,7 @@ from vit.study.answer.answer_warnings import (
     num_choosing,
     study_notes,
     study_warnings,
+    unequal_networks,
 )
 from vit.study.findings import ALPHA, CellResult, Comparison, FailedCell, Gain, Interval, Protocol, Series, VerdictText
 
@@ -19,7 +20,6 @@ MOST_WORDS = 25  # of a sentence of the answer
 MARGIN = 0.02  # of the error: smaller differences count as none
 _LITTLE = 0.1  # part of the errors that twice the images remove: less is little
 _UNLIKE_FLOPS = 1.2  # ratio of the FLOPs of two networks that is worth a word
-_ALIKE = 2.0  # largest ratio of parameters, or of FLOPs, of two networks of one size
 
 
 def verdict(
@@ -72,14 +72,9 @@ def by_answer(comparison: Comparison) -> tuple[int, float]:
     if not comparison.differences:
         return 3, 0.0
     gap = comparison.differences[-1].gap.value
-    if not _is_decided(comparison):
+    if not comparison.differences[-1].is_significant:
         return 1, -gap
     return (0 if gap > 0 else 2), -gap
-
-
-def _is_decided(comparison: Comparison) -> bool:
-    """Whether one of two networks is ahead at the largest size."""
-    return comparison.verdict in ("first ahead", "second ahead") or comparison.differences[-1].is_significant
 
 
 def _which(
@@ -101,20 +96,12 @@ def _which(
     chance = chance_error(protocol)
     if chance is not None and all(guesses(points[name], chance) for name in (first, second)):
         return f"Neither {first} nor {second} is shown to be better than guessing one class {at}."
+    best, other = (first, second) if one.gap.value < 0 else (second, first)
+    size = f"{wording.points_text(abs(one.gap.value))} points fewer errors than {other}"
     if one.gap.low is None or one.gap.high is None:
-        # the mean over the seeds that both series have, so that the two errors differ by the gap
-        shared = {
-            name: [
-                error for seed, error in zip(points[name].seeds, points[name].errors, strict=True) if seed in one.seeds
-            ]
-            for name in (first, second)
-        }
-        words = " and ".join(f"{100 * sum(errors) / len(errors):.2f} % for {name}" for name, errors in shared.items())
-        return f"Not tested, from one seed: {at} the error is {words}."
-    if _is_decided(lead):
-        best, other = (first, second) if one.gap.value < 0 else (second, first)
+        return f"Not tested, from one seed: {best} makes {size} {at}."
+    if one.is_significant:
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
-        size = f"{wording.points_text(abs(one.gap.value))} points fewer errors than {other}"
         better = sum(by_answer(each)[0] == 0 for each in comparisons) - 1
         more = f"; {better} more beat{'s' * (better == 1)} it" if by_answer(lead)[0] == 0 and better > 0 else ""
         return (
@@ -187,7 +174,8 @@ def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
         "only heads were trained, on features of frozen backbones" if is_probe else wording.describe_budget(protocol)
     )
     if (pool := wording.pool_size(protocol)) is not None:
-        draws = f"other draws from your {pool:,} training images{' (not with all of them)' * (pool == largest)}"
+        is_all = wording.all_images(protocol, [largest]) is not None
+        draws = f"other draws from your {pool:,} training images{' (where not all are used)' * is_all}"
     validation = ""
     if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:
         validation = "The last weights are tested, so validation images chose nothing. "
@@ -205,12 +193,8 @@ def _cost(pair: Sequence[Series]) -> str:
         f"{one.points[-1].seconds:,.0f} s a training (wall time, beside others)"
         for one in pair
     )
-    ratios = {
-        name: max(values) / max(min(values), 1)
-        for name, values in (("parameters", [one.parameters for one in pair]), ("FLOPs", [one.flops for one in pair]))
-    }
-    unlike = " and ".join(f"{ratio:.1f} times in {name}" for name, ratio in ratios.items() if ratio > _ALIKE)
-    return f"{words}." + (f" They differ {unlike}: the answer is about these networks, not families." if unlike else "")
+    unequal = unequal_networks({one.name: one for one in pair})
+    return f"{words}. {unequal}." if unequal else f"{words}."
 
 
 def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:

@@ -10,7 +10,6 @@ from vit.study.findings import ALPHA, Backtest, Comparison, Findings, Forecast, 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
 PROBE_WORDS = "heads fitted to features of frozen backbones"
-Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
 
 
@@ -76,7 +75,7 @@ def percent_text(error: Interval) -> str:
     return f"{value} % (95 % interval {around})" if around else f"{value} %"
 
 
-def ends(interval: Interval, show: Words) -> str:
+def ends(interval: Interval, show: Callable[[float], str]) -> str:
     """The interval without its value. The text is empty where both ends are None."""
     low, high = interval.low, interval.high
     if low is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Outcome
-from vit.study.statistics.paired import Pair, differences, pairs
+from vit.study.statistics.paired import Pair, counted, differences, pairs
 from vit.study.statistics.variance_components import Answers, Floats, MeanSquares, spread_of
 
 _OF_LARGEST = 0.8  # of the 5 % are for tests at the largest size, which the answer is about
@@ -25,8 +25,7 @@ def compare_with_first(
 
     All tests are corrected together, so that all claims of a study hold together with 95 %. Tests at the largest size
     have 4 of the 5 %: the answer is about this size, and the time of a study goes to it first. `answers` is {series:
-    which test images are wrong}. `looks` counts how often the study was looked at, this time included: seeds that are
-    added until networks are told apart make false claims, so a later look counts p more than once.
+    which test images are wrong}, and `looks` as for `counted`.
     """
     (first, ours), *others = answers.items()
     shared = {second: pairs(ours, theirs, groups, has_folds) for second, theirs in others}
@@ -34,8 +33,7 @@ def compare_with_first(
     slopes = {second: _slope(own) for second, own in shared.items()}
     p_values = [p for second in shared for p in (*(one.tested_p for one in tested[second]), slopes[second][1])]
     is_largest = [flag for own in tested.values() for flag in (*(one is own[-1] for one in own), False)]
-    times = 1 if looks < 2 else 2 * looks * (looks + 1)  # all later looks together spend 1.25 %
-    adjusted = iter(_corrected([None if p is None else min(times * p, 1.0) for p in p_values], is_largest))
+    adjusted = iter(_corrected([None if p is None else counted(p, looks) for p in p_values], is_largest))
     comparisons = []
     for second, theirs in others:
         found = [replace(one, p_adjusted=next(adjusted)) for one in tested[second]]
