@@ -31,6 +31,7 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
 from tests.forked import (  # noqa: F401  hooks of pytest
     pytest_configure_node,
     pytest_sessionstart,
+    pytest_unconfigure,
     pytest_xdist_setupnodes,
 )
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
