@@ -55,7 +55,7 @@ class EmptyClassError(DataError):
 
     def with_option(self) -> "EmptyClassError":
         """The same error, where `data.allow_empty` can be given."""
-        has_option = self.fix in (self.REMOVE_IT, self.CONVERT_IT)
+        has_option = self.fix.startswith((self.REMOVE_IT, self.CONVERT_IT))
         return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if has_option else self
 
     def without_option(self) -> "EmptyClassError":

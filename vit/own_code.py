@@ -8,10 +8,12 @@ vit import anything by itself.
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vit.errors import UsageError
+from vit.errors import UsageError, VitError, first_line, is_out_of_memory
 
 VARIABLE = "VIT_OWN_CODE"
 
@@ -37,13 +39,19 @@ def load(path: str, flag: str) -> Any:
     module, _, name = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
-    try:
+    with running(path, flag, "give MODULE:NAME of an installed module, or of a file in this folder"):
         return getattr(importlib.import_module(module), name)
-    except Exception as error:  # whatever the user's module raises
-        raise UsageError(
-            f"{flag} {path} cannot be imported: {type(error).__name__}: {error}",
-            "give MODULE:NAME of an installed module, or of a file in this folder",
-        ) from error
+
+
+@contextmanager
+def running(path: str, flag: str, fix: str) -> Iterator[None]:
+    """Whatever the user's code raises is a UsageError with a fix; a lack of memory and our own errors stay."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, VitError) or is_out_of_memory(error):
+            raise
+        raise UsageError(f"{flag} {path} fails: {type(error).__name__}: {first_line(error)}", fix) from error
 
 
 def _trusted() -> list[str]:

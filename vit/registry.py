@@ -62,7 +62,6 @@ EXECUTORS = {  # of `vit.study.running.cluster.Cluster`
 FORMATS = {  # of `vit.export.format.Format`
     "onnx": Entry("export", "onnx_file", "OnnxFile"),
     "openvino": Entry("openvino", "files", "OpenVinoFiles"),
-    "coreml": Entry("coreml", "package", "CoreMlPackage"),
     "hf": Entry("hub", "transformers_folder", "TransformersFolder"),
 }
 INT8 = Entry("int8", "export", "Int8Export")  # of `vit.export.format.Quantizer`

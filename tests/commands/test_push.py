@@ -4,15 +4,15 @@ import os
 import shlex
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from huggingface_hub import ModelCard, constants
+from huggingface_hub import HfApi, ModelCard, constants
 
 from tests.commands.following import next_words
 from tests.commands.model_hub import running_model_hub
 from vit.checkpoints.load import load
-from vit.extras.hub.command import Repository
 
 NAME = "me/digits-vit"
 pytestmark = pytest.mark.usefixtures("here")
@@ -138,7 +138,8 @@ def test_another_upload_meanwhile_is_not_overwritten(vit, digits_run, hub):
 
 
 def test_a_hub_that_loses_a_file_is_noticed(vit, digits_run, hub, monkeypatch):
-    monkeypatch.setattr(Repository, "holds", lambda self, folder: False)
+    lost = SimpleNamespace(mismatches=[], missing_paths=[], extra_paths=["config.json"])  # a file that is only here
+    monkeypatch.setattr(HfApi, "verify_repo_checksums", lambda *_, **__: lost)
     answer = vit("push", digits_run.path, f"hf:{NAME}")
     assert answer.code == 7 and "does not hold what was uploaded" in answer.err
 

@@ -155,8 +155,7 @@ def test_a_column_that_is_read_is_there_once(tmp_path: Path, header: str) -> Non
 def test_a_column_of_other_numbers_is_not_that_of_splits(tmp_path: Path, name: str, number: int) -> None:
     source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,{number}\n3.jpg,b,\n")))
     assert list(source.splits) == ["train"] and len(source.splits["train"]) == 3
-    assert source.notes == [f"table.csv: read '{name}' as split; the column '{name}' is not read: no cell is train, "
-                            "validation or test"]  # fmt: skip
+    assert source.notes == [f"table.csv: the column '{name}' is not read: no cell is train, validation or test"]
 
 
 @pytest.mark.parametrize("name", ["set", "Partition", "eval_partition"])
@@ -437,3 +436,16 @@ def test_class_names_that_are_paths_have_levels_and_a_class_is_no_group(tmp_path
         open_source(str(path))
     path.write_text("path,labels\n1.jpg,top/shirt|top/tee\n2.jpg,top/tee\n3.jpg,shoes\n")
     assert open_source(str(path)).notes == ['labels with "/" are names without levels: an image may have several']
+
+
+def test_a_column_of_labels_with_one_label_in_each_cell_is_said(tmp_path: Path) -> None:
+    """Kaggle's FGVC Aircraft has classes in a column Labels, and fastai's tables have spaces between labels."""
+    text = "path,Labels,split\n1.jpg,sea horse,train\n2.jpg,cat,train\n3.jpg,dog,train\n"
+    notes = " ".join(open_source(str(table(tmp_path, text))).notes)
+    assert "each image has one label at most, such as 'sea horse'; name the column label if" in notes
+    assert "one label at most" not in " ".join(open_source(str(table(tmp_path, text.replace("cat", "cat|dog")))).notes)
+
+
+def test_a_column_of_classes_with_an_unusual_name_is_advised(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"give the column of classes, such as --data.label_column 'dx type'"):
+        open_source(str(table(tmp_path, "path,dx type\n1.jpg,nv\n2.jpg,mel\n3.jpg,nv\n")))

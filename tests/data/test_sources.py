@@ -294,6 +294,50 @@ def test_what_may_be_splits_or_classes_is_refused(tmp_path: Path) -> None:
     assert f"give {deeper / 'x'} as DATA" in refused(deeper)
 
 
+@pytest.mark.faults("D3")
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        (("train_images", "test_images"), "which are called as splits and have no class folders; give "),
+        (("HAM10000_images_part_1", "HAM10000_images_part_2"), "which are called as parts of one data set"),
+        (("images_001", "images_012"), "which are called as parts of one data set"),
+    ],
+)
+def test_folders_of_splits_and_parts_beside_a_table_are_no_classes(tmp_path: Path, folders, words) -> None:
+    """APTOS and other competitions, HAM10000, NIH: a network would learn the folder of an image."""
+    touch(tmp_path, *(f"{folder}/{number}.png" for folder in folders for number in range(3)), "test.csv", "train.csv")
+    for to_measure in (False, True):
+        message = refused(tmp_path, to_measure=to_measure)
+        assert words in message and f"give {tmp_path / 'train.csv'} as DATA" in message
+    grades = touch(tmp_path / "grades", *(f"grade_{grade}/{number}.png" for grade in "123" for number in range(3)))
+    touch(grades, "train.csv")
+    source = open_source(str(grades))
+    assert len(source.class_names) == 3
+    assert "classes are the names of the folders; tables beside them are not read: train.csv" in source.notes
+
+
+def test_a_folder_of_images_to_predict_lies_beside_splits(tmp_path: Path) -> None:
+    """Kaggle's Intel images: seg_train/seg_train/CLASS, seg_test/seg_test/CLASS and seg_pred/seg_pred/IMAGE."""
+    touch(tmp_path, *(f"seg_{split}/seg_{split}/{label}/1.jpg" for split in ("train", "test") for label in "ab"))
+    touch(tmp_path, "seg_pred/seg_pred/1.jpg")
+    source = open_source(str(tmp_path))
+    assert list(source.splits) == ["train", "test"] and source.class_names == ("a", "b")
+    assert "skipped seg_pred/, which lies beside train/" in source.notes
+    mixed = touch(
+        tmp_path / "mixed", *(f"{part}/{label}/1.jpg" for part in ("v1", "v2") for label in "ab"), "a/x/1.jpg"
+    )
+    assert f"give one folder, such as {mixed / 'v1'}, or" in refused(mixed)
+
+
+@pytest.mark.faults("D10")
+def test_the_folder_that_holds_the_classes_is_advised(tmp_path: Path) -> None:
+    """Food-101, CUB-200 and DTD: images/CLASS beside folders of lists. With empty classes there is one class alone."""
+    touch(tmp_path, "images/cat/1.jpg", "images/dog/1.jpg", "meta/train.txt")
+    assert f"elsewhere; or give {tmp_path / 'images'} as DATA, if it holds the classes" in refused(tmp_path)
+    with pytest.raises(DataError, match="has one class with training images, 'images'"):
+        open_source(str(tmp_path), allow_empty=True)
+
+
 def test_folders_in_classes_stay_images_of_their_class(tmp_path: Path) -> None:
     """One folder in each class, other folders in each, or images beside them: the class folders are the classes."""
     one = touch(tmp_path / "one", "cat/images/1.jpg", "dog/images/1.jpg")

@@ -196,7 +196,7 @@ def test_a_file_that_loses_too_much_is_not_kept(made, tmp_path, monkeypatch, dam
 
 
 @pytest.mark.faults("X15")
-@pytest.mark.parametrize("name", ["coreml", "pt2", "safetensors", "timm", "hf"])
+@pytest.mark.parametrize("name", ["pt2", "safetensors", "timm", "hf"])
 def test_a_format_without_int8_says_which_have_it(made, tmp_path, name):
     network, batch, labels = made
     with pytest.raises(UsageError, match=f"--format {name} holds float32 only; give --format onnx or openvino"):

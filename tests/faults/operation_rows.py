@@ -154,8 +154,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("X22", "another upload to the same repository during vit push",
               "refused by the parent commit; the other upload stays", 7),
         Fault("X23", "a target of vit push that is not a model of the hub", "refused before torch is imported", 2),
-        Fault("X24", "an export that this system cannot compute (Core ML)",
-              "checked in its structure, and said not to have run"),
     ),
     "Weights & Biases": (
         Fault("W1", "no network, or not logged in",

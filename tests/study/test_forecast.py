@@ -115,6 +115,14 @@ def test_a_target_is_a_range_whose_lower_end_is_the_next_round():
     assert far.for_target[1] is None and "images or more" in describe_target(far, 0.905, "ViT")
 
 
+def test_a_target_inside_the_interval_of_the_largest_size_asks_for_more_test_images():
+    """It was "label 1 more, then run again"."""
+    found = forecast_of(made(law), target=0.852)
+    assert found.for_target[0] == 2000
+    words = describe_target(found, 0.852, "ViT")
+    assert words.endswith(" images; 2,000 may be enough already, as more test images or seeds would show.")
+
+
 def test_a_target_that_is_out_of_reach_is_never_called_unreachable():
     found = forecast_of(made(law), target=0.99)
     assert found.for_target is None and found.refusal.startswith(

@@ -3,6 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.forked import run
 from tests.processes import environment
 from vit.checkpoints.run import RunDirectory
+from vit.study.findings import ListedCell
 from vit.study.running import runner
 
 FORKED = """
@@ -47,6 +49,7 @@ def test_a_script_without_a_guard_is_told_what_to_add(tmp_path):
 from multiprocessing import get_context
 from multiprocessing.process import current_process
 from vit.errors import UsageError
+from vit.study.findings import ListedCell
 from vit.study.running import runner
 print("imported", getattr(current_process(), "_inheriting", False), flush=True)
 runner.end_if_imported()
@@ -86,3 +89,15 @@ def test_a_cell_that_was_killed_with_its_server_says_so(tmp_path, monkeypatch):
     runner._wait_for_orphan(run)
     assert runner._outcome(run, runner._LOST) == "failed"
     assert "the process that starts the cells was killed" in run.failure_path.read_text()
+
+
+def test_a_study_whose_time_is_over_ends(tmp_path):
+    """With one job at a time and no cell left that may start, it waited for nothing without end."""
+    cells = [ListedCell("ViT", 10, seed, "", f"cells/{seed}") for seed in (0, 1)]
+    asked, share = [], runner.MachineShare(1, 1, 0)
+    study = threading.Thread(
+        target=runner.run_cells, args=(tmp_path, cells, share, "s", {}, None, asked.append), daemon=True
+    )
+    study.start()
+    study.join(20)
+    assert not study.is_alive() and asked == cells

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.study.answers import answers
 from tests.study.results import PROTOCOL, SIZES, T, law, run, study
 from vit.study.answer.answer_warnings import COMMONEST
 from vit.study.answer.summary import summarize, to_json
@@ -83,7 +84,13 @@ def test_the_third_line_says_where_the_lead_changes_or_who_gains_more():
     assert crossing.trend.startswith("Below about") and "cnn is better, above it vit." in crossing.trend
     steep = judged({"vit": law(2, -0.4, 0.0), "cnn": law(2, -0.5, 0.0)})
     assert steep.trend.startswith(
-        "More images help cnn more: with ten times as many, the ratio of errors (vit over cnn)"
+        "More images help cnn more: from 100 to 10,000 images the ratio of errors (vit over cnn) became 1."
+    )
+    short = judged({"vit": law(2, -0.4, 0.0)[:3], "cnn": law(2, -0.5, 0.0)[:3]}, sizes=SIZES[:3])
+    (pair,) = short.comparisons
+    assert (
+        f"from 100 to 1,000 images the ratio of errors (vit over cnn) became {np.exp(pair.slope.value):.2f} times"
+        in (short.trend)
     )
     alike = judged({"vit": law(2, -0.4), "cnn": law(2, -0.4)})
     assert alike.trend.startswith("Neither is shown to gain more")
@@ -133,6 +140,26 @@ def test_where_the_last_step_is_unclear_wider_steps_answer():
     assert wide.p < 0.05 <= last.p
     assert few.answer[1].startswith("Likely: from 100 to 250 images the errors of a fell by ")
     assert len(few.answer[1].split()) <= MOST_WORDS
+
+
+def test_an_interval_of_a_gain_is_never_printed_without_its_sign():
+    """An open step whose own interval leaves out 0 was "at most 12.2 points fewer errors, or -7.8 more"."""
+    wrong = answers([[0.05, 0.55, 0.3], [0.3] * 3, [0.2] * 3], (100, 200, 400), 1000)
+    cells = [run("a", size, seed, 0, correct=~one) for size, own in wrong.items() for seed, one in own.items()]
+    last = summarize(cells, PROTOCOL, [], None)
+    assert last.series[0].gains[-1].points.low > 0
+    assert "400 images a makes 7.8 to 12.2 points fewer errors (uncorrected)" in last.answer[1]
+
+
+def test_a_claim_of_more_images_has_an_interval_without_zero():
+    """The test is of the points. The ratio's interval may hold 0, and "41 % (0 to 65)" stood for -0.5 to 65."""
+    drawn = np.random.default_rng(198).random((11, 60))[1:]
+    wrong = {100: dict(enumerate(drawn[:5] < 0.2)), 200: dict(enumerate(drawn[5:] < 0.1))}
+    cells = [run("a", size, seed, 0, correct=~one) for size, own in wrong.items() for seed, one in own.items()]
+    found = summarize(cells, PROTOCOL, [], None)
+    gain = found.series[0].gains[-1]
+    assert gain.p < 0.05 and gain.fall.low < 0 < gain.points.low
+    assert found.answer[1].startswith("Yes: from 100 to 200 images a makes 0.63 to 12.7 points fewer errors")
 
 
 def test_few_test_images_show_no_gain():

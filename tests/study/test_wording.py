@@ -102,4 +102,4 @@ def test_a_difference_has_a_direction_and_its_larger_end_comes_first(low, high, 
 
 
 def test_the_larger_end_may_be_a_loss():
-    assert describe_ends(-0.013, 0.012) == "1.3 points more errors, or 1.2 fewer"
+    assert describe_ends(-0.013, 0.012) == "at most 1.3 points more errors, or 1.2 fewer"

@@ -6,11 +6,15 @@ import re
 import shlex
 import shutil
 import sys
+import types
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
+from torchmetrics import Metric
 
 import vit.data.pixels.augment as module
 from tests.forked import run
@@ -19,9 +23,10 @@ from tests.test_documented_commands import ROOT
 from vit.checkpoints.load import load
 from vit.data.pixels.augment import Augment, ImageAugment
 from vit.data.pixels.preprocess import Preprocess
-from vit.errors import VitError
+from vit.errors import UsageError, VitError
 from vit.own_code import VARIABLE, is_path, trust
-from vit.training.losses import own_metric
+from vit.training.losses import OwnLoss, own_metric
+from vit.training.optim import make_optimizer
 from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, own_code
 
@@ -72,12 +77,111 @@ def test_an_augmentation_of_ones_own_varies_training_images_by_their_seeds(mine,
     assert first.dtype == torch.uint8 and set(first.unique().tolist()) == {0, 255}
 
 
-@pytest.mark.parametrize(("path", "words"), [("mine:focal", "fails for 3 classes"), ("builtins:str", "makes str")])
+@pytest.mark.parametrize(("path", "words"), [("mine:focal", "focal fails: TypeError"), ("builtins:str", "makes str")])
 def test_a_metric_of_ones_own_that_is_none_is_an_error(mine, monkeypatch, path, words):
     monkeypatch.setenv(VARIABLE, path)
     sys.path.append(str(mine))
     with pytest.raises(VitError, match=words):
-        own_metric(path, 3)
+        own_metric(path, np.arange(3), 3)
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """`named(value)` -> an import path of the value, which is trusted."""
+
+    def name(value):
+        monkeypatch.setitem(sys.modules, "given", types.SimpleNamespace(value=value))
+        monkeypatch.setenv(VARIABLE, "given:value")
+        return "given:value"
+
+    return name
+
+
+class Weighted(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (partial(cross_entropy, reduction="none"), "a tensor (2,), and not one number"),
+        (lambda logits, labels: cross_entropy(logits.detach(), labels), "not one number with a gradient"),
+        (lambda logits, labels: (cross_entropy(logits, labels), {}), "a tuple, and not one"),
+        (lambda logits, labels: cross_entropy(logits, labels).item(), "a float, and not one"),
+        (lambda logits: logits.sum(), "TypeError"),
+        (Weighted, "has weights, which nothing trains"),
+    ],
+)
+def test_a_loss_of_ones_own_that_is_none_is_an_error(named, loss, words):
+    with pytest.raises(UsageError, match=re.escape(words)):
+        OwnLoss(named(loss))(torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 2]))
+
+
+def test_a_lack_of_memory_in_ones_own_code_stays_one(named):
+    def full(logits, labels):
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        OwnLoss(named(full))(torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 2]))
+
+
+class Given(Metric):
+    def __init__(self, result):
+        super().__init__()
+        self.result = result
+
+    def update(self, probabilities, labels):
+        assert probabilities.shape == (len(labels), 3)
+
+    def compute(self):
+        return self.result
+
+
+@pytest.mark.parametrize("result", [torch.arange(3.0), {"acc1": 1.0}, None, "high"])
+def test_a_metric_of_ones_own_that_is_no_number_is_an_error(named, result):
+    with pytest.raises(UsageError, match=r"fails: .*; make a torchmetrics.Metric of one number"):
+        own_metric(named(lambda num_classes: Given(result)), np.arange(3), 3)
+    assert "value" in own_metric(named(lambda num_classes: Given(torch.tensor(0.5))), np.arange(3), 3)
+
+
+def test_a_metric_of_ones_own_does_not_replace_that_of_every_run(vit, mine):
+    """It would choose the best weights, and stand in the report as the accuracy."""
+    Path("mine.py").write_text("import torchmetrics\nacc1 = torchmetrics.classification.MulticlassCohenKappa\n")
+    answer = vit("train", "digits", "--optim.metric", "mine:acc1", *FAST, "--out", mine / "runs")
+    assert answer.code == 2 and "val/acc1 is a metric of every run" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (lambda groups, config: None, "makes a NoneType"),
+        (lambda groups, config: torch.optim.SGD(groups[:1], lr=1.0), "leaves out 1 of 2 parameters"),
+        (torch.optim.SGD, "TypeError"),
+    ],
+)
+def test_an_optimizer_of_ones_own_that_is_none_is_an_error(named, optimizer, words):
+    network = torch.nn.Linear(3, 3)
+    network.no_weight_decay = set
+    with pytest.raises(UsageError, match=words):
+        make_optimizer(network, OptimConfig(optimizer=named(optimizer)))
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ("(logits,)", "gives tuple for 2 images"),
+        ("logits[:, :1]", "gives a tensor (2, 1) for 2 images and 10 classes"),
+        ("logits.mean(0)", "gives a tensor (10,)"),
+        ("logits.detach() if self.requires_grad_(False) else 0", "no weights to train"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_network_of_ones_own_with_other_outputs_is_an_error(vit, mine, result, words):
+    code = Path("mine.py").read_text().replace("return self.head(", "logits = self.head(")
+    Path("mine.py").write_text(code.replace("mean(dim=1))\n", f"mean(dim=1))\n        return {result}\n", 1))
+    answer = vit("train", "digits", "--network", "mine:Columns", *FAST, "--dry_run")
+    assert answer.code == 2 and words in answer.err, answer.err
 
 
 @pytest.mark.parametrize("result", [np.zeros((8, 8, 3)), np.zeros((4, 4, 3), np.uint8), None])

@@ -25,7 +25,7 @@ from vit.inference.engine import trained_engine
 
 _AS_JSON = ("classes", "thresholds")
 _LOCK, _NEW_LOCK = ".vit-export", ".vit-export-new"
-_FILE_ENDINGS = (".onnx", ".mlpackage", ".pt2", ".safetensors", ".xml", ".bin")
+_FILE_ENDINGS = (".onnx", ".pt2", ".safetensors", ".xml", ".bin")
 
 
 class Program(Format):
@@ -60,24 +60,18 @@ def export_format(name: str) -> Format:
     return made
 
 
-def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference | str:
+def export(trained: LoadedModel, name: str, output: Path, files: Sequence[str] = ()) -> ExportDifference:
     """Export a network to a new file or folder, and compare it with the checkpoint in float32 on a CPU.
 
-    The comparison is on the images `files`, or on random images. Returns the difference from the checkpoint; of a
-    format that cannot be computed here, what was checked, in words. UsageError: the output exists, has the wrong
-    ending, or the format cannot hold this network. DataError: none of the files can be read. CheckpointError: the
-    exported network differs, and is removed. ResourceError: the output cannot be written.
+    The comparison is on the images `files`, or on random images. UsageError: the output exists, has the wrong ending,
+    or the format cannot hold this network. DataError: none of the files can be read. CheckpointError: the exported
+    network differs, and is removed. ResourceError: the output cannot be written.
     """
     export_kind, description = export_format(name), trained.description
     preprocess, rules = description.preprocess, description.multilabel
     export_kind.check_installed(name)
     with new_output(name, output) as written:
         export_kind.write(trained, written)
-        structure = export_kind.structure(trained, written)
-        if structure is not None:
-            if files:
-                raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
-            return structure
         ours = trained_engine(trained, torch.device("cpu"), "32-true").probabilities
         side, channels = preprocess.image_size, preprocess.channels
         batches = verify.real_images(files, preprocess) if files else verify.random_images(side, channels)

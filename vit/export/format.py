@@ -76,13 +76,6 @@ class Format(ABC):
         """The written network with the library's own preprocessing; None where the library does not resize pictures."""
         return None
 
-    def structure(self, trained: LoadedModel, path: Path) -> str | None:
-        """For a format that cannot be computed here: what of the written file was checked, in words; else None.
-
-        CheckpointError where the file does not hold the network.
-        """
-        return None
-
     @abstractmethod
     def how_to_load(self, trained: LoadedModel, path: Path) -> str:
         """Python code that loads the written network, for the user to copy."""

@@ -32,7 +32,6 @@ from vit.training.callbacks.metrics_csv import columns_with
 from vit.training.distillation import Distillation, TeacherLogits, TeachingLoss
 from vit.training.distributed.processes import lost_process_explained
 from vit.training.loop import Classifier, Loop
-from vit.training.losses import metric_name
 from vit.training.network.features import SharedFeatures
 from vit.training.network.initial_network import InitialNetwork, describe, initial_network, probe
 from vit.training.observers import Listener, Observers, Signals, Stop
@@ -146,7 +145,7 @@ def train_network(
         distillation = Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
     classifier = Classifier.of(plan, start.network, distillation)
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)  # 4
-    own = [f"val/{metric_name(path)}" for path in [plan.recipe.optim.metric] if path is not None]
+    own = [f"val/{path.partition(':')[2]}" for path in [plan.recipe.optim.metric] if path is not None]
     columns = columns_with((*plan.source.task.validation_columns, *own))
     description, patience = describe(plan, start.license), plan.recipe.optim.patience
     ending = [] if patience is None else [EarlyEnd(patience, plan, best_checkpoint, observers.notice)]

@@ -42,7 +42,7 @@ from vit.training.distillation import Distillation
 from vit.training.distributed.devices import lightning_devices, lightning_environment, shard, strategy_for
 from vit.training.distributed.processes import observe_patiently
 from vit.training.lora import PARTS, merged
-from vit.training.losses import EpochLoss, OwnLoss, own_loss, own_metric
+from vit.training.losses import EpochLoss, OwnLoss, own_metric
 from vit.training.observers import Observers
 from vit.training.optim import Decay, Trainable, make_optimizer, make_schedule
 from vit.training.planning.plan import Plan
@@ -122,6 +122,8 @@ class Classifier(TrainingModule):
         self.lora, self.own_loss = lora, own_loss
         self.val_loss = MeanMetric(nan_strategy="disable")  # "disable" ignores weights: it takes each image's loss
         self.val_metrics = loss.metrics(network.num_classes)
+        if taken := {"loss", *self.val_metrics} & set(metrics or ()):
+            raise UsageError(f"--optim.metric: val/{taken.pop()} is a metric of every run", "give it another name")
         self.val_metrics.add_metrics(dict(metrics or {}))
 
     @classmethod
@@ -134,8 +136,9 @@ class Classifier(TrainingModule):
         )
         loss = train.task.loss(train.labels, options)
         seed, lora = plan.recipe.seed, plan.recipe.model.lora
-        own = own_loss(optim.loss), own_metric(optim.metric, network.num_classes)
-        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, *own)
+        own = None if optim.loss is None else OwnLoss(optim.loss)
+        metrics = None if optim.metric is None else own_metric(optim.metric, train.labels, network.num_classes)
+        return cls(network, optim, plan.total_steps, seed, loss, distillation, lora, own, metrics)
 
     @property
     def trained(self) -> Network:

@@ -5,9 +5,10 @@ A run shows the mean loss of an epoch, and the average loss of the last steps.
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from vit.data.core.image_header import no_warnings
 from vit.data.core.samples import Labels, Source
 from vit.data.loading.epoch_order import Sampling, drawn_shares
 from vit.errors import DataError, UsageError, some_of
-from vit.own_code import load
+from vit.own_code import load, running
 from vit.training.recipes.recipe import OptimConfig
 
 Floats = npt.NDArray[np.float64]
@@ -128,47 +130,50 @@ def epoch_loss(module: nn.Module) -> EpochLoss:
     return loss
 
 
-class OwnLoss(Protocol):
-    """A training loss of the user's: `optim.loss` names it by its import path."""
+class OwnLoss(nn.Module):
+    """A training loss of the user's at an import path: a function, or a class that is made without arguments.
 
-    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+    UsageError where it fails, has weights, or gives anything but one number with a gradient.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+        loss: Any = load(path, "--optim.loss")
+        with self._running():
+            self.loss = loss() if isinstance(loss, type) else loss
+        if any(weight.requires_grad for weight in self.parameters()):
+            raise UsageError(f"--optim.loss {path} has weights, which nothing trains", "make them buffers")
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean loss of logits (B, C) float32 and labels: (B,) class numbers, or (B, C) shares of classes."""
+        with self._running():
+            loss = self.loss(logits, labels)
+            if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+                shown = f"a tensor {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+                raise TypeError(f"it gives {shown}, and not one number with a gradient")
+        return loss
+
+    def _running(self) -> AbstractContextManager[None]:
+        return running(self.path, "--optim.loss", "return the mean loss of logits (B, C) and labels as a tensor")
 
 
-def own_loss(path: str | None) -> OwnLoss | None:
-    """The loss at an import path: a function, or a class that is made without arguments."""
-    if path is None:
-        return None
-    loss: Any = load(path, "--optim.loss")
-    made: OwnLoss = loss() if isinstance(loss, type) else loss
-    return made
+def own_metric(path: str, labels: npt.NDArray[Any], num_classes: int) -> dict[str, Metric]:
+    """{name in metrics.csv, without val/: the metric at an import path}, of the user's or of a library.
 
-
-class OwnMetric(Protocol):
-    """A validation metric of the user's or of a library: `optim.metric` names it by its import path."""
-
-    def __call__(self, num_classes: int) -> Metric:
-        """A metric of probabilities (B, C) and labels, class numbers (B,) or (B, C) 1, 0 and -1, with one number."""
-
-
-def metric_name(path: str) -> str:
-    """The name of a metric at an import path, as metrics.csv has it after val/."""
-    return path.partition(":")[2]
-
-
-def own_metric(path: str | None, num_classes: int) -> dict[str, Metric]:
-    """{name of the metric in metrics.csv, without val/: the metric at an import path}; {} without a path."""
-    if path is None:
-        return {}
-    make: OwnMetric = load(path, "--optim.metric")
-    try:
-        metric = make(num_classes)
-    except Exception as error:  # whatever the user's code raises
-        problem = f"--optim.metric {path} fails for {num_classes} classes: {type(error).__name__}: {error}"
-        raise UsageError(problem, "give a function of the number of classes") from error
-    if not isinstance(metric, Metric):
-        raise UsageError(f"--optim.metric {path} makes {type(metric).__name__}", "return a torchmetrics.Metric")
-    return {metric_name(path): metric}
+    It is made for a number of classes. It takes probabilities (B, C) and labels, class numbers (B,) or (B, C) 1, 0 and
+    -1, which is tried with some labels here, and gives one number. UsageError where it does not.
+    """
+    with running(path, "--optim.metric", "make a torchmetrics.Metric of one number for a number of classes"):
+        metric = load(path, "--optim.metric")(num_classes)
+        if not isinstance(metric, Metric):
+            raise TypeError(f"it makes {type(metric).__name__}")
+        tried = torch.from_numpy(labels[:: len(labels) // 16 + 1]).long()
+        with no_warnings:  # as of classes that these few images lack
+            metric.update(torch.full((len(tried), num_classes), 1 / num_classes), tried)
+            (_,) = torch.as_tensor(metric.compute()).reshape(-1)
+        metric.reset()
+    return {path.partition(":")[2]: metric}
 
 
 class SmoothedLoss:

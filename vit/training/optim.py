@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
 from vit.inference.devices import is_faster_in_bf16
-from vit.own_code import is_path, load
+from vit.own_code import is_path, load, running
 from vit.training.recipes.recipe import OptimConfig
 
 _ATTENTION = re.compile("attn|attention|qkv|mhsa")  # in the names of parameters, here and in timm
@@ -164,11 +164,17 @@ def matrices_of_blocks(named: Iterable[tuple[str, nn.Parameter]]) -> Named:
     return [(name, parameter) for name, parameter in matrices if has_attention and not _TABLE.search(name)]
 
 
-class OwnOptimizer(Protocol):
-    """An optimizer of the user's: `optim.optimizer` as an import path names it."""
-
-    def __call__(self, groups: list[dict[str, Any]], config: OptimConfig) -> Optimizer:
-        """The optimizer for groups of parameters, each with its `lr` and `weight_decay`."""
+def _own_optimizer(groups: list[dict[str, Any]], config: OptimConfig) -> Optimizer:
+    """The user's optimizer for groups of parameters, each with its `lr` and `weight_decay`. UsageError: it is none."""
+    fix = "give a function of groups of parameters and of the options of optim, which makes a torch.optim.Optimizer"
+    with running(config.optimizer, "--optim.optimizer", fix):
+        made = load(config.optimizer, "--optim.optimizer")(groups, config)
+        if not isinstance(made, Optimizer):
+            raise TypeError(f"it makes a {type(made).__name__}")
+        given, taken = ({id(one) for group in some for one in group["params"]} for some in (groups, made.param_groups))
+        if given - taken:
+            raise ValueError(f"it leaves out {len(given - taken):,} of {len(given):,} parameters")
+    return made
 
 
 def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) -> Optimizer:
@@ -188,8 +194,7 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
         return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)
     groups = parameter_groups(network, named, config)
     if is_path(config.optimizer):
-        make: OwnOptimizer = load(config.optimizer, "--optim.optimizer")
-        return make(groups, config)
+        return _own_optimizer(groups, config)
     if config.optimizer == "sgd":
         return SGD(groups, lr=config.scaled_lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
     return AdamW(groups, lr=config.scaled_lr, fused=fused)

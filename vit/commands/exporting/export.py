@@ -30,7 +30,7 @@ Precision = Literal["32-true", "int8"]
 def export(
     model: Model,
     *,
-    format: Literal["onnx", "openvino", "coreml", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    format: Literal["onnx", "openvino", "pt2", "safetensors", "timm", "hf"] = "onnx",
     precision: Precision = "32-true",
     output: StrPath | None = None,
     verify: Annotated[StrPath | None, Metavar("IMAGES")] = None,
@@ -40,17 +40,17 @@ def export(
     latency: bool = False,
     unfinished: bool = False,
 ) -> Path:
-    """Write a trained model for onnxruntime, OpenVINO, Core ML, torch.export, safetensors, timm or transformers.
+    """Write a trained model for onnxruntime, OpenVINO, torch.export, safetensors, timm or transformers.
 
     The export holds the preprocessing and the class names. It is loaded again and compared with the checkpoint. It is
-    kept only if no label differs, and no probability differs by more than 1e-4. Core ML computes on Apple's systems
-    alone, so that only its structure is checked. An int8 file is measured on labeled images instead, beside the
-    checkpoint. It is kept only if it loses at most 5 points of the accuracy, and of the micro F1 of several labels.
+    kept only if no label differs, and no probability differs by more than 1e-4. An int8 file is measured on labeled
+    images instead, beside the checkpoint. It is kept only if it loses at most 5 points of the accuracy, and of the
+    micro F1 of several labels.
 
     Args:
         model: a run folder or a checkpoint
-        format: onnx, openvino, pt2: uint8 images to probabilities, normalization inside; coreml: a picture to a label;
-            safetensors: the weights; timm, hf: for timm.create_model and transformers' from_pretrained
+        format: onnx, openvino, pt2: uint8 images to probabilities, normalization inside; safetensors: the weights;
+            timm, hf: for timm.create_model and transformers' from_pretrained
         precision: 32-true: float32; int8: weights and activations of 8 bits, for onnx and openvino
         output: new file (openvino, hf: new folder); null: a free name here
         verify: files, a folder or a pattern to compare on; null: random images
@@ -80,8 +80,6 @@ def export(
             raise UsageError(f"{option} is for --precision int8", f"add it, or leave {option} out")
     if measure is not None:
         check_data(os.fspath(measure))
-    if latency and format == "coreml":
-        raise UsageError("--latency: Core ML computes on Apple's systems alone", "leave it out")
     files = [] if verify is None else list_files([verify], recursive=True).paths
 
     from vit.export.exporting import check_output, export_format
@@ -105,17 +103,14 @@ def export(
     kind = f"{format}, int8" if is_int8 else format
     summary = f"{path}: {kind}, {len(description.class_names)} {description.task.kinds_text}"
     exported, cost = trained, None
-    classify: Classify | None = None
     if quantizer is not None:
         images = path_text(calibration), path_text(measure)
         int8 = quantizer.write(trained, format, path, Path(model), *images, reporter)
         exported, cost, classify = replace(trained, description=int8.description), int8.cost, int8.classify
         reporter.line(summary)
         reporter.facts(int8.facts)
-    elif isinstance(difference := write(trained, format, path, files), str):
-        reporter.line(summary)
-        reporter.line(difference)
     else:
+        difference = write(trained, format, path, files)
         classify = export_kind.read(trained, path)
         reporter.line(summary)
         where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
@@ -160,17 +155,14 @@ def _show_difference(reporter: Reporter, difference: "ExportDifference", where: 
 
 
 def _show_size_and_speed(
-    reporter: Reporter, trained: "LoadedModel", name: str, path: Path, exported: "Classify | None"
+    reporter: Reporter, trained: "LoadedModel", name: str, path: Path, exported: "Classify"
 ) -> None:
-    """Show one table for all formats: the export, if it can be computed here, beside its checkpoint."""
+    """Show one table for all formats: the export beside its checkpoint."""
     from vit.export.latency import measured_speed, size_of
 
     weights = sum(value.nbytes for value in trained.network.state_dict().values())
     sizes = f"{weights / 1e6:.1f} MB of weights", f"{size_of(path) / 1e6:.1f} MB"
     reporter.line()
-    if exported is None:
-        reporter.table(("", "size", "images/s"), [("checkpoint", sizes[0], ""), (name, sizes[1], "not measured")])
-        return
     speed = measured_speed(trained, exported)
     checkpoint = ("checkpoint", sizes[0], f"{speed.reference:,.1f}", "1.0")
     own = (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}")

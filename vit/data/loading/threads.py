@@ -25,16 +25,9 @@ class ParallelMap(Protocol):
 
 @contextmanager
 def decode_threads() -> Iterator[ParallelMap]:
-    """A parallel map that keeps the order, with one thread per core and one OpenMP thread each.
-
-    Without this limit every thread would start several OpenMP threads for each resize, which compete for the cores.
-    """
+    """A parallel map that keeps the order, on `decoding_pool`."""
     cores = available_cores()
-    num_threads = torch.get_num_threads()
-    with ThreadPoolExecutor(cores, thread_name_prefix="decode", initializer=take_one_thread) as pool:
-        all_started = Barrier(cores)  # the pool starts a thread only where no other one is free
-        list(pool.map(lambda _: all_started.wait(), range(cores)))
-        torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
+    with decoding_pool() as pool:
 
         def parallel(function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
             begun: deque[Future[R]] = deque()
@@ -50,6 +43,19 @@ def decode_threads() -> Iterator[ParallelMap]:
                     future.cancel()
 
         yield parallel
+
+
+def decoding_pool() -> ThreadPoolExecutor:
+    """One thread per core, with one OpenMP thread each.
+
+    Without this limit every thread would start several OpenMP threads for each resize, which compete for the cores.
+    """
+    cores, num_threads = available_cores(), torch.get_num_threads()
+    pool = ThreadPoolExecutor(cores, thread_name_prefix="decode", initializer=take_one_thread)
+    all_started = Barrier(cores)  # the pool starts a thread only where no other one is free
+    list(pool.map(lambda _: all_started.wait(), range(cores)))
+    torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
+    return pool
 
 
 def take_one_thread() -> None:

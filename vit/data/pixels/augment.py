@@ -22,7 +22,7 @@ from torchvision.transforms.v2 import functional as TF
 from vit.data.core.draws import uniform
 from vit.data.pixels.preprocess import Preprocess, to_device
 from vit.errors import UsageError
-from vit.own_code import load
+from vit.own_code import load, running
 
 Draws = npt.NDArray[np.float64]
 DrawSeeds = npt.NDArray[np.int64]
@@ -202,8 +202,9 @@ class ImageAugment:
             images = self.randaugment.of_batch(images, draw_seeds)
         if self.augment.own is None:
             return images
-        own = own_augment(self.augment.own)  # not an attribute: worker processes need not pickle the user's code
-        return torch.stack([_varied(image, seed, own) for image, seed in zip(images, draw_seeds, strict=True)])
+        with running(self.augment.own, "--augment.own", "give a function of an image (S, S, C) uint8 and a seed"):
+            own = own_augment(self.augment.own)  # not an attribute: worker processes need not pickle the user's code
+            return torch.stack([_varied(image, seed, own) for image, seed in zip(images, draw_seeds, strict=True)])
 
 
 class BatchAugment:

@@ -8,6 +8,7 @@ In a table of columns that has -1 and 1, and neither 0 nor empty cells, -1 means
 cells -1 may mean unknown, as in CheXpert, and is refused. A single 1 in each row is one class for each image.
 """
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -186,6 +187,10 @@ def _read_label_lists(table: CsvTable, to_measure: bool) -> Source:
             fix = "write labels as cat|indoors, unknown ones as ?cat"
             raise DataError(f"{path}, line {line}: {error}", fix) from error
         _check_utf8(text, f"{path}, line {line}: the cell")
+    if all(len(labels) < 2 for labels in parsed):
+        example = max(parsed, key=lambda labels: " " in "".join(labels))
+        one = f"each image has one label at most, such as {''.join(example)!r}"
+        table.notes.append(f"{path.name}: {one}; name the column label if each image has one class")
     listed = _Listed(table, to_measure)
     defining = parsed if to_measure else [parsed[row] for row in np.flatnonzero(listed.rows["train"])]
     names = sorted({name for labels in defining for name, value in labels.items() if to_measure or value == PRESENT})
@@ -217,7 +222,8 @@ def _read_label_columns(table: CsvTable, to_measure: bool) -> Source:
             line, cell = wrong[0]
             fix = "correct the cell; leave it empty if the label is unknown"
             if len(wrong) == sum(cell != "" for cell in cells):
-                fix = f"name the column of classes label, or remove {name!r} if the other columns are labels"
+                fix = "give the column of classes, such as --data.label_column " + shlex.quote(name)
+                fix += f"; or remove {name!r} if the other columns are labels"
             is_not = "the table lacks the column label or labels, and the cells of a label are 0, 1 or empty"
             raise DataError(f"{path}, line {line}: column {name!r} has {cell[:40]!r}; {is_not}", fix)
     names = sorted(names)

@@ -1,6 +1,7 @@
 """Class folders -> a source: FOLDER/CLASS/image or FOLDER/SPLIT/CLASS/image."""
 
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from vit.data.core.image_files import (
     subfolders,
 )
 from vit.data.core.samples import Source, label_files
-from vit.errors import DataError, EmptyClassError
+from vit.errors import DataError, EmptyClassError, some_of
 from vit.tasks.label_text import clean_label
 
 _ABOVE = "their images count as images of the folders above"
@@ -26,6 +27,7 @@ _PARTS = frozenset((  # of a data set for segmentation or detection
     "images", "image", "imgs", "img", "jpegimages", "annotations", "labels", "masks", "mask", "segmentations",
     "trimaps", "groundtruth", "ground_truth", "gt",
 ))  # fmt: skip
+_NUMBERED = re.compile(r"(.*[^a-z])?(part|fold|batch|shard|images?|imgs?|photos|pictures)[ _-]*[0-9]+", re.IGNORECASE)
 
 
 def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
@@ -85,7 +87,8 @@ def _splits_by_word(root: Path, names: list[str], found: dict[str, list[str]]) -
 def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
     """A folder, and the folders in it; none where images lie beside them.
 
-    A folder that holds one folder of folders alone stands for that one, as Kaggle's seg_train/seg_train/CLASS.
+    A folder that holds one folder alone, which has folders or its name, stands for that one, as Kaggle's
+    seg_train/seg_train/CLASS and seg_pred/seg_pred.
     """
     names: list[str] = []
     with os.scandir(folder) as entries:  # a class folder may hold many images: the first one ends the search
@@ -96,7 +99,7 @@ def _inner(folder: Path, depth: int = 3) -> tuple[Path, list[str]]:
                 return folder, []
     if len(names) == 1 and depth:
         below, inside = _inner(folder / names[0], depth - 1)
-        if inside:
+        if inside or names[0] == folder.name:
             return below, inside
     return folder, sorted(names)
 
@@ -111,15 +114,16 @@ def _check_nested(root: Path, names: list[str]) -> list[str]:
     common = [name for name, count in sorted(counts.items()) if 2 * count > len(nested)]
     if len(nested) < 2 or len(common) < 2:
         return []
-    few, shared = (" and ".join(f"{name}/" for name in group[:2]) for group in (list(nested), common))
+    holding = [name for name, inside in nested.items() if set(common) <= set(inside)] or list(nested)
+    few, shared = (" and ".join(f"{name}/" for name in group[:2]) for group in (holding, common))
     if len(nested) < len(names):
         return [f"{few} hold the same folders, such as {shared}; {_ABOVE}"]
     if all(map(split_in, common)):
-        fix = f"write DATA/{common[0]}/{names[0]}/IMAGE, or a CSV with the columns path,label,split"
+        fix = f"write DATA/{common[0]}/{holding[0]}/IMAGE, or a CSV with the columns path,label,split"
         raise DataError(f"each folder of {root} holds {shared}: splits in classes are not read", fix)
     raise DataError(
         f"all folders of {root}, such as {few}, hold the same folders, such as {shared}, and no images of their own",
-        f"if {shared} are classes, give one folder, such as {_inner(root / names[0])[0]}, or name the folders train, "
+        f"if {shared} are classes, give one folder, such as {_inner(root / holding[0])[0]}, or name the folders train, "
         f"validation and test; if {few} are the classes, give a CSV with the columns path,label",
     )
 
@@ -131,10 +135,16 @@ def _check_layout(root: Path, names: list[str]) -> None:
         exact = {SPLIT_OF_NAME[one.casefold()]: one for one in inside if one.casefold() in SPLIT_OF_NAME}
         if "train" in exact and len(exact) > 1 and _inner(below / exact["train"])[1]:
             raise DataError(f"{below} is not a class folder: it has folders of splits", f"give {below} as DATA")
-    if len(names) > 1 and {name.casefold() for name in names} <= _PARTS:
+    splits, table = set(map(split_in, names)), _table_in(root)
+    are = {
+        "parts of a data set and no classes": {name.casefold() for name in names} <= _PARTS,
+        "called as splits and have no class folders": len(splits) > 1 and None not in splits,
+        "called as parts of one data set, beside a table": bool(table) and all(map(_NUMBERED.fullmatch, names)),
+    }
+    if len(names) > 1 and (kind := next((words for words, holds in are.items() if holds), None)):
         parts = " and ".join(f"{name}/" for name in names[:2])
-        fix = "give the folder of the classes, or a CSV with the columns path,label"
-        raise DataError(f"{root} holds {parts}, which are parts of a data set and no classes", fix)
+        fix = table or "give the folder of the classes, or a CSV with the columns path,label; rename folders of classes"
+        raise DataError(f"{root} holds {parts}, which are {kind}", fix)
     if len(names) == 1 and subfolders(root / names[0], Counter()):
         fix = f"give {root / names[0]}, if these are the classes"
         raise DataError(f"{root} has one folder, {names[0]}/, with folders in it", fix)
@@ -145,10 +155,16 @@ def _check_layout(root: Path, names: list[str]) -> None:
         raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", _table_in(root) or LAYOUT)
 
 
+def _tables_in(folder: Path) -> list[str]:
+    """Names of the tables that lie directly in a folder, those of training images first."""
+    names = [path.name for path in folder.glob("*.[ct]sv") if not is_hidden(path.name)]
+    return sorted(names, key=lambda name: (split_in(name) != "train", name))
+
+
 def _table_in(folder: Path) -> str:
     """How to give the table that lies among images; empty where there is none."""
-    table = next((path for path in sorted(folder.glob("*.[ct]sv")) if not is_hidden(path.name)), None)
-    return "" if table is None else f"give {table} as DATA, if it lists the images and their classes"
+    found = _tables_in(folder)
+    return f"give {folder / found[0]} as DATA, if it lists the images and their classes" if found else ""
 
 
 def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str], to_measure: bool) -> Source:
@@ -176,6 +192,8 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
                 instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
                 fix = how_to_convert_skipped(skipped_here, class_folder)
                 fix = fix or (EmptyClassError.CONVERT_IT if skipped_here else EmptyClassError.REMOVE_IT)
+                deep = [sibling for sibling in siblings if _inner(sibling)[1]]
+                fix += f"; or give {deep[0]} as DATA, if it holds the classes" if len(deep) == 1 else ""
                 raise EmptyClassError(f"class folder {class_folder} has no images{instead}", fix)
             skipped += skipped_here
             rows[split] += [(os.path.join(folder, name, file), label) for file in files]
@@ -189,6 +207,9 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
             pattern = f"^{'[^/]+/' * (len(deep_folder.parts) - 1)}([^/]+)/"
             note += f"; if each is of one patient or one video, --data.groups '{pattern}' keeps it in one split"
         notes.append(note)
+    places = dict.fromkeys(("", *folders.values()))
+    if tables := [os.path.join(place, name) for place in places for name in _tables_in(root / place)]:
+        notes.append(f"classes are the names of the folders; tables beside them are not read: {some_of(tables, 3)}")
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])

@@ -120,14 +120,14 @@ def read_image_csv(
                             del cells[index]
     except (csv.Error, OSError, UnicodeError) as error:
         raise _not_a_csv(path, needed, error) from error
-    columns = {ours: cells[index] for ours, index in places.items()}
-    renamed = [f"{header[index]!r} as {ours}" for ours, index in places.items() if header[index] != ours]
-    separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
-    notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
+    columns, unusual = {ours: cells[index] for ours, index in places.items()}, list[str]()
     named = header[places["split"]] if "split" in places else "split"
     if plain_name(named) != "split" and not any_split(columns["split"]):
         refuse_numbers(plain_name(named), columns.pop("split"), f"{path}: column {named!r}")
-        notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
+        unusual = [f"the column {named!r} is not read: no cell is train, validation or test"]
+    renamed = [f"{header[places[ours]]!r} as {ours}" for ours in columns if header[places[ours]] != ours]
+    separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
+    notes = [f"read {', '.join([*renamed, *separated])}"] * bool(renamed or separated) + unusual
     if "split" in optional:
         candidates = [(index, header[index], cells[index]) for index in different]
         used, note = add_splits(path, lines, columns, candidates, others)

@@ -106,9 +106,11 @@ def _check(source: Source, data: str) -> None:
     train = source.splits["train"]
     if len(train) == 0:
         raise DataError(f"{data} has no training images", LAYOUT)
-    if len(source.class_names) < 2:
-        problem = f"{data} has one class, {source.class_names[0]!r}"
-        raise DataError(problem, "a classifier needs two or more class folders")
+    counts = train.class_counts(len(source.class_names))
+    names = [name for name, n in zip(source.class_names, counts, strict=True) if n or not source.task.is_exclusive]
+    if len(names) < 2:
+        images = " with training images" * (len(source.class_names) > 1)
+        raise DataError(f"{data} has one class{images}, {names[0]!r}", "a classifier needs two or more class folders")
     measured = [name for name in source.class_names if _MEASURED.fullmatch(name)]
     if len(measured) > _MOST_MEASURED:
         raise DataError(

@@ -35,7 +35,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         validation, test, calibration: fraction of all images for a split, if the source lacks it.
     """
     if empty := next((split for split, samples in source.splits.items() if not len(samples)), None):
-        fix = f"add images, or move its folder elsewhere: vit then cuts the {empty} split from the training images"
+        fix = f"add class folders with images, or move its folder elsewhere: then vit cuts {empty} images"
         raise DataError(f"the {empty} split of {source.name} has no images", fix)
     wanted = {"validation": validation, "test": test, "calibration": calibration}
     fractions = {split: part for split, part in wanted.items() if split not in source.splits and part > 0}

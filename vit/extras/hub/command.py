@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
@@ -100,54 +99,10 @@ def push(
             again = {"format": format, "public": public, "replace": replace, "unfinished": unfinished}
             reporter.next_command(shell_command("vit", "push", model, target, options=again))
             return address
-        repository = Repository.of(name)
-        if repository.holds(folder):
-            reporter.line(f"{address} holds these files already; nothing to do")
-        else:
-            if repository.files and not replace:
-                problem = f"hf:{name} exists and holds other content: {some_of(repository.files)}"
-                raise UsageError(problem, "give another name, or --replace for a new commit in place of these files")
-            private = not public if repository.commit is None else repository.private
-            reporter.notice(f"uploading as {user} to {address}, {'private' if private else 'visible to everyone'}")
-            commit = _upload(repository, folder, public)
-            reporter.line(f"{address}: commit {commit[:12]}, files compared with those here")
+        _upload(name, folder, public, replace, user, reporter)
     if format == "hf":
         reporter.next_command(f"vit convert {target} --output {title}.ckpt")
     return address
-
-
-@dataclass(frozen=True)
-class Repository:
-    """A repository of the hub, as it is before an upload."""
-
-    name: str  # OWNER/NAME
-    commit: str | None = None  # newest commit; None: there is no such repository
-    private: bool = True  # whether only its owner sees it
-    files: tuple[str, ...] = ()  # paths of its files, without the hub's own
-
-    @classmethod
-    def of(cls, name: str) -> "Repository":
-        """The repository with a name, as it is now."""
-        from huggingface_hub import HfApi
-        from huggingface_hub.errors import RepositoryNotFoundError
-
-        with _failures(name):
-            try:
-                about = HfApi().model_info(name)
-            except RepositoryNotFoundError:
-                return cls(name)
-        files = tuple(one.rfilename for one in about.siblings or () if one.rfilename != _OF_THE_HUB)
-        return cls(name, str(about.sha or ""), bool(about.private), files)
-
-    def holds(self, folder: Path) -> bool:
-        """Whether the repository has exactly the files of a folder, with the same hashes."""
-        from huggingface_hub import HfApi
-
-        if not self.files:
-            return False
-        with _failures(self.name):
-            found = HfApi().verify_repo_checksums(self.name, local_dir=folder)
-        return not found.mismatches and not found.extra_paths and set(found.missing_paths) <= {_OF_THE_HUB}
 
 
 def _check_login(name: str) -> str:
@@ -163,28 +118,52 @@ def _check_login(name: str) -> str:
         return str(HfApi().whoami()["name"])
 
 
-def _upload(repository: Repository, folder: Path, public: bool) -> str:
-    from huggingface_hub import HfApi
+def _upload(name: str, folder: Path, public: bool, replace: bool, user: str, reporter: Reporter) -> None:
+    """Upload a folder in one commit, unless the repository holds its files already. UsageError: it holds others."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import RepositoryNotFoundError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    api, name = HfApi(), repository.name
+    api, address = HfApi(), f"{constants.ENDPOINT}/{name}"
+
+    def is_there() -> bool:
+        """Whether the repository has exactly the files of the folder, with the same hashes."""
+        found = api.verify_repo_checksums(name, local_dir=folder)
+        return not found.mismatches and not found.extra_paths and set(found.missing_paths) <= {_OF_THE_HUB}
+
+    with _failures(name):
+        try:
+            before = api.model_info(name)
+        except RepositoryNotFoundError:
+            before = None
+        siblings = [] if before is None else before.siblings or []
+        files = [one.rfilename for one in siblings if one.rfilename != _OF_THE_HUB]
+        is_done = bool(files) and is_there()
+    if is_done:
+        reporter.line(f"{address} holds these files already; nothing to do")
+        return
+    if files and not replace:
+        problem = f"hf:{name} exists and holds other content: {some_of(files)}"
+        raise UsageError(problem, "give another name, or --replace for a new commit in place of these files")
+    is_private = not public if before is None else before.private
+    reporter.notice(f"uploading as {user} to {address}, {'private' if is_private else 'visible to everyone'}")
     if not sys.stderr.isatty():
         disable_progress_bars()
-    with _failures(name):
-        if repository.commit is None:
+    with _failures(name), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of what huggingface_hub asks of httpx
+        if before is None:
             api.create_repo(name, private=not public, repo_type="model")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of what huggingface_hub asks of httpx
-            commit = api.upload_folder(
-                repo_id=name,
-                folder_path=folder,
-                commit_message="Upload by vit push",
-                delete_patterns="*" if repository.files else None,
-                parent_commit=repository.commit or None,
-            )
-    if not Repository.of(name).holds(folder):
+        commit = api.upload_folder(
+            repo_id=name,
+            folder_path=folder,
+            commit_message="Upload by vit push",
+            delete_patterns="*" if files else None,
+            parent_commit=(before.sha or None) if before else None,
+        )
+        is_done = is_there()
+    if not is_done:
         raise ResourceError(f"hf:{name} does not hold what was uploaded", "look at it on the hub, and push again")
-    return str(commit.oid)
+    reporter.line(f"{address}: commit {commit.oid[:12]}, files compared with those here")
 
 
 @contextmanager
@@ -206,8 +185,6 @@ def _failures(name: str) -> Iterator[None]:
             raise ResourceError(f"hf:{name} was changed by another upload ({status})", "push again") from error
         problem = f"the Hugging Face hub refuses hf:{name} ({status}): {first_line(error)}"
         raise ResourceError(problem, "push again later") from error
-    except (UsageError, ResourceError):
-        raise
     except Exception as error:  # of httpx, sockets and the libraries of uploads: each has classes of its own
         # huggingface_hub names the file in one error, and the reason in its cause
         cause = f" ({first_line(error.__cause__)})" if isinstance(error.__cause__, Exception) else ""

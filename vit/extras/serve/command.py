@@ -1,13 +1,14 @@
 """`vit serve RUN|CKPT|EXPORT`: rows of `vit predict` over HTTP"""
 
 import os
+import socket
 from importlib.util import find_spec
 from typing import Literal
 
 from vit.commands.cli.arguments import ModelOrExport, PositiveInt, trusted_hosts
 from vit.commands.predicting.prediction_setup import AnswerOptions, PredictionSetup
 from vit.console import Reporter
-from vit.errors import UsageError, install
+from vit.errors import ResourceError, UsageError, install
 from vit.inference.engines.engine_names import EngineName
 
 HERE = "127.0.0.1"
@@ -25,7 +26,6 @@ def serve(
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
-    max_batch: PositiveInt = 32,
     max_queue: PositiveInt = 256,
     max_bytes: PositiveInt = 32 * 2**20,
     timeout_seconds: PositiveInt = 30,
@@ -49,7 +49,6 @@ def serve(
         coverage: as of 'vit predict'
         sets: as of 'vit predict'
         reject_novel: as of 'vit predict'
-        max_batch: number of images from which on no further request joins those that are computed together
         max_queue: number of requests that may wait; further ones get 503
         max_bytes: largest body of a request
         timeout_seconds: time that the head of a request may take, then its body, and then the answer
@@ -71,22 +70,25 @@ def serve(
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart", "prometheus_client")):
         raise UsageError("a service needs fastapi, uvicorn, python-multipart and prometheus-client", install("serve"))
 
-    from vit.extras.serve.app import Service, create_app, listening
-    from vit.extras.serve.batching import Batcher
+    from vit.extras.serve.app import Service, create_app
+    from vit.extras.serve.jobs import Jobs
 
-    opened = listening(host, port)  # a taken port must show before the model is loaded
+    try:  # a taken port must show before the model is loaded
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        opened = socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        raise ResourceError(f"cannot listen on {host}, port {port}: {error.strerror}", "give another --port") from error
     reporter = Reporter()
     with opened:
         predictor = setup.load(reporter)
-        batcher = Batcher(predictor, setup.num_ranked(predictor), max_batch, max_queue, lambda: service.end())
-        app = create_app(batcher, max_bytes, timeout_seconds, trusted_hosts(host))
-        service = Service(app, timeout_seconds)
+        jobs = Jobs(predictor, setup.num_ranked(predictor), max_queue, on_failure=lambda: service.end())
+        service = Service(create_app(jobs, max_bytes, timeout_seconds, trusted_hosts(host)), timeout_seconds)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         reporter.line(f"{address}/predict takes images; Ctrl-C ends the service")
         if host not in _LOCAL:
             reporter.notice("WARNING: everyone who can reach this machine can use the service: it has no password")
         reporter.next_command(f"curl --data-binary @photo.jpg {address}/predict")
-        service.run(opened)
-    if batcher.failure is not None:
-        raise batcher.failure
-    batcher.close()
+        service.run(sockets=[opened])
+    if jobs.failure is not None:
+        raise jobs.failure
+    jobs.close()

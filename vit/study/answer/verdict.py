@@ -170,8 +170,10 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
         return "Untested, one seed", f"the errors of {name} {fell}"
     of_twice = 1 - (1 - min(fall.high, 1.0)) ** (1 / np.log2(gain.to_images / gain.from_images))
     kind = "Little" if of_twice < _LITTLE else "Yes" if gain.p < ALPHA else "Unclear"
-    if gain.p >= ALPHA:
-        return kind, f"{name} makes at most {wording.describe_ends(points.low, points.high)}"
+    # few wrong images: the tested points leave out 0, and the ratio's interval does not
+    if gain.p >= ALPHA or fall.low < 0 < fall.high:
+        kind = "No" if gain.p < ALPHA and points.value < 0 else kind
+        return kind, f"{name} makes {wording.describe_ends(points.low, points.high, is_claim=gain.p < ALPHA)}"
     ends = sorted((abs(fall.low), abs(fall.high)))
     fell, kind = ("fell", kind) if fall.value > 0 else ("rose", "No")
     by = f"{100 * abs(fall.value):.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
@@ -180,11 +182,12 @@ def _gain_text(name: str, gain: Gain) -> tuple[str, str]:
 
 def _conditions(series: Sequence[Series], protocol: Protocol) -> str:
     largest = max(point.num_images for one in series for point in one.points)
-    is_probe, pool = protocol.get("budget") == wording.LINEAR_PROBE, wording.pool_size(protocol)
+    is_probe, draws = protocol.get("budget") == wording.LINEAR_PROBE, "other training images"
     budget = (
         "only heads were trained, on features of frozen backbones" if is_probe else wording.describe_budget(protocol)
     )
-    draws = f"other draws from your {pool:,} training images" if pool else "other training images"
+    if (pool := wording.pool_size(protocol)) is not None:
+        draws = f"other draws from your {pool:,} training images{' (not with all of them)' * (pool == largest)}"
     validation = ""
     if protocol.get("checkpoints") == LAST_WEIGHTS and not is_probe:
         validation = "The last weights are tested, so validation images chose nothing. "

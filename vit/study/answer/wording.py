@@ -96,24 +96,24 @@ def points_text(share: float) -> str:
 
 
 def describe_gap(comparison: Comparison, gap: Interval) -> str:
-    """'CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more'; with the network that is more likely ahead.
-
-    Where the interval leaves out 0: 'CNN makes 0.65 to 6.2 points fewer errors than ViT (uncorrected)'.
-    """
+    """'CNN makes at most 3.5 points fewer errors than ViT, or 0.41 more', with the likely better network first."""
     low, high = gap.low or 0.0, gap.high or 0.0
-    ahead, other = (comparison.second, comparison.first) if high >= -low else (comparison.first, comparison.second)
-    small, large = sorted((abs(low), abs(high)))
-    if low < 0 < high:
-        return f"{ahead} makes at most {describe_ends(-small, large, f' than {other}')}"
-    between = f"{points_text(small)} to {points_text(large)} points fewer errors"
-    return f"{ahead} makes {between} than {other} (uncorrected)"
+    if high >= -low:
+        return f"{comparison.second} makes {describe_ends(low, high, f' than {comparison.first}')}"
+    return f"{comparison.first} makes {describe_ends(-high, -low, f' than {comparison.second}')}"
 
 
-def describe_ends(low: float, high: float, than: str = "") -> str:
-    """An interval around 0 of errors that are saved, the larger end first: '3.5 points fewer errors, or 0.41 more'."""
+def describe_ends(low: float, high: float, than: str = "", is_claim: bool = False) -> str:
+    """An interval of errors that are saved, the larger end first: 'at most 3.5 points fewer errors, or 0.41 more'.
+
+    Where it leaves out 0: '0.65 to 6.2 points fewer errors'; 'uncorrected' where this is not a claim.
+    """
     ends = [(high, "fewer"), (-low, "more")]
     (first, side), (second, other) = ends if high >= -low else ends[::-1]
-    return f"{points_text(first)} points {side} errors{than}, or {points_text(second)} {other}"
+    if low <= 0 <= high:
+        return f"at most {points_text(first)} points {side} errors{than}, or {points_text(second)} {other}"
+    between = f"{points_text(-second)} to {points_text(first)} points {side} errors{than}"
+    return between if is_claim else f"{between} (uncorrected)"
 
 
 def describe_target(forecast: Forecast, target: float, name: str) -> str:
@@ -125,6 +125,8 @@ def describe_target(forecast: Forecast, target: float, name: str) -> str:
     between = f"{two_digits(low)} images or more"
     if high is not None:
         between = f"between {two_digits(low)} and {two_digits(high)} images"
+    if low == forecast.largest:
+        return f"{start}{between}; {low:,} may be enough already, as more test images or seeds would show."
     return f"{start}{between}; label {two_digits(max(low - forecast.largest, 1))} more, then run again."
 
 
@@ -211,11 +213,13 @@ def trend(comparison: Comparison) -> str:
     ratio = f"the ratio of errors ({comparison.first} over {comparison.second})"
     if comparison.slope_p >= ALPHA:
         return f"Neither is shown to gain more from more images: {ratio} does not change measurably."
-    value, low, high = (f"{np.exp(end):.2f}" for end in (slope.value, slope.low, slope.high))
+    sizes = [one.num_images for one in comparison.differences]  # nothing beyond them was measured
+    tens = math.log10(sizes[-1] / sizes[0])
+    value, low, high = (f"{np.exp(tens * end):.2f}" for end in (slope.value, slope.low, slope.high))
     gains = comparison.second if slope.value > 0 else comparison.first
     is_closing = slope.value * sum(math.log(one.ratio.value) for one in comparison.differences) < 0
     caution = "; a shrinking gap alone is not evidence of a crossover"
     return (
-        f"More images help {gains} more: with ten times as many, {ratio} is {value} times as large "
-        f"(95 % interval {low} to {high}){caution * (is_closing and comparison.verdict != 'crossing')}."
+        f"More images help {gains} more: from {sizes[0]:,} to {sizes[-1]:,} images {ratio} became {value} times as "
+        f"large (95 % interval {low} to {high}){caution * (is_closing and comparison.verdict != 'crossing')}."
     )

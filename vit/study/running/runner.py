@@ -84,7 +84,7 @@ def run_cells(
                 _start(process)
                 running[process.sentinel] = (process, cell, slot)
                 notify(cell, "started")
-            ready = connection.wait(list(running))
+            ready = connection.wait(list(running)) if running else []  # of nothing it would wait without end
             for sentinel in [one for one in running if one in ready]:
                 process, cell, slot = running.pop(sentinel)
                 process.join()

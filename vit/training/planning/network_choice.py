@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import torch
+
 from vit.data.core.samples import Samples, Source
 from vit.data.pixels.images import measured_window
 from vit.data.pixels.preprocess import COLORS, Preprocess, Window, is_window
@@ -10,6 +12,7 @@ from vit.models.catalog import CATALOG
 from vit.models.network import Network
 from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
+from vit.own_code import is_path, running
 from vit.training.lora import layers_to_adapt
 from vit.training.planning.images import automatic_network
 from vit.training.recipes.image_options import PreprocessConfig
@@ -114,12 +117,26 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     preprocess = replace(preprocess, mean=mean, std=std)
     spec = replace(spec, in_chans=channels)
     shapes = spec.build_empty(preprocess.image_size)
+    if is_path(spec.name):
+        _check_own(spec, shapes)
     has_new_head, kept_rows = True, ""
     if wanted.pretrained is not None:
         keeps = keeps_rows(model, images)
         report = wanted.pretrained.check_fit(shapes, wanted.options, images.class_names, keeps)
         has_new_head, kept_rows = bool(report.initialized), report.describe_rows()
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes, has_new_head, kept_rows)
+
+
+def _check_own(spec: NetworkSpec, shapes: Network) -> None:
+    """Raise UsageError where a network of the user's fails, has other outputs than logits, or no weights to train."""
+    with running(spec.name, "--network", "map images (B, K, S, S) to logits (B, C)"), torch.no_grad():
+        images = torch.empty(2, spec.in_chans, shapes.image_size, shapes.image_size, device="meta")
+        logits, expected = shapes(images), (len(images), spec.num_classes)
+        if not isinstance(logits, torch.Tensor) or logits.shape != expected:
+            shown = f"a tensor {tuple(logits.shape)}" if isinstance(logits, torch.Tensor) else type(logits).__name__
+            raise TypeError(f"it gives {shown} for 2 images and {spec.num_classes} classes")
+        if not any(weight.requires_grad for weight in shapes.parameters()):
+            raise TypeError("it has no weights to train")
 
 
 def keeps_rows(model: ModelConfig, images: Source) -> bool:

@@ -1,1 +1,0 @@
-"""Core ML: an export format"""

@@ -1,0 +1,205 @@
+"""The page of `vit demo`: an image becomes classes and their map. It says what its model is, and has example images"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+from PIL import Image
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from vit.checkpoints.load import read_described
+from vit.checkpoints.run import RunDirectory, checkpoint_of, unfinished_text
+from vit.commands.cli.arguments import trusted_hosts
+from vit.commands.cli.recipe_options import read_recipe
+from vit.commands.exporting.model_card import origin_of
+from vit.console import harmless, interval, percent
+from vit.data.core.dataset_names import KNOWN
+from vit.data.core.image_bytes import MAX_BYTES, ImageError, content_hash, read_bytes
+from vit.data.core.samples import label_names
+from vit.data.splits.split import SplitRow, read_splits
+from vit.errors import ResourceError, VitError
+from vit.explain.explainer import Explainer
+from vit.export.card import Origin
+from vit.inference.engines.exported_engines import ExportedEngine
+from vit.inference.predictor import Predictor
+from vit.report.page.image_figures import overlay
+from vit.training.running.run_images import images_of_run
+
+FONTS = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")  # gradio's own fonts come from Google
+NUM_EXAMPLES = 8
+_DAMAGED = (VitError, OSError, ValueError, KeyError, TypeError, yaml.YAMLError)  # files: the page goes on without them
+_ACCURACIES = {"acc1": "accuracy", "exact_match": "exact match"}
+_VALIDATED = {"acc1": "accuracy", "map": "mAP"}  # the exact match of a validation is not at the thresholds of the model
+
+
+class Page(NamedTuple):
+    """What a page shows."""
+
+    predictor: Predictor  # the model
+    top_k: int  # number of classes
+    title: str  # network and data
+    lines: Sequence[str]  # what else is said of the model
+    examples: Sequence[str] = ()  # files to choose from
+
+
+def launch(content: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
+    """Start to serve in a separate thread: the page of gradio, and its address. ResourceError: the port is taken."""
+    os.environ.update(
+        GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_TEMP_DIR=os.fspath(uploads)
+    )
+    import gradio
+
+    page = build(content)
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=trusted_hosts(host), www_redirect=False)
+    try:
+        _, address, _ = page.launch(
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            share=False,
+            quiet=True,
+            ssr_mode=False,
+            footer_links=[],
+            max_file_size=MAX_BYTES,
+            theme=gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1]),
+            app_kwargs={"middleware": [guard]},
+        )
+    except OSError as error:
+        raise ResourceError(f"cannot serve on {host}, port {port or '7860 and up'}: {error}", "give --port") from error
+    return page, address
+
+
+def build(content: Page) -> Any:
+    """The page of gradio: a heading, and an interface from the file of an image to its classes and their map."""
+    import gradio
+
+    predictor, task = content.predictor, content.predictor.task
+
+    def predict(path: str | None) -> tuple[Any, ...]:
+        if path is None:
+            return None, None, ""
+        (row,) = predictor.predict_files([path], content.top_k)
+        return dict(row.top) or None, *(look_at(predictor, path) if row.status == "ok" else (None, harmless(row.error)))
+
+    heading = f"<h1>{escape(harmless(content.title))}</h1>"
+    heading += "".join(f"<p>{escape(harmless(line))}</p>" for line in content.lines)
+    dropped = gradio.Image(
+        label="Drop an image here", type="filepath", image_mode=None, sources=["upload"], buttons=[]
+    )  # with a mode of colors, gradio would hand over a copy
+    dropped.preprocess = lambda file: file and file.path  # gradio itself reads fewer formats
+    with gradio.Blocks(title=f"vit demo: {harmless(content.title)}", analytics_enabled=False) as page:
+        gradio.HTML(heading)
+        gradio.Interface(
+            predict,
+            dropped,
+            [
+                gradio.Label(
+                    label=task.kinds.capitalize(),
+                    num_top_classes=content.top_k if task.is_exclusive else None,  # an image may have more labels
+                    show_heading=task.is_exclusive,
+                ),
+                gradio.Image(label="Map", interactive=False, buttons=["fullscreen"]),  # the rest may send it elsewhere
+                gradio.Textbox(show_label=False, container=False, interactive=False),
+            ],
+            [[path] for path in content.examples] or None,
+            preload_example=False,
+            cache_examples=False,
+            live=True,
+            flagging_mode="never",
+            api_name="predict",
+            analytics_enabled=False,
+        )
+    return page
+
+
+def look_at(predictor: Predictor, path: str) -> tuple[npt.NDArray[np.uint8] | None, str]:
+    """(the image (H, W, 3) under the map of its label, a sentence on the map); (None, the reason) without a map."""
+    try:
+        explanation = Explainer(predictor, "best", with_faithfulness=False).explain(path)
+    except (ImageError, VitError) as error:
+        return None, f"No map: {error}"
+    ((method, importance),) = explanation.maps.items()
+    text = f"Yellow spoke for {harmless(explanation.explained)} ({method}); each map has a scale of its own."
+    return overlay(explanation.image, importance).permute(1, 2, 0).numpy(), text
+
+
+def heading_of(model: Path, predictor: Predictor) -> tuple[str, list[str]]:
+    """(network and data, lines of size, accuracy and file) of a run, checkpoint or exported file."""
+    engine = predictor.engine
+    description = engine.description if isinstance(engine, ExportedEngine) else read_described(checkpoint_of(model))[0]
+    title, size = description.spec.name, description.preprocess.image_size
+    facts = f"{len(predictor.class_names):,} {predictor.task.kinds}, images of {size} x {size} pixels"
+    if predictor.lacks:
+        facts += f"; {unfinished_text(predictor.lacks)}"
+    try:
+        origin = origin_of(model)
+    except _DAMAGED:
+        origin = Origin()
+    if origin.data is not None:
+        title += f", trained on {origin.data}"
+    if "train" in origin.num_images:
+        facts += f", {origin.num_images['train']:,} training images"
+    images = f", {origin.num_images['test']:,} images" if "test" in origin.num_images else ""
+    accuracies = [
+        f"Test {words} {interval(**origin.metrics[name])}{images}, 95 % interval"
+        for name, words in _ACCURACIES.items()
+        if name in origin.metrics
+    ] + [
+        f"Validation {words} {percent(description.metrics[f'val/{name}'])}, which is no test"
+        for name, words in _VALIDATED.items()
+        if f"val/{name}" in description.metrics
+    ]
+    return title, [facts, *accuracies[:1], f"Model: {model.resolve().name}"]
+
+
+def examples_of(model: Path, folder: Path) -> list[str]:
+    """Files of at most eight validation images of the run of a model, of different labels where there are some.
+
+    Images of a data set that is one large file are written to a temporary folder. There are none without a run folder,
+    or where its images are no longer there, or have changed.
+    """
+    run = RunDirectory.around(model)
+    if run is None or not run.splits_path.is_file():
+        return []
+    try:
+        recipe = read_recipe(run.config_path)
+        if recipe.data.source in KNOWN:
+            source = images_of_run(run, recipe)
+            samples = source.splits["validation"]
+            if samples.arrays is None:
+                return []
+            places = _mixed(label_names(samples, source.class_names))[:NUM_EXAMPLES]
+            paths = [folder / f"validation_{place}.png" for place in places]
+            for place, path in zip(places, paths, strict=True):
+                Image.fromarray(samples.arrays[place]).save(path)
+            return [str(path) for path in paths]
+        rows = [row for row in read_splits(run.splits_path).get("validation", ()) if Path(row.path).is_absolute()]
+        unchanged = (rows[place].path for place in _mixed([row.label for row in rows]) if _is_unchanged(rows[place]))
+        return list(islice(unchanged, NUM_EXAMPLES))
+    except _DAMAGED:
+        return []
+
+
+def _is_unchanged(row: SplitRow) -> bool:
+    """Whether the file of an image is there, with the content of the training, as far as that is known."""
+    try:
+        return content_hash(read_bytes(row.path)) == row.content_hash or not row.content_hash
+    except ImageError:
+        return False
+
+
+def _mixed(labels: Sequence[str]) -> list[int]:
+    """Places of labels, such that the first ones are of different labels: the first of each, the second of each, ..."""
+    seen, turns = Counter[str](), []
+    for label in labels:
+        turns.append(seen[label])
+        seen[label] += 1
+    return sorted(range(len(labels)), key=turns.__getitem__)
